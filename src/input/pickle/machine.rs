@@ -1,0 +1,676 @@
+//! The pickle machine: every opcode of protocols 0 to 5, without ever running anything.
+//!
+//! A pickle is a program for a stack machine. Snapshots need only its data half. The half that names classes and calls
+//! them yields [`Value::Opaque`] here: a stand-in that may be stored and ignored, and that is an error only where data
+//! is needed.
+
+use super::fast_entry::EntryDecoder;
+use super::opcode as op;
+use super::recording::{Recording, Rows, name};
+use super::template::Templates;
+use super::text;
+use super::value::{DictBody, Heap, Items, Value};
+use crate::error::{Error, Result};
+use crate::input::limits::Limits;
+use crate::input::window::Window;
+use std::io::Read;
+
+/// A decoded pickle.
+#[derive(Debug)]
+pub struct Decoded {
+    pub heap: Heap,
+    pub recording: Recording,
+    /// What the pickle stands for.
+    pub root: Value,
+    /// Bytes read up to the end of the pickle.
+    pub bytes: u64,
+    pub protocol: u8,
+    /// Offset of the cut, and the list it fell into, for a file that was cut off.
+    pub cut: Option<Cut>,
+}
+
+/// Where a truncated pickle was cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    pub at: u64,
+    /// Lists that were still open, so that their ends are missing.
+    pub open_lists: Vec<u32>,
+}
+
+/// How to decode.
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeOptions {
+    pub limits: Limits,
+    /// Turn entries and frames into rows and ids on the way. Off only when the generic tree is wanted.
+    pub recognise: bool,
+    /// Take a file that ends early as if its open containers were closed there.
+    pub allow_truncated: bool,
+}
+
+/// Decodes one pickle from `reader`; trace entries go to `rows`.
+pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<Decoded> {
+    let mut machine = Machine {
+        window: Window::new(reader),
+        options,
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        heap: Heap::default(),
+        recording: Recording { rows, ..Recording::default() },
+        decoder: EntryDecoder::default(),
+        templates: Templates::default(),
+        frame: None,
+        protocol: 0,
+    };
+    if !machine.window.fill(1)? {
+        return Err(Error::Empty);
+    }
+    let (root, cut) = match machine.run() {
+        Ok(root) => (root, None),
+        Err(Error::Truncated { at, .. }) if options.allow_truncated => {
+            let (root, open_lists) = machine.close_at_cut()?;
+            (root, Some(Cut { at, open_lists }))
+        }
+        Err(error) => return Err(error),
+    };
+    machine.recording.rows.flush();
+    Ok(Decoded {
+        bytes: machine.window.offset(),
+        heap: machine.heap,
+        recording: machine.recording,
+        root,
+        protocol: machine.protocol,
+        cut,
+    })
+}
+
+/// Opcodes between two looks at the memory bill.
+const BILL_INTERVAL: u32 = 1024;
+/// Entries are numbered with 32 bits, of which the last value means none.
+const MAX_ENTRIES: usize = u32::MAX as usize - 1;
+/// The list of a batch that belongs to none.
+const NO_LIST: u32 = u32::MAX;
+
+struct Machine<R> {
+    window: Window<R>,
+    options: DecodeOptions,
+    stack: Vec<Value>,
+    /// Stack heights at the open marks.
+    marks: Vec<usize>,
+    memo: Vec<Value>,
+    heap: Heap,
+    recording: Recording,
+    decoder: EntryDecoder,
+    templates: Templates,
+    /// Start of the current frame and the offset at which it claims to end.
+    frame: Option<(u64, u64)>,
+    protocol: u8,
+}
+
+impl<R: Read> Machine<R> {
+    /// Runs to the STOP opcode and returns what is then on top of the stack.
+    fn run(&mut self) -> Result<Value> {
+        let mut until_bill = BILL_INTERVAL;
+        loop {
+            until_bill -= 1;
+            if until_bill == 0 {
+                until_bill = BILL_INTERVAL;
+                self.check_bill()?;
+            }
+            if self.window.ahead().first() == Some(&op::EMPTY_DICT) && self.options.recognise && self.fast_entry()? {
+                continue;
+            }
+            let at = self.window.offset();
+            let opcode = self.window.byte()?;
+            if opcode == op::STOP {
+                let root = self.pop(at)?;
+                if let Some((start, end)) = self.frame
+                    && end > self.window.offset()
+                {
+                    let message = format!("a frame claims to end at byte {end}, but the pickle ends at {}", at + 1);
+                    return Err(Error::malformed(start, message));
+                }
+                return Ok(root);
+            }
+            self.step(at, opcode)?;
+        }
+    }
+
+    /// Tries the hot path on the dictionary ahead; false when the machine must take it step by step.
+    fn fast_entry(&mut self) -> Result<bool> {
+        let bytes = self.window.ahead();
+        let decoded = match self.templates.predict(bytes, &self.memo) {
+            Some(decoded) => decoded,
+            None => match self.decoder.decode(bytes, &self.memo, &mut self.heap, &mut self.recording) {
+                Some(decoded) => {
+                    self.templates.learn(bytes, &decoded, &self.decoder);
+                    decoded
+                }
+                None => return Ok(false),
+            },
+        };
+        if self.recording.rows.len() >= MAX_ENTRIES {
+            let message = format!("more trace entries than the limit of {MAX_ENTRIES}");
+            return Err(Error::Limit { at: self.window.offset(), message });
+        }
+        self.recording.rows.enter_list(self.open_list());
+        let row = self.recording.rows.push(decoded.entry);
+        if decoded.memoize_entry {
+            self.memo.push(row);
+        }
+        self.memo.extend_from_slice(&decoded.memoized[..decoded.memoized_len]);
+        self.stack.push(row);
+        self.window.skip(decoded.length);
+        Ok(true)
+    }
+
+    /// Executes one opcode other than STOP. `at` is its offset.
+    fn step(&mut self, at: u64, opcode: u8) -> Result<()> {
+        let value = match opcode {
+            op::PROTO => {
+                let protocol = self.window.byte()?;
+                if protocol > 5 {
+                    return Err(Error::malformed(
+                        at,
+                        format!("expected a pickle protocol of 0 to 5, found {protocol}"),
+                    ));
+                }
+                self.protocol = protocol;
+                return Ok(());
+            }
+            op::FRAME => {
+                let length = u64::from_le_bytes(self.window.array()?);
+                let end = self.window.offset().saturating_add(length);
+                self.frame = Some((at, end));
+                return Ok(());
+            }
+            op::MARK => {
+                self.marks.push(self.stack.len());
+                return Ok(());
+            }
+            op::POP => {
+                // Python's POP takes a mark off when nothing lies above it.
+                if self.marks.last() == Some(&self.stack.len()) {
+                    self.marks.pop();
+                } else {
+                    self.pop(at)?;
+                }
+                return Ok(());
+            }
+            op::POP_MARK => {
+                let start = self.pop_mark(at)?;
+                self.stack.truncate(start);
+                return Ok(());
+            }
+            op::DUP => self.top(at)?,
+
+            op::NONE => Value::None,
+            op::NEWTRUE => Value::Bool(true),
+            op::NEWFALSE => Value::Bool(false),
+            op::BININT1 => Value::Int(i32::from(self.window.byte()?)),
+            op::BININT2 => Value::Int(i32::from(u16::from_le_bytes(self.window.array()?))),
+            op::BININT => Value::Int(i32::from_le_bytes(self.window.array()?)),
+            op::LONG1 => {
+                let length = self.window.byte()?;
+                self.long(at, u64::from(length))?
+            }
+            op::LONG4 => {
+                let length = i32::from_le_bytes(self.window.array()?);
+                let length = u64::try_from(length)
+                    .map_err(|_| Error::malformed(at, format!("expected a length, found {length}")))?;
+                self.long(at, length)?
+            }
+            op::INT => match self.window.line(self.options.limits.string_bytes)? {
+                b"00" => Value::Bool(false),
+                b"01" => Value::Bool(true),
+                line => {
+                    let int = text::integer(line).ok_or_else(|| text::bad(at, "an integer", line))?;
+                    self.heap.int(int)
+                }
+            },
+            op::LONG => {
+                let line = self.window.line(self.options.limits.string_bytes)?;
+                let digits = line.strip_suffix(b"L").unwrap_or(line);
+                let int = text::integer(digits).ok_or_else(|| text::bad(at, "an integer", line))?;
+                self.heap.int(int)
+            }
+            op::FLOAT => {
+                let line = self.window.line(self.options.limits.string_bytes)?;
+                let float = text::float(line).ok_or_else(|| text::bad(at, "a float", line))?;
+                self.heap.float(float)
+            }
+            op::BINFLOAT => {
+                let float = f64::from_be_bytes(self.window.array()?);
+                self.heap.float(float)
+            }
+
+            op::SHORT_BINUNICODE | op::SHORT_BINSTRING => {
+                let length = self.window.byte()?;
+                self.string(u64::from(length))?
+            }
+            op::BINUNICODE => {
+                let length = u32::from_le_bytes(self.window.array()?);
+                self.string(u64::from(length))?
+            }
+            op::BINUNICODE8 => {
+                let length = u64::from_le_bytes(self.window.array()?);
+                self.string(length)?
+            }
+            op::BINSTRING => {
+                let length = i32::from_le_bytes(self.window.array()?);
+                let length = u64::try_from(length)
+                    .map_err(|_| Error::malformed(at, format!("expected a length, found {length}")))?;
+                self.string(length)?
+            }
+            op::UNICODE => {
+                let line = self.window.line(self.options.limits.string_bytes)?;
+                let text = text::unescape_unicode(line);
+                self.intern(&text)
+            }
+            op::STRING => {
+                let line = self.window.line(self.options.limits.string_bytes)?;
+                let text = text::unescape_repr(line).ok_or_else(|| text::bad(at, "a quoted string", line))?;
+                self.intern(&text)
+            }
+            op::SHORT_BINBYTES => {
+                let length = self.window.byte()?;
+                self.bytes(u64::from(length))?
+            }
+            op::BINBYTES => {
+                let length = u32::from_le_bytes(self.window.array()?);
+                self.bytes(u64::from(length))?
+            }
+            op::BINBYTES8 | op::BYTEARRAY8 => {
+                let length = u64::from_le_bytes(self.window.array()?);
+                self.bytes(length)?
+            }
+
+            op::EMPTY_LIST => Value::List(self.heap.list(Vec::new())),
+            op::EMPTY_SET => Value::Set(self.heap.list(Vec::new())),
+            op::EMPTY_DICT => self.heap.dict(at, Vec::new()),
+            op::EMPTY_TUPLE => self.heap.tuple(&[]),
+            op::LIST => {
+                let start = self.pop_mark(at)?;
+                let mut items = self.stack.split_off(start);
+                self.recognise(&mut items);
+                Value::List(self.heap.list(items))
+            }
+            op::FROZENSET => {
+                let start = self.pop_mark(at)?;
+                let items = self.stack.split_off(start);
+                Value::Set(self.heap.list(items))
+            }
+            op::TUPLE => {
+                let start = self.pop_mark(at)?;
+                let tuple = self.heap.tuple(&self.stack[start..]);
+                self.stack.truncate(start);
+                tuple
+            }
+            op::TUPLE1 | op::TUPLE2 | op::TUPLE3 => {
+                let length = usize::from(opcode - op::TUPLE1) + 1;
+                let start = self.below_top(at, length)?;
+                let tuple = self.heap.tuple(&self.stack[start..]);
+                self.stack.truncate(start);
+                tuple
+            }
+            op::DICT => {
+                let start = self.pop_mark(at)?;
+                let pairs = self.take_pairs(at, start)?;
+                self.heap.dict(at, pairs)
+            }
+
+            op::APPEND => {
+                let start = self.below_top(at, 1)?;
+                return self.extend_list(at, start);
+            }
+            op::APPENDS | op::ADDITEMS => {
+                let start = self.pop_mark(at)?;
+                return self.extend_list(at, start);
+            }
+            op::SETITEM => {
+                let start = self.below_top(at, 2)?;
+                return self.extend_dict(at, opcode, start);
+            }
+            op::SETITEMS => {
+                let start = self.pop_mark(at)?;
+                return self.extend_dict(at, opcode, start);
+            }
+
+            op::GET | op::BINGET | op::LONG_BINGET => {
+                let slot = self.slot(at, opcode)?;
+                match self.memo.get(slot) {
+                    Some(&value) if value != Value::Missing => value,
+                    _ => {
+                        let message = format!("expected a value in memo slot {slot}, found none");
+                        return Err(Error::malformed(at, message));
+                    }
+                }
+            }
+            op::PUT | op::BINPUT | op::LONG_BINPUT => {
+                let slot = self.slot(at, opcode)?;
+                return self.memoize(at, slot);
+            }
+            op::MEMOIZE => return self.memoize(at, self.memo.len()),
+
+            op::GLOBAL | op::INST => {
+                let module = text::lossy(self.window.line(self.options.limits.string_bytes)?);
+                let name = text::lossy(self.window.line(self.options.limits.string_bytes)?);
+                if opcode == op::INST {
+                    let start = self.pop_mark(at)?;
+                    self.stack.truncate(start);
+                }
+                self.opaque(&format!("{module}.{name}"))
+            }
+            op::STACK_GLOBAL => {
+                let name = self.pop(at)?;
+                let module = self.pop(at)?;
+                let label = format!("{}.{}", self.text_of(module), self.text_of(name));
+                self.opaque(&label)
+            }
+            op::REDUCE | op::NEWOBJ => {
+                self.pop(at)?;
+                let callable = self.pop(at)?;
+                self.result_of(callable)
+            }
+            op::NEWOBJ_EX => {
+                self.pop(at)?;
+                self.pop(at)?;
+                let callable = self.pop(at)?;
+                self.result_of(callable)
+            }
+            op::OBJ => {
+                let start = self.pop_mark(at)?;
+                let callable = self.stack.get(start).copied().unwrap_or(Value::None);
+                self.stack.truncate(start);
+                self.result_of(callable)
+            }
+            op::BUILD => {
+                // The state would be given to the object; an opaque one has no use for it.
+                self.pop(at)?;
+                self.top(at)?;
+                return Ok(());
+            }
+            op::PERSID => {
+                self.window.line(self.options.limits.string_bytes)?;
+                self.opaque("a persistent id")
+            }
+            op::BINPERSID => {
+                self.pop(at)?;
+                self.opaque("a persistent id")
+            }
+            op::EXT1 => {
+                self.window.array::<1>()?;
+                self.opaque("an extension object")
+            }
+            op::EXT2 => {
+                self.window.array::<2>()?;
+                self.opaque("an extension object")
+            }
+            op::EXT4 => {
+                self.window.array::<4>()?;
+                self.opaque("an extension object")
+            }
+            op::NEXT_BUFFER => self.opaque("an out-of-band buffer"),
+            op::READONLY_BUFFER => {
+                self.top(at)?;
+                return Ok(());
+            }
+            _ => {
+                let message = match at {
+                    0 => format!("expected a pickle, found byte 0x{opcode:02x}"),
+                    _ => format!("expected a pickle instruction, found byte 0x{opcode:02x}"),
+                };
+                return Err(Error::malformed(at, message));
+            }
+        };
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn top(&self, at: u64) -> Result<Value> {
+        self.stack.last().copied().ok_or_else(|| empty_stack(at))
+    }
+
+    fn pop(&mut self, at: u64) -> Result<Value> {
+        let start = self.below_top(at, 1)?;
+        let value = self.stack[start];
+        self.stack.truncate(start);
+        Ok(value)
+    }
+
+    /// Stack height without the `count` values on top, none of which may lie below the last mark.
+    fn below_top(&self, at: u64, count: usize) -> Result<usize> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        self.stack.len().checked_sub(count).filter(|&start| start >= floor).ok_or_else(|| empty_stack(at))
+    }
+
+    /// Removes the last mark and returns the stack height there.
+    fn pop_mark(&mut self, at: u64) -> Result<usize> {
+        self.marks.pop().ok_or_else(|| Error::malformed(at, "expected a mark on the stack, found none"))
+    }
+
+    /// The memo slot an opcode names.
+    fn slot(&mut self, at: u64, opcode: u8) -> Result<usize> {
+        Ok(match opcode {
+            op::BINGET | op::BINPUT => usize::from(self.window.byte()?),
+            op::LONG_BINGET | op::LONG_BINPUT => u32::from_le_bytes(self.window.array()?) as usize,
+            _ => {
+                let line = self.window.line(self.options.limits.string_bytes)?;
+                let slot = text::integer(line).and_then(|slot| usize::try_from(slot).ok());
+                slot.ok_or_else(|| text::bad(at, "a memo slot", line))?
+            }
+        })
+    }
+
+    /// Stores the top of the stack in a memo slot.
+    fn memoize(&mut self, at: u64, slot: usize) -> Result<()> {
+        let value = self.top(at)?;
+        // A writer numbers its slots as it goes and spends at least a byte on each object, so a slot beyond the
+        // offset is no writer's work, and the memo stays smaller than the file.
+        if slot as u64 > at {
+            let message = format!("expected a memo slot below {at}, found {slot}");
+            return Err(Error::malformed(at, message));
+        }
+        if slot >= self.memo.len() {
+            self.memo.resize(slot + 1, Value::Missing);
+        } else if self.memo[slot] != Value::Missing {
+            self.decoder.forget();
+            self.templates.forget();
+        }
+        self.memo[slot] = value;
+        Ok(())
+    }
+
+    fn long(&mut self, at: u64, length: u64) -> Result<Value> {
+        let bytes = self.window.slice(length, self.options.limits.string_bytes)?;
+        if bytes.len() > size_of::<i128>() {
+            let message = format!("expected an integer of at most 16 bytes, found one of {length}");
+            return Err(Error::malformed(at, message));
+        }
+        let negative = bytes.last().is_some_and(|&last| last >= 0x80);
+        let mut word = if negative { [0xff; 16] } else { [0; 16] };
+        word[..bytes.len()].copy_from_slice(bytes);
+        Ok(self.heap.int(i128::from_le_bytes(word)))
+    }
+
+    fn string(&mut self, length: u64) -> Result<Value> {
+        let bytes = self.window.slice(length, self.options.limits.string_bytes)?;
+        let text = String::from_utf8_lossy(bytes);
+        Ok(Value::Str(self.recording.strings.intern(&text)))
+    }
+
+    fn bytes(&mut self, length: u64) -> Result<Value> {
+        let bytes = self.window.slice(length, self.options.limits.string_bytes)?;
+        Ok(self.heap.byte_string(bytes))
+    }
+
+    fn intern(&mut self, text: &str) -> Value {
+        Value::Str(self.recording.strings.intern(text))
+    }
+
+    fn opaque(&mut self, label: &str) -> Value {
+        Value::Opaque(self.recording.strings.intern(label))
+    }
+
+    /// What calling `callable` would have built.
+    fn result_of(&mut self, callable: Value) -> Value {
+        match callable {
+            Value::Opaque(label) => Value::Opaque(label),
+            other => self.opaque(other.describe()),
+        }
+    }
+
+    fn text_of(&self, value: Value) -> &str {
+        match value {
+            Value::Str(id) => self.recording.strings.get(id),
+            other => other.describe(),
+        }
+    }
+
+    /// The list whose items are being built: the one below the last mark.
+    #[inline]
+    fn open_list(&self) -> u32 {
+        let below = self.marks.last().and_then(|&mark| mark.checked_sub(1));
+        match below.and_then(|below| self.stack.get(below)) {
+            Some(&Value::List(index)) => index,
+            _ => NO_LIST,
+        }
+    }
+
+    fn recognise(&mut self, items: &mut [Value]) {
+        if self.options.recognise {
+            self.recording.recognise(&mut self.heap, items);
+        }
+    }
+
+    /// Moves the values from `start` into the list or set below them.
+    fn extend_list(&mut self, at: u64, start: usize) -> Result<()> {
+        let mut items = self.stack.split_off(start);
+        let target = self.top(at)?;
+        let index = match target {
+            Value::List(index) | Value::Set(index) => {
+                self.recording.rows.enter_list(index);
+                self.recognise(&mut items);
+                index as usize
+            }
+            Value::Opaque(_) => return Ok(()),
+            other => {
+                return Err(Error::malformed(at, format!("expected a list to append to, found {}", other.describe())));
+            }
+        };
+        self.heap.charge(items.len() * size_of::<Value>());
+        let Some(list) = self.heap.lists.get_mut(index) else { return Err(empty_stack(at)) };
+        let rows = consecutive_rows(&items);
+        match (&mut *list, rows) {
+            (Items::Values(values), Some(rows)) if values.is_empty() => *list = Items::Entries(rows),
+            (Items::Entries(before), Some(rows)) if before.end == rows.start => before.end = rows.end,
+            (Items::Values(values), _) => values.append(&mut items),
+            (Items::Entries(before), _) => {
+                let mut values: Vec<Value> = before.clone().map(Value::Entry).collect();
+                values.append(&mut items);
+                self.heap.charge(values.len() * size_of::<Value>());
+                self.heap.lists[index] = Items::Values(values);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys and values from `start` to the top of the stack.
+    fn take_pairs(&mut self, at: u64, start: usize) -> Result<Vec<(Value, Value)>> {
+        let items = &self.stack[start..];
+        if items.len() % 2 == 1 {
+            return Err(Error::malformed(at, "expected a value for each key, found a key without one"));
+        }
+        let pairs = items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        self.stack.truncate(start);
+        Ok(pairs)
+    }
+
+    /// Moves the keys and values from `start` into the dictionary below them.
+    fn extend_dict(&mut self, at: u64, opcode: u8, start: usize) -> Result<()> {
+        let mut added = self.take_pairs(at, start)?;
+        let target = self.top(at)?;
+        let index = match target {
+            Value::Dict(index) => index as usize,
+            Value::Opaque(_) => return Ok(()),
+            other => {
+                let message = format!("expected a dictionary to add to, found {}", other.describe());
+                return Err(Error::malformed(at, message));
+            }
+        };
+        self.heap.charge(added.len() * 2 * size_of::<Value>());
+        match self.heap.dicts.get_mut(index).map(|dict| &mut dict.body) {
+            Some(DictBody::Pairs(pairs)) => {
+                // Writers fill an entry with one SETITEMS. Recognising it right here keeps the rows in the order of
+                // the file, since the hot path adds its rows at once, too.
+                let whole_entry = opcode == op::SETITEMS
+                    && pairs.is_empty()
+                    && added.iter().any(|&(key, _)| key == Value::Str(name::ACTION));
+                pairs.append(&mut added);
+                if whole_entry {
+                    self.recording.rows.enter_list(self.open_list());
+                    self.recognise(&mut [target]);
+                }
+                Ok(())
+            }
+            _ => Err(Error::malformed(at, "expected no change to an entry that was already put into a list")),
+        }
+    }
+
+    /// Refuses files whose objects take much more memory than the bytes that describe them.
+    fn check_bill(&self) -> Result<()> {
+        let limits = &self.options.limits;
+        let values = (self.stack.len() + self.memo.len()) * size_of::<Value>() + self.marks.len() * size_of::<usize>();
+        let bill = self.heap.charged() + values as u64;
+        let at = self.window.offset();
+        if bill > at.saturating_mul(limits.memory_per_byte).saturating_add(limits.base_memory) {
+            let message = format!("{bill} bytes of objects from {at} bytes of input are more than any snapshot needs");
+            return Err(Error::Limit { at, message });
+        }
+        Ok(())
+    }
+
+    /// Closes every open container as if the file had done so here. A dictionary cut off inside a list is dropped:
+    /// it is an entry, a block or a segment of which only a part is known.
+    fn close_at_cut(&mut self) -> Result<(Value, Vec<u32>)> {
+        let at = self.window.offset();
+        let mut open_lists = Vec::new();
+        while let Some(start) = self.marks.pop() {
+            let container = start.checked_sub(1).and_then(|below| self.stack.get(below)).copied();
+            match container {
+                Some(Value::List(index)) => {
+                    open_lists.push(index);
+                    self.drop_partial_dict(start);
+                    self.extend_list(at, start)?;
+                }
+                Some(Value::Dict(_)) => {
+                    if (self.stack.len() - start) % 2 == 1 {
+                        self.stack.pop();
+                    }
+                    self.extend_dict(at, op::SETITEM, start)?;
+                }
+                _ => self.stack.truncate(start),
+            }
+        }
+        let root = self.stack.first().copied();
+        root.map(|root| (root, open_lists)).ok_or_else(|| self.window.truncated("the first instruction"))
+    }
+
+    /// Drops the dictionary on top of the stack, the one that the cut fell into, if there is one above `start`.
+    fn drop_partial_dict(&mut self, start: usize) {
+        if self.stack.len() > start && matches!(self.stack.last(), Some(Value::Dict(_))) {
+            self.stack.pop();
+        }
+    }
+}
+
+fn empty_stack(at: u64) -> Error {
+    Error::malformed(at, "expected a value on the stack, found none")
+}
+
+/// The rows of `items` when they are entries one after the other.
+fn consecutive_rows(items: &[Value]) -> Option<std::ops::Range<u32>> {
+    let &Value::Entry(first) = items.first()? else { return None };
+    let consecutive = items.iter().zip(first..).all(|(&item, row)| item == Value::Entry(row));
+    consecutive.then(|| first..first + items.len() as u32)
+}

@@ -1,0 +1,12 @@
+//! A pickle reader that never executes anything.
+//!
+//! In: a byte stream. Out: [`machine::Decoded`], the values on a flat heap, with trace entries already in columns and
+//! strings, frames and stacks interned. One pass, no recursion, memory bounded by the bytes read.
+
+pub mod fast_entry;
+pub mod machine;
+pub mod opcode;
+pub mod recording;
+pub mod template;
+pub mod text;
+pub mod value;

@@ -1,0 +1,397 @@
+//! Trace entries and frames, recognised while the pickle is decoded.
+//!
+//! A dictionary with an `action` is a trace entry and becomes a row of columns; one with `filename`, `line` and `name`
+//! is a frame and is interned. Both happen where a dictionary is put into a list, because only then it is complete in
+//! every protocol. What does not fit is left as it is: whoever needs it as an entry reports what is wrong with it.
+
+use super::value::{DictBody, Heap, Items, Value};
+use crate::error::{Error, Result};
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, Contexts, EntryContext, Frame, FxNode, PoolId, StackId, Stacks, StrId, Strings};
+use indexmap::IndexMap;
+
+/// Defines [`KNOWN`] and one [`StrId`] constant for each name, in the same order.
+macro_rules! known_names {
+    ($($constant:ident $text:literal)*) => {
+        /// Names that are interned before anything else, so that recognising them is comparing ids.
+        pub const KNOWN: &[&str] = &[$($text),*];
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only used to number the constants")]
+        enum Number { EMPTY, $($constant),* }
+        /// Ids of [`KNOWN`].
+        pub mod name {
+            use crate::model::StrId;
+            use super::Number;
+            $(pub const $constant: StrId = StrId(Number::$constant as u32);)*
+        }
+    };
+}
+
+known_names! {
+    ACTION "action"
+    ADDR "addr"
+    SIZE "size"
+    STREAM "stream"
+    TIME_US "time_us"
+    FRAMES "frames"
+    COMPILE_CONTEXT "compile_context"
+    USER_METADATA "user_metadata"
+    INTERNAL_METADATA "internal_metadata"
+    POOL_ID "pool_id"
+    DEVICE_FREE "device_free"
+    FILENAME "filename"
+    LINE "line"
+    NAME "name"
+    FX_NODE_OP "fx_node_op"
+    FX_NODE_NAME "fx_node_name"
+    FX_NODE_TARGET "fx_node_target"
+    FX_ORIGINAL_TRACE "fx_original_trace"
+    ALLOC "alloc"
+    FREE_REQUESTED "free_requested"
+    FREE_COMPLETED "free_completed"
+    SEGMENT_ALLOC "segment_alloc"
+    SEGMENT_FREE "segment_free"
+    SEGMENT_MAP "segment_map"
+    SEGMENT_UNMAP "segment_unmap"
+    SNAPSHOT "snapshot"
+    OOM "oom"
+    ANNOTATE "annotate"
+}
+
+/// The action a name stands for.
+pub fn action(id: StrId) -> Action {
+    match id {
+        name::ALLOC => Action::Alloc,
+        name::FREE_REQUESTED => Action::FreeRequested,
+        name::FREE_COMPLETED => Action::FreeCompleted,
+        name::SEGMENT_ALLOC => Action::SegmentAlloc,
+        name::SEGMENT_FREE => Action::SegmentFree,
+        name::SEGMENT_MAP => Action::SegmentMap,
+        name::SEGMENT_UNMAP => Action::SegmentUnmap,
+        name::SNAPSHOT => Action::Snapshot,
+        name::OOM => Action::Oom,
+        name::ANNOTATE => Action::Annotate,
+        _ => Action::Unknown,
+    }
+}
+
+/// Entries of one list, on their way out of the machine.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The list they are being put into; what it is for shows only later in the file.
+    pub list: u32,
+    pub entries: Vec<TraceEntry>,
+}
+
+/// Entries in a batch. 2048 of them (80 KiB) stay in the second-level cache between two threads.
+const BATCH: usize = 2048;
+
+/// Numbers entries in file order and hands them on in batches.
+#[derive(Default)]
+pub struct Rows {
+    batch: Batch,
+    count: u32,
+    emit: Option<Emit>,
+}
+
+/// Takes a full batch and gives an empty one back, so that a few batches go round.
+type Emit = Box<dyn FnMut(Batch) -> Batch + Send>;
+
+impl Rows {
+    /// Hands batches to `emit`.
+    pub fn emitting(emit: impl FnMut(Batch) -> Batch + Send + 'static) -> Self {
+        Self { emit: Some(Box::new(emit)), ..Self::default() }
+    }
+
+    /// Number of entries so far.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Says which list the next entries belong to.
+    #[inline]
+    pub fn enter_list(&mut self, list: u32) {
+        if self.batch.list != list {
+            self.flush();
+            self.batch.list = list;
+        }
+    }
+
+    /// Numbers an entry and hands it on.
+    #[inline]
+    pub fn push(&mut self, entry: TraceEntry) -> Value {
+        self.batch.entries.push(entry);
+        if self.batch.entries.len() >= BATCH {
+            self.flush();
+        }
+        self.count += 1;
+        Value::Entry(self.count - 1)
+    }
+
+    /// Hands on what is waiting.
+    pub fn flush(&mut self) {
+        if self.batch.entries.is_empty() {
+            return;
+        }
+        let list = self.batch.list;
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(emit) = &mut self.emit {
+            self.batch = emit(batch);
+        }
+        self.batch.list = list;
+        self.batch.entries.clear();
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Rows").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// What decoding has found so far.
+#[derive(Debug)]
+pub struct Recording {
+    pub strings: Strings,
+    pub stacks: Stacks,
+    pub contexts: Contexts,
+    pub rows: Rows,
+    pub unknown_keys: IndexMap<String, u64>,
+    pub unknown_actions: IndexMap<String, u64>,
+    /// Whether any entry had no `time_us`, as in PyTorch 2.0.
+    pub untimed: bool,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self {
+            strings: Strings::with_known(KNOWN),
+            stacks: Stacks::default(),
+            contexts: Contexts::default(),
+            rows: Rows::default(),
+            unknown_keys: IndexMap::new(),
+            unknown_actions: IndexMap::new(),
+            untimed: false,
+        }
+    }
+}
+
+impl Recording {
+    /// Moves each dictionary of `items` that is a trace entry or a frame out of the heap and puts what it became in
+    /// its place.
+    pub fn recognise(&mut self, heap: &mut Heap, items: &mut [Value]) {
+        for item in items {
+            let Value::Dict(index) = *item else { continue };
+            let Some(dict) = heap.dicts.get(index as usize) else { continue };
+            let moved = match &dict.body {
+                DictBody::Moved(moved) => *moved,
+                DictBody::Pairs(pairs) => {
+                    let has = |key| pairs.iter().any(|&(name, _)| name == Value::Str(key));
+                    let found = if has(name::ACTION) {
+                        self.entry(heap, index).ok().map(|entry| self.rows.push(entry))
+                    } else if has(name::FILENAME) && has(name::NAME) {
+                        self.frame(heap, index).ok().map(|frame| Value::Frame(self.stacks.intern_frame(frame)))
+                    } else {
+                        None
+                    };
+                    let Some(moved) = found else { continue };
+                    heap.dicts[index as usize].body = DictBody::Moved(moved);
+                    moved
+                }
+            };
+            *item = moved;
+        }
+    }
+
+    /// The entry that dictionary `index` describes, or why it describes none.
+    pub fn entry(&mut self, heap: &Heap, index: u32) -> Result<TraceEntry> {
+        let fields = Fields::of(heap, index, "trace entry")?;
+        let action_name = fields.string(name::ACTION, "action")?;
+        let action = action(action_name);
+        let addr = match action {
+            Action::Oom => fields.unsigned(name::DEVICE_FREE, "device_free")?,
+            Action::Snapshot | Action::Unknown => fields.unsigned_or(name::ADDR, "addr", 0)?,
+            _ => fields.unsigned(name::ADDR, "addr")?,
+        };
+        let size = match action {
+            Action::Annotate | Action::Unknown => fields.unsigned_or(name::SIZE, "size", 0)?,
+            _ => fields.unsigned(name::SIZE, "size")?,
+        };
+        let time_us = fields.optional(name::TIME_US).map(|value| fields.signed(value, "time_us")).transpose()?;
+        let context = EntryContext {
+            stream: fields.unsigned_or(name::STREAM, "stream", 0)?,
+            pool: fields.optional(name::POOL_ID).map(|value| pool_id(heap, fields.at, value)).transpose()?,
+            compile_context: fields.string_or_empty(name::COMPILE_CONTEXT, "compile_context")?,
+            user_metadata: fields.string_or_empty(name::USER_METADATA, "user_metadata")?,
+            internal_metadata: fields.string_or_empty(name::INTERNAL_METADATA, "internal_metadata")?,
+        };
+        let stack = match fields.optional(name::FRAMES) {
+            Some(value) => self.stack(heap, fields.at, value)?,
+            None => StackId::EMPTY,
+        };
+        for &(key, _) in fields.pairs {
+            let known = matches!(key, Value::Str(key) if key <= name::DEVICE_FREE && key != StrId::EMPTY);
+            if !known {
+                note_unknown(&mut self.unknown_keys, "trace entry", key, &self.strings);
+            }
+        }
+        if action == Action::Unknown {
+            let text = self.strings.get(action_name).to_owned();
+            *self.unknown_actions.entry(text).or_default() += 1;
+        }
+        self.untimed |= time_us.is_none();
+        let context = self.contexts.intern(context);
+        Ok(TraceEntry { action, addr, size, time_us: time_us.unwrap_or(0), stack, context })
+    }
+
+    /// The frame that dictionary `index` describes.
+    fn frame(&mut self, heap: &Heap, index: u32) -> Result<Frame> {
+        let fields = Fields::of(heap, index, "frame")?;
+        let text = |key, name| fields.string_or_empty(key, name);
+        let fx = FxNode {
+            op: text(name::FX_NODE_OP, "fx_node_op")?,
+            name: text(name::FX_NODE_NAME, "fx_node_name")?,
+            target: text(name::FX_NODE_TARGET, "fx_node_target")?,
+            original_trace: text(name::FX_ORIGINAL_TRACE, "fx_original_trace")?,
+        };
+        let frame = Frame {
+            filename: text(name::FILENAME, "filename")?,
+            name: text(name::NAME, "name")?,
+            line: fields.unsigned_or(name::LINE, "line", 0)?,
+            fx: (fx != FxNode::default()).then_some(fx),
+        };
+        for &(key, _) in fields.pairs {
+            let known = matches!(key, Value::Str(key) if (name::FILENAME..=name::FX_ORIGINAL_TRACE).contains(&key));
+            if !known {
+                note_unknown(&mut self.unknown_keys, "frame", key, &self.strings);
+            }
+        }
+        Ok(frame)
+    }
+
+    /// The stack that a `frames` value describes. `at` is the offset of the dictionary it stands in.
+    pub fn stack(&mut self, heap: &Heap, at: u64, value: Value) -> Result<StackId> {
+        let list = match value {
+            Value::Stack(id) => return Ok(id),
+            Value::None => return Ok(StackId::EMPTY),
+            Value::List(index) => heap.lists.get(index as usize),
+            other => return Err(expected(at, "a list of frames", "frames", other)),
+        };
+        let Some(Items::Values(items)) = list else {
+            return Err(expected(at, "a list of frames", "frames", Value::Entry(0)));
+        };
+        let mut frames = Vec::with_capacity(items.len());
+        for &item in items {
+            match heap.resolve(item) {
+                Value::Frame(id) => frames.push(id),
+                Value::Dict(index) => {
+                    let frame = self.frame(heap, index)?;
+                    frames.push(self.stacks.intern_frame(frame));
+                }
+                other => return Err(expected(at, "a dictionary for each of", "frames", other)),
+            }
+        }
+        Ok(self.stacks.intern_stack(&frames))
+    }
+}
+
+/// Counts a key that this version does not know.
+pub fn note_unknown(counts: &mut IndexMap<String, u64>, record: &str, key: Value, strings: &Strings) {
+    let key = match key {
+        Value::Str(id) => strings.get(id),
+        other => other.describe(),
+    };
+    *counts.entry(format!("{record}.{key}")).or_default() += 1;
+}
+
+/// The error for a value of the wrong kind.
+pub fn expected(at: u64, what: &str, key: &str, found: Value) -> Error {
+    Error::malformed(at, format!("expected {what} \"{key}\", found {}", found.describe()))
+}
+
+/// A pool id: a tuple of two integers, or a list after a round trip through JSON.
+pub fn pool_id(heap: &Heap, at: u64, value: Value) -> Result<PoolId> {
+    let items: &[Value] = match value {
+        Value::Tuple(index) => heap.tuples.get(index as usize).map_or(&[], |items| items),
+        Value::List(index) => match heap.lists.get(index as usize) {
+            Some(Items::Values(items)) => items,
+            _ => &[],
+        },
+        other => return Err(expected(at, "a pair of integers for", "pool_id", other)),
+    };
+    let part =
+        |index: usize| items.get(index).and_then(|&item| heap.as_int(item)).and_then(|id| u64::try_from(id).ok());
+    match (items.len(), part(0), part(1)) {
+        (2, Some(first), Some(second)) => Ok((first, second)),
+        _ => Err(Error::malformed(at, "expected a pair of non-negative integers for \"pool_id\"")),
+    }
+}
+
+/// Typed access to one dictionary.
+pub struct Fields<'h> {
+    heap: &'h Heap,
+    /// Byte offset at which the dictionary began.
+    pub at: u64,
+    record: &'static str,
+    pub pairs: &'h [(Value, Value)],
+}
+
+impl<'h> Fields<'h> {
+    /// The fields of dictionary `index`; `record` names its kind in messages.
+    pub fn of(heap: &'h Heap, index: u32, record: &'static str) -> Result<Self> {
+        match heap.dicts.get(index as usize) {
+            Some(dict) => match &dict.body {
+                DictBody::Pairs(pairs) => Ok(Self { heap, at: dict.at, record, pairs }),
+                DictBody::Moved(value) => {
+                    Err(Error::malformed(dict.at, format!("expected a {record}, found {}", value.describe())))
+                }
+            },
+            None => Err(Error::malformed(0, format!("expected a {record}, found nothing"))),
+        }
+    }
+
+    /// The value of `key`; `None` when it is absent or Python's None.
+    pub fn optional(&self, key: StrId) -> Option<Value> {
+        let pair = self.pairs.iter().rev().find(|&&(name, _)| name == Value::Str(key));
+        pair.map(|&(_, value)| value).filter(|&value| value != Value::None)
+    }
+
+    /// The value of a key that must be there.
+    pub fn required(&self, key: StrId, name: &str) -> Result<Value> {
+        self.optional(key)
+            .ok_or_else(|| Error::malformed(self.at, format!("expected \"{name}\" in a {}, found none", self.record)))
+    }
+
+    /// `value` as a signed 64-bit integer.
+    pub fn signed(&self, value: Value, name: &str) -> Result<i64> {
+        let int = self.heap.as_int(value).ok_or_else(|| expected(self.at, "an integer for", name, value))?;
+        i64::try_from(int)
+            .map_err(|_| Error::malformed(self.at, format!("expected a 64-bit integer for \"{name}\", found {int}")))
+    }
+
+    /// The value of `key` as an unsigned 64-bit integer.
+    pub fn unsigned(&self, key: StrId, name: &str) -> Result<u64> {
+        let value = self.required(key, name)?;
+        let int = self.heap.as_int(value).ok_or_else(|| expected(self.at, "an integer for", name, value))?;
+        u64::try_from(int).map_err(|_| {
+            Error::malformed(self.at, format!("expected a non-negative 64-bit integer for \"{name}\", found {int}"))
+        })
+    }
+
+    /// Like [`Fields::unsigned`], `default` when the key is absent.
+    pub fn unsigned_or(&self, key: StrId, name: &str, default: u64) -> Result<u64> {
+        if self.optional(key).is_some() { self.unsigned(key, name) } else { Ok(default) }
+    }
+
+    /// The value of `key` as a string.
+    pub fn string(&self, key: StrId, name: &str) -> Result<StrId> {
+        match self.required(key, name)? {
+            Value::Str(id) => Ok(id),
+            other => Err(expected(self.at, "a string for", name, other)),
+        }
+    }
+
+    /// Like [`Fields::string`], the empty string when the key is absent.
+    pub fn string_or_empty(&self, key: StrId, name: &str) -> Result<StrId> {
+        if self.optional(key).is_some() { self.string(key, name) } else { Ok(StrId::EMPTY) }
+    }
+}

@@ -1,0 +1,172 @@
+//! Values of the pickle machine: eight-byte handles into one heap.
+//!
+//! Nothing here is ever freed while a file is read, and nothing is owned by anything else, so cycles and deep nesting
+//! in a hostile file are harmless: dropping the heap is flat, and whoever walks it decides how deep to go.
+
+use crate::model::{FrameId, StackId, StrId};
+use std::ops::Range;
+
+/// A value on the machine's stack, in its memo or in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A memo slot that was never filled.
+    Missing,
+    None,
+    Bool(bool),
+    /// An integer that fits 32 bits.
+    Int(i32),
+    /// Any other integer, in [`Heap::longs`].
+    Long(u32),
+    /// In [`Heap::floats`].
+    Float(u32),
+    Str(StrId),
+    /// In [`Heap::bytes`].
+    Bytes(u32),
+    List(u32),
+    /// A set, kept as the list of its items.
+    Set(u32),
+    Dict(u32),
+    Tuple(u32),
+    /// Something that only code could build: a class, an instance, a persistent or an extension object. It stands
+    /// for itself and nothing is run. The text says what it was.
+    Opaque(StrId),
+    /// A dictionary recognised as a trace entry: a row of the entry columns.
+    Entry(u32),
+    /// A dictionary recognised as a frame.
+    Frame(FrameId),
+    /// A list recognised as a stack.
+    Stack(StackId),
+}
+
+/// Items of a list.
+#[derive(Debug)]
+pub enum Items {
+    Values(Vec<Value>),
+    /// Consecutive rows of the entry columns: how the list of a million entries is kept.
+    Entries(Range<u32>),
+}
+
+/// A dictionary under construction or finished.
+#[derive(Debug)]
+pub struct Dict {
+    /// Byte offset at which the dictionary began.
+    pub at: u64,
+    pub body: DictBody,
+}
+
+/// What a dictionary holds.
+#[derive(Debug)]
+pub enum DictBody {
+    /// Keys and values in file order. As in Python, the last of equal keys wins.
+    Pairs(Vec<(Value, Value)>),
+    /// Recognised and moved elsewhere.
+    Moved(Value),
+}
+
+/// Everything that handles point to.
+#[derive(Debug, Default)]
+pub struct Heap {
+    pub lists: Vec<Items>,
+    pub dicts: Vec<Dict>,
+    pub tuples: Vec<Box<[Value]>>,
+    pub longs: Vec<i128>,
+    pub floats: Vec<f64>,
+    pub bytes: Vec<Box<[u8]>>,
+    /// Bytes of memory all of this takes, about; never goes down.
+    charged: u64,
+}
+
+impl Heap {
+    /// Bytes of memory the heap takes, about.
+    pub fn charged(&self) -> u64 {
+        self.charged
+    }
+
+    /// Adds to the bill; for items that callers push into containers themselves.
+    pub fn charge(&mut self, bytes: usize) {
+        self.charged += bytes as u64;
+    }
+
+    pub fn int(&mut self, value: i128) -> Value {
+        if let Ok(small) = i32::try_from(value) {
+            return Value::Int(small);
+        }
+        self.charge(size_of::<i128>());
+        self.longs.push(value);
+        Value::Long(self.longs.len() as u32 - 1)
+    }
+
+    pub fn float(&mut self, value: f64) -> Value {
+        self.charge(size_of::<f64>());
+        self.floats.push(value);
+        Value::Float(self.floats.len() as u32 - 1)
+    }
+
+    pub fn byte_string(&mut self, value: &[u8]) -> Value {
+        self.charge(size_of::<Box<[u8]>>() + value.len());
+        self.bytes.push(value.into());
+        Value::Bytes(self.bytes.len() as u32 - 1)
+    }
+
+    pub fn list(&mut self, items: Vec<Value>) -> u32 {
+        self.charge(size_of::<Items>() + items.len() * size_of::<Value>());
+        self.lists.push(Items::Values(items));
+        self.lists.len() as u32 - 1
+    }
+
+    pub fn dict(&mut self, at: u64, pairs: Vec<(Value, Value)>) -> Value {
+        self.charge(size_of::<Dict>() + pairs.len() * 2 * size_of::<Value>());
+        self.dicts.push(Dict { at, body: DictBody::Pairs(pairs) });
+        Value::Dict(self.dicts.len() as u32 - 1)
+    }
+
+    pub fn tuple(&mut self, items: &[Value]) -> Value {
+        self.charge(size_of::<Box<[Value]>>() + size_of_val(items));
+        self.tuples.push(items.into());
+        Value::Tuple(self.tuples.len() as u32 - 1)
+    }
+
+    /// The integer behind a value, if it is one. Booleans are integers, as in Python.
+    pub fn as_int(&self, value: Value) -> Option<i128> {
+        match value {
+            Value::Int(value) => Some(i128::from(value)),
+            Value::Long(index) => self.longs.get(index as usize).copied(),
+            Value::Bool(value) => Some(i128::from(value)),
+            _ => None,
+        }
+    }
+
+    /// The value itself, or what a recognised dictionary became.
+    pub fn resolve(&self, value: Value) -> Value {
+        match value {
+            Value::Dict(index) => match self.dicts.get(index as usize).map(|dict| &dict.body) {
+                Some(DictBody::Moved(moved)) => *moved,
+                _ => value,
+            },
+            _ => value,
+        }
+    }
+}
+
+impl Value {
+    /// The value's kind with its article, for messages.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Missing => "nothing",
+            Self::None => "None",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) | Self::Long(_) => "an integer",
+            Self::Float(_) => "a float",
+            Self::Str(_) => "a string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "a list",
+            Self::Set(_) => "a set",
+            Self::Dict(_) => "a dictionary",
+            Self::Tuple(_) => "a tuple",
+            Self::Opaque(_) => "an object that only code could build",
+            Self::Entry(_) => "a trace entry",
+            Self::Frame(_) => "a stack frame",
+            Self::Stack(_) => "a list of frames",
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A sliding window over a byte stream.
+//!
+//! The pickle machine wants slices, the input is a stream that may not fit in memory. The window holds the unread
+//! bytes of one chunk that fits the processor's second-level cache; reading on reuses the same memory.
+
+use crate::error::{Error, Result};
+use std::io::Read;
+
+/// Bytes asked of the stream at a time. 256 KiB was the fastest of 64 KiB to 4 MiB on a 101 MB snapshot
+/// (`benches/reader.rs`): larger chunks fall out of the second-level cache between the copy and the decoding.
+const CHUNK: usize = 256 << 10;
+
+/// Unread bytes of a stream, and where they are in it.
+pub struct Window<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// First unread byte in `buffer`.
+    start: usize,
+    /// End of the valid bytes in `buffer`.
+    end: usize,
+    /// Stream offset of `buffer[0]`.
+    base: u64,
+    /// Whether the stream has ended.
+    ended: bool,
+}
+
+impl<R: Read> Window<R> {
+    /// A window at the start of `reader`.
+    pub fn new(reader: R) -> Self {
+        Self { reader, buffer: vec![0; CHUNK], start: 0, end: 0, base: 0, ended: false }
+    }
+
+    /// Offset of the next unread byte.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.base + self.start as u64
+    }
+
+    /// Bytes that can be looked at without reading on.
+    #[inline]
+    pub fn ahead(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Steps over `count` bytes of [`Window::ahead`].
+    #[inline]
+    pub fn skip(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Reads on until `count` bytes are ahead; false when the stream ends before.
+    ///
+    /// Memory grows with the bytes that are really there, never with `count`.
+    pub fn fill(&mut self, count: usize) -> Result<bool> {
+        while self.end - self.start < count && !self.ended {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.base += self.start as u64;
+                self.end -= self.start;
+                self.start = 0;
+            }
+            if self.end == self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.end += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unwrap_io(error)),
+            }
+        }
+        Ok(self.end - self.start >= count)
+    }
+
+    /// The next byte.
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        if self.end - self.start < N && !self.fill(N)? {
+            return Err(self.truncated("a pickle instruction"));
+        }
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.buffer[self.start..self.start + N]);
+        self.start += N;
+        Ok(bytes)
+    }
+
+    /// The next `length` bytes, at most `limit` of them.
+    pub fn slice(&mut self, length: u64, limit: u64) -> Result<&[u8]> {
+        if length > limit {
+            let at = self.offset();
+            let message = format!("an item of {length} bytes is longer than the limit of {limit}");
+            return Err(Error::Limit { at, message });
+        }
+        let length = length as usize;
+        if !self.fill(length)? {
+            return Err(self.truncated(&format!("an item of {length} bytes")));
+        }
+        self.start += length;
+        Ok(&self.buffer[self.start - length..self.start])
+    }
+
+    /// The bytes up to the next newline, which is read but not returned; at most `limit` of them.
+    pub fn line(&mut self, limit: u64) -> Result<&[u8]> {
+        let mut searched = 0;
+        loop {
+            if let Some(length) = self.ahead()[searched..].iter().position(|&byte| byte == b'\n') {
+                let start = self.start;
+                self.start += searched + length + 1;
+                return Ok(&self.buffer[start..self.start - 1]);
+            }
+            searched = self.end - self.start;
+            if searched as u64 > limit {
+                let message = format!("a line is longer than the limit of {limit} bytes");
+                return Err(Error::Limit { at: self.offset(), message });
+            }
+            if !self.fill(searched + 1)? {
+                return Err(self.truncated("a line of text"));
+            }
+        }
+    }
+
+    /// The error for a stream that ends here.
+    pub fn truncated(&self, within: &str) -> Error {
+        Error::Truncated { at: self.base + self.end as u64, within: within.to_owned() }
+    }
+}
+
+/// Readers of this crate wrap their own errors into [`std::io::Error`]; this takes them out again.
+fn unwrap_io(error: std::io::Error) -> Error {
+    match error.downcast::<Error>() {
+        Ok(inner) => inner,
+        Err(error) => Error::Io(error),
+    }
+}

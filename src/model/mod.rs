@@ -1,0 +1,28 @@
+//! The vocabulary of a recording: what a snapshot file states, typed and interned.
+//!
+//! In: nothing; this stage imports no other. Out: [`Snapshot`], which [`crate::input`] fills and every later stage
+//! reads. Nothing here is computed from anything else in the file: block sizes, counters and peaks belong to
+//! [`crate::replay`].
+
+pub mod annotation;
+pub mod bytes;
+pub mod segment;
+pub mod settings;
+pub mod snapshot;
+pub mod stacks;
+pub mod strings;
+pub mod trace_entry;
+
+pub use annotation::{Annotation, Stage};
+pub use segment::{Block, BlockState, PoolId, Segment, SegmentType};
+pub use settings::AllocatorSettings;
+pub use snapshot::{DeviceTrace, Snapshot, SourceNotes};
+pub use stacks::{Frame, FrameId, FxNode, StackId, Stacks};
+pub use strings::{StrId, Strings};
+pub use trace_entry::{Action, ContextId, Contexts, EntryContext, TraceEntries};
+
+/// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`].
+pub type DeviceId = i32;
+
+/// The device id that PyTorch gives to pinned host memory.
+pub const HOST_DEVICE: DeviceId = -1;

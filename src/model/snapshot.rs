@@ -1,0 +1,73 @@
+//! A whole recording.
+
+use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries};
+use indexmap::IndexMap;
+use std::ops::Range;
+
+/// The kept history of one device: a range of rows of [`Snapshot::entries`], oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceTrace {
+    /// Device the rows belong to.
+    pub device: DeviceId,
+    /// Rows of [`Snapshot::entries`].
+    pub rows: Range<usize>,
+    /// True when the file ended inside this list: the newest entries are missing, so the final segments describe a
+    /// later state than the last row.
+    pub truncated: bool,
+}
+
+/// What `torch.cuda.memory._dump_snapshot` wrote, typed and interned.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Every string.
+    pub strings: Strings,
+    /// Every frame and stack.
+    pub stacks: Stacks,
+    /// Every combination of stream, pool and metadata.
+    pub contexts: Contexts,
+    /// All trace entries, those of one device in consecutive rows.
+    pub entries: TraceEntries,
+    /// One trace per device that has entries or segments, in device order, host memory first.
+    pub traces: Vec<DeviceTrace>,
+    /// Segments of every device at the dump, pinned host segments included, sorted by device and address.
+    pub segments: Vec<Segment>,
+    /// `record_function` ranges, in the order recorded.
+    pub annotations: Vec<Annotation>,
+    /// Allocator settings.
+    pub settings: AllocatorSettings,
+    /// What the reader noticed on the way.
+    pub notes: SourceNotes,
+}
+
+/// What the reader noticed: facts about the file rather than about memory.
+#[derive(Clone, Debug, Default)]
+pub struct SourceNotes {
+    /// Bytes of pickle read (after decompression).
+    pub bytes: u64,
+    /// Pickle protocol.
+    pub protocol: u8,
+    /// Byte offset at which the file ended early, when it was read with `allow_truncated`.
+    pub truncated_at: Option<u64>,
+    /// Whether entries carry times. PyTorch 2.0 writes none; the time column then holds entry indexes.
+    pub has_times: bool,
+    /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.
+    pub trace_overflowed: Option<bool>,
+    /// Keys this version does not know, such as `segment.colour`, with the number of times each was seen.
+    pub unknown_keys: IndexMap<String, u64>,
+    /// Actions this version does not know, with the number of entries of each.
+    pub unknown_actions: IndexMap<String, u64>,
+}
+
+impl Snapshot {
+    /// The trace of `device`, if the snapshot has one.
+    pub fn trace(&self, device: DeviceId) -> Option<&DeviceTrace> {
+        self.traces.iter().find(|trace| trace.device == device)
+    }
+
+    /// The segments of `device` at the dump, in address order.
+    pub fn segments_of(&self, device: DeviceId) -> &[Segment] {
+        let start = self.segments.partition_point(|segment| segment.device < device);
+        let end = self.segments.partition_point(|segment| segment.device <= device);
+        &self.segments[start..end]
+    }
+}

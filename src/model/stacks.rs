@@ -1,0 +1,142 @@
+//! Interned stack frames and stacks.
+//!
+//! A million trace entries refer to a few hundred stacks of a few hundred frames, so both are stored once. A stack is
+//! one flat row of frame ids, innermost first as PyTorch records it: analyses walk it in exactly that order.
+
+use super::{StrId, Strings};
+use indexmap::IndexSet;
+
+/// Handle of a frame in [`Stacks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub(crate) u32);
+
+/// Handle of a stack in [`Stacks`]. Id 0 is the empty stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub(crate) u32);
+
+impl StackId {
+    /// The stack without frames.
+    pub const EMPTY: Self = Self(0);
+
+    /// Position in the table, usable as an index into a side table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl FrameId {
+    /// Position in the table, usable as an index into a side table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One frame as recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Source file; a shared object, `??` or empty for C++ frames.
+    pub filename: StrId,
+    /// Function name.
+    pub name: StrId,
+    /// Line number; `u64::MAX` for compiled code, a byte offset for C++ frames of PyTorch 2.15.
+    pub line: u64,
+    /// The FX node behind the frame, when recorded with `augment_with_fx_traces`.
+    pub fx: Option<FxNode>,
+}
+
+/// What `augment_with_fx_traces` adds to a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FxNode {
+    /// `fx_node_op`, for instance `call_function`.
+    pub op: StrId,
+    /// `fx_node_name`.
+    pub name: StrId,
+    /// `fx_node_target`.
+    pub target: StrId,
+    /// `fx_original_trace`: the user's source lines that the node was traced from.
+    pub original_trace: StrId,
+}
+
+/// All frames and stacks of a recording.
+#[derive(Clone, Debug)]
+pub struct Stacks {
+    frames: IndexSet<Frame>,
+    stacks: IndexSet<Box<[FrameId]>>,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        let mut stacks = IndexSet::new();
+        stacks.insert(Box::default());
+        Self { frames: IndexSet::new(), stacks }
+    }
+}
+
+impl Stacks {
+    /// The id of `frame`, adding it when it is new.
+    pub fn intern_frame(&mut self, frame: Frame) -> FrameId {
+        FrameId(self.frames.insert_full(frame).0 as u32)
+    }
+
+    /// The id of the stack made of `frames`, innermost first, adding it when it is new.
+    pub fn intern_stack(&mut self, frames: &[FrameId]) -> StackId {
+        if let Some(index) = self.stacks.get_index_of(frames) {
+            return StackId(index as u32);
+        }
+        StackId(self.stacks.insert_full(frames.into()).0 as u32)
+    }
+
+    /// The frame behind `id`, or `None` for an id of another table.
+    pub fn frame(&self, id: FrameId) -> Option<&Frame> {
+        self.frames.get_index(id.index())
+    }
+
+    /// Frame ids of a stack, innermost first.
+    pub fn frame_ids(&self, id: StackId) -> &[FrameId] {
+        self.stacks.get_index(id.index()).map_or(&[], |frames| frames)
+    }
+
+    /// Frames of a stack, innermost first.
+    pub fn frames(&self, id: StackId) -> impl DoubleEndedIterator<Item = &Frame> {
+        self.frame_ids(id).iter().filter_map(|&frame| self.frame(frame))
+    }
+
+    /// Number of distinct stacks, the empty one included.
+    pub fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Never true: the empty stack is always there.
+    pub fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+
+    /// Number of distinct frames.
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// A frame in the form `file.py:12 function`, with the file's last path component; without a usable line, only
+    /// the names.
+    pub fn short_label(&self, frame: &Frame, strings: &Strings) -> String {
+        let file = strings.get(frame.filename);
+        let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+        let name = strings.get(frame.name);
+        match (file, frame.line) {
+            ("" | "??", _) => name.to_owned(),
+            (_, 0 | u64::MAX) => format!("{file} {name}"),
+            _ if is_shared_object(file) => format!("{file} {name}"),
+            (_, line) => format!("{file}:{line} {name}"),
+        }
+    }
+}
+
+/// Whether a frame's file is a binary (`libtorch_cpu.so`, `libcudart.so.12`, a DLL), so that its line is an offset.
+pub fn is_shared_object(file: &str) -> bool {
+    let lower_is = |suffix: &str| {
+        file.len() >= suffix.len()
+            && file.is_char_boundary(file.len() - suffix.len())
+            && file[file.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+    };
+    file.ends_with(".so") || file.contains(".so.") || lower_is(".dll") || lower_is(".pyd") || lower_is(".dylib")
+}

@@ -1,0 +1,74 @@
+//! Interned strings.
+
+use indexmap::IndexSet;
+
+/// Handle of a string in [`Strings`]. Id 0 is the empty string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StrId(pub(crate) u32);
+
+impl StrId {
+    /// The empty string.
+    pub const EMPTY: Self = Self(0);
+
+    /// Position in the table, usable as an index into a side table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Every distinct string of a recording, stored once.
+///
+/// The keeper of the table may reserve the first ids for names it wants to recognise by id (see
+/// [`Strings::with_known`]).
+#[derive(Clone, Debug)]
+pub struct Strings {
+    set: IndexSet<Box<str>>,
+    bytes: usize,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        Self::with_known(&[])
+    }
+}
+
+impl Strings {
+    /// A table that starts with the empty string (id 0) followed by `known` (ids 1, 2, ... in order).
+    pub fn with_known(known: &[&str]) -> Self {
+        let mut strings = Self { set: IndexSet::new(), bytes: 0 };
+        strings.intern("");
+        for name in known {
+            strings.intern(name);
+        }
+        strings
+    }
+
+    /// The id of `text`, adding it when it is new.
+    pub fn intern(&mut self, text: &str) -> StrId {
+        if let Some(index) = self.set.get_index_of(text) {
+            return StrId(index as u32);
+        }
+        self.bytes += text.len();
+        StrId(self.set.insert_full(text.into()).0 as u32)
+    }
+
+    /// The text of `id`; the empty string for an id of another table that is out of range here.
+    pub fn get(&self, id: StrId) -> &str {
+        self.set.get_index(id.index()).map_or("", |text| text)
+    }
+
+    /// Number of distinct strings.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Never true: the empty string is always there.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Bytes of text held, each distinct string counted once.
+    pub fn text_bytes(&self) -> usize {
+        self.bytes
+    }
+}

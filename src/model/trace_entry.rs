@@ -1,0 +1,249 @@
+//! Trace entries in columns.
+//!
+//! A snapshot holds up to tens of millions of entries, so an entry is a row across a few plain vectors (33 bytes), and
+//! what rarely changes from one entry to the next (stream, pool, compile context, metadata) is one interned
+//! [`EntryContext`] per combination.
+
+use super::{PoolId, StackId, StrId};
+use indexmap::IndexSet;
+use std::ops::Range;
+
+/// What a trace entry records. Names as in the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Action {
+    /// A block was handed out. `size` is what the caller asked for.
+    Alloc,
+    /// The program freed a block; another stream may still use it.
+    FreeRequested,
+    /// The block became available again.
+    FreeCompleted,
+    /// A segment was obtained from the driver.
+    SegmentAlloc,
+    /// A segment was given back.
+    SegmentFree,
+    /// A range was mapped into an expandable segment.
+    SegmentMap,
+    /// A range was unmapped from an expandable segment.
+    SegmentUnmap,
+    /// A snapshot was taken; `size` is the bytes active at that time.
+    Snapshot,
+    /// A request failed; the address column holds the driver's free bytes, `size` the rounded request.
+    Oom,
+    /// Metadata was attached to a live allocation (PyTorch 2.15).
+    Annotate,
+    /// An action this version does not know; counted by name in the snapshot's notes.
+    Unknown,
+}
+
+impl Action {
+    /// Every action, in the order of the counts in reports.
+    pub const ALL: [Self; 11] = [
+        Self::Alloc,
+        Self::FreeRequested,
+        Self::FreeCompleted,
+        Self::SegmentAlloc,
+        Self::SegmentFree,
+        Self::SegmentMap,
+        Self::SegmentUnmap,
+        Self::Snapshot,
+        Self::Oom,
+        Self::Annotate,
+        Self::Unknown,
+    ];
+
+    /// The name as PyTorch writes it (`unknown` for [`Action::Unknown`]).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::FreeRequested => "free_requested",
+            Self::FreeCompleted => "free_completed",
+            Self::SegmentAlloc => "segment_alloc",
+            Self::SegmentFree => "segment_free",
+            Self::SegmentMap => "segment_map",
+            Self::SegmentUnmap => "segment_unmap",
+            Self::Snapshot => "snapshot",
+            Self::Oom => "oom",
+            Self::Annotate => "annotate",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What many entries have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EntryContext {
+    /// CUDA stream, 0 for the default one.
+    pub stream: u64,
+    /// Memory pool; `None` before PyTorch 2.15, which does not record it.
+    pub pool: Option<PoolId>,
+    /// `torch.compile` context, `N/A` or empty when there is none.
+    pub compile_context: StrId,
+    /// Text the user attached (PyTorch 2.11 and later).
+    pub user_metadata: StrId,
+    /// Text PyTorch attached (PyTorch 2.15, optional).
+    pub internal_metadata: StrId,
+}
+
+/// Handle of an [`EntryContext`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextId(pub(crate) u32);
+
+/// The distinct entry contexts of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Contexts {
+    set: IndexSet<EntryContext>,
+    /// The last answer: neighbours nearly always agree, and this spares the hash.
+    last: Option<(EntryContext, ContextId)>,
+}
+
+impl Contexts {
+    /// The id of `context`, adding it when it is new.
+    pub fn intern(&mut self, context: EntryContext) -> ContextId {
+        if let Some((known, id)) = self.last
+            && known == context
+        {
+            return id;
+        }
+        let id = ContextId(self.set.insert_full(context).0 as u32);
+        self.last = Some((context, id));
+        id
+    }
+
+    /// The context behind `id`; a default one for an id of another table.
+    pub fn get(&self, id: ContextId) -> EntryContext {
+        self.set.get_index(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Number of distinct contexts.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Whether nothing was interned yet.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+}
+
+/// One entry, put together from the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceEntry {
+    /// What happened.
+    pub action: Action,
+    /// Address; for [`Action::Oom`] the bytes the device had free.
+    pub addr: u64,
+    /// Bytes: requested for allocations and frees, whole for segments.
+    pub size: u64,
+    /// Microseconds since the epoch; the entry's index where the file has no times (PyTorch 2.0).
+    pub time_us: i64,
+    /// Where it happened.
+    pub stack: StackId,
+    /// Stream, pool and metadata.
+    pub context: ContextId,
+}
+
+/// Trace entries as columns of equal length. A [`super::DeviceTrace`] is a range of rows.
+#[derive(Clone, Debug, Default)]
+pub struct TraceEntries {
+    actions: Vec<Action>,
+    addrs: Vec<u64>,
+    sizes: Vec<u64>,
+    times: Vec<i64>,
+    stacks: Vec<StackId>,
+    contexts: Vec<ContextId>,
+}
+
+impl TraceEntries {
+    /// Bytes one row takes in memory.
+    pub const ROW_BYTES: usize = 33;
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// Appends a row.
+    #[inline]
+    pub fn push(&mut self, entry: TraceEntry) {
+        self.actions.push(entry.action);
+        self.addrs.push(entry.addr);
+        self.sizes.push(entry.size);
+        self.times.push(entry.time_us);
+        self.stacks.push(entry.stack);
+        self.contexts.push(entry.context);
+    }
+
+    /// Appends rows, column by column.
+    pub fn extend(&mut self, entries: &[TraceEntry]) {
+        self.actions.extend(entries.iter().map(|entry| entry.action));
+        self.addrs.extend(entries.iter().map(|entry| entry.addr));
+        self.sizes.extend(entries.iter().map(|entry| entry.size));
+        self.times.extend(entries.iter().map(|entry| entry.time_us));
+        self.stacks.extend(entries.iter().map(|entry| entry.stack));
+        self.contexts.extend(entries.iter().map(|entry| entry.context));
+    }
+
+    /// The row at `row`, or `None` past the end.
+    pub fn get(&self, row: usize) -> Option<TraceEntry> {
+        Some(TraceEntry {
+            action: *self.actions.get(row)?,
+            addr: *self.addrs.get(row)?,
+            size: *self.sizes.get(row)?,
+            time_us: *self.times.get(row)?,
+            stack: *self.stacks.get(row)?,
+            context: *self.contexts.get(row)?,
+        })
+    }
+
+    /// The rows of `range` in order, clipped to the table.
+    pub fn rows(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = TraceEntry> + '_ {
+        let end = range.end.min(self.len());
+        let start = range.start.min(end);
+        let range = start..end;
+        let words = self.addrs[range.clone()].iter().zip(&self.sizes[range.clone()]).zip(&self.times[range.clone()]);
+        let ids = self.stacks[range.clone()].iter().zip(&self.contexts[range.clone()]);
+        self.actions[range].iter().zip(words).zip(ids).map(
+            |((&action, ((&addr, &size), &time_us)), (&stack, &context))| TraceEntry {
+                action,
+                addr,
+                size,
+                time_us,
+                stack,
+                context,
+            },
+        )
+    }
+
+    /// The action column.
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    /// The stack of one row; empty past the end.
+    pub fn stack(&self, row: usize) -> StackId {
+        self.stacks.get(row).copied().unwrap_or_default()
+    }
+
+    /// The context of one row; that of the first row past the end.
+    pub fn context(&self, row: usize) -> ContextId {
+        self.contexts.get(row).copied().unwrap_or(ContextId(0))
+    }
+
+    /// The time column, in microseconds.
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// Writes row indexes, counted from the start of `range`, into the time column: for files without times.
+    pub fn number_times(&mut self, range: Range<usize>) {
+        for (index, time) in self.times[range].iter_mut().enumerate() {
+            *time = index as i64;
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Contradictions between what entries say and the state the entries before them left.
+
+use serde::Serialize;
+
+/// Kinds of contradiction. None occurs in a recording that PyTorch wrote from start to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnomalyKind {
+    /// An address is freed that is not allocated.
+    FreeOfUnknown,
+    /// A block is freed again while its first free is pending.
+    DoubleFree,
+    /// A free completes that was never requested.
+    CompletedWithoutRequest,
+    /// A free names another size than the allocation.
+    SizeMismatch,
+    /// A block is handed out where another one lies: at the same address in the small pool and in expandable
+    /// segments, anywhere within the block in the large pool.
+    OverlappingAlloc,
+    /// A block is handed out outside of every known segment.
+    OutsideSegment,
+    /// A segment is created where another one lies.
+    OverlappingSegment,
+    /// A segment or mapped range is given back that is not there.
+    UnknownSegment,
+    /// A `snapshot` entry counts other active bytes than the replay.
+    SnapshotMismatch,
+    /// Time runs backwards from one entry to the next.
+    TimeReversed,
+    /// A counter falls below zero.
+    NegativeTotal,
+    /// A counter exceeds 63 bits.
+    Overflow,
+    /// A block at the end of the replay and in the final segments differ, or only one of them exists.
+    EndBlockMismatch,
+    /// The segments at the end of the replay and the final ones cover different addresses.
+    EndSegmentMismatch,
+    /// The blocks of a final segment do not tile it, or do not sum to its own totals.
+    SegmentTotalsMismatch,
+}
+
+impl AnomalyKind {
+    /// Every kind, in the order of reports.
+    pub const ALL: [Self; 15] = [
+        Self::FreeOfUnknown,
+        Self::DoubleFree,
+        Self::CompletedWithoutRequest,
+        Self::SizeMismatch,
+        Self::OverlappingAlloc,
+        Self::OutsideSegment,
+        Self::OverlappingSegment,
+        Self::UnknownSegment,
+        Self::SnapshotMismatch,
+        Self::TimeReversed,
+        Self::NegativeTotal,
+        Self::Overflow,
+        Self::EndBlockMismatch,
+        Self::EndSegmentMismatch,
+        Self::SegmentTotalsMismatch,
+    ];
+
+    /// The kind's key in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FreeOfUnknown => "free_of_unknown",
+            Self::DoubleFree => "double_free",
+            Self::CompletedWithoutRequest => "completed_without_request",
+            Self::SizeMismatch => "size_mismatch",
+            Self::OverlappingAlloc => "overlapping_alloc",
+            Self::OutsideSegment => "outside_segment",
+            Self::OverlappingSegment => "overlapping_segment",
+            Self::UnknownSegment => "unknown_segment",
+            Self::SnapshotMismatch => "snapshot_mismatch",
+            Self::TimeReversed => "time_reversed",
+            Self::NegativeTotal => "negative_total",
+            Self::Overflow => "overflow",
+            Self::EndBlockMismatch => "end_block_mismatch",
+            Self::EndSegmentMismatch => "end_segment_mismatch",
+            Self::SegmentTotalsMismatch => "segment_totals_mismatch",
+        }
+    }
+}
+
+/// Counts of anomalies by kind, each with its first example.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anomalies {
+    found: Vec<Anomaly>,
+}
+
+/// One kind of anomaly in a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anomaly {
+    /// What contradicts what.
+    pub kind: AnomalyKind,
+    /// How often.
+    pub count: u64,
+    /// Index of the first entry concerned, counted within the device's trace. `None` for contradictions found in the
+    /// final state.
+    pub first_entry: Option<u32>,
+    /// Address concerned in the first case.
+    pub first_addr: u64,
+}
+
+impl Anomalies {
+    /// Counts one more.
+    pub fn add(&mut self, kind: AnomalyKind, entry: Option<u32>, addr: u64) {
+        match self.found.iter_mut().find(|anomaly| anomaly.kind == kind) {
+            Some(anomaly) => anomaly.count += 1,
+            None => self.found.push(Anomaly { kind, count: 1, first_entry: entry, first_addr: addr }),
+        }
+    }
+
+    /// All kinds that occurred, in the order of [`AnomalyKind::ALL`].
+    pub fn kinds(&self) -> impl Iterator<Item = &Anomaly> {
+        AnomalyKind::ALL.iter().filter_map(|&kind| self.found.iter().find(|anomaly| anomaly.kind == kind))
+    }
+
+    /// Number of anomalies of all kinds.
+    pub fn total(&self) -> u64 {
+        self.found.iter().map(|anomaly| anomaly.count).sum()
+    }
+
+    /// Takes a kind out again.
+    pub fn forget(&mut self, kind: AnomalyKind) {
+        self.found.retain(|anomaly| anomaly.kind != kind);
+    }
+}

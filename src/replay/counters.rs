@@ -1,0 +1,116 @@
+//! The four counters of `torch.cuda.memory_stats()` along a trace.
+
+use super::history::{Allocation, Instant};
+use crate::model::Action;
+use crate::model::trace_entry::TraceEntry;
+use serde::Serialize;
+
+/// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Blocks in use until their free is requested.
+    #[default]
+    Allocated,
+    /// Blocks in use until their free completes.
+    Active,
+    /// What callers asked for, until the free completes.
+    Requested,
+    /// Segments.
+    Reserved,
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 4] = [Self::Allocated, Self::Active, Self::Requested, Self::Reserved];
+
+    /// The name as in flags and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "allocated",
+            Self::Active => "active",
+            Self::Requested => "requested",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+/// Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// `allocated_bytes`.
+    pub allocated: i64,
+    /// `active_bytes`.
+    pub active: i64,
+    /// `requested_bytes`.
+    pub requested: i64,
+    /// `reserved_bytes`.
+    pub reserved: i64,
+}
+
+/// A counter's highest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maximum {
+    /// Bytes.
+    pub bytes: i64,
+    /// First instant that reaches it.
+    pub instant: Instant,
+}
+
+impl Counters {
+    /// The value of one counter.
+    pub fn get(&self, metric: Metric) -> i64 {
+        match metric {
+            Metric::Allocated => self.allocated,
+            Metric::Active => self.active,
+            Metric::Requested => self.requested,
+            Metric::Reserved => self.reserved,
+        }
+    }
+
+    /// Adds an allocation that is there at the start.
+    pub fn add_baseline(&mut self, allocation: &Allocation) {
+        if allocation.allocated_at(0) {
+            self.allocated = self.allocated.wrapping_add_unsigned(allocation.size);
+        }
+        self.active = self.active.wrapping_add_unsigned(allocation.size);
+        self.requested = self.requested.wrapping_add_unsigned(allocation.requested);
+    }
+
+    /// Applies an entry that concerns `allocation` and leads to instant `now`.
+    ///
+    /// Sums wrap around; the replay notices and reports it as [`super::AnomalyKind::Overflow`].
+    #[inline]
+    pub fn apply(&mut self, entry: &TraceEntry, allocation: Option<&Allocation>, now: Instant) {
+        match (entry.action, allocation) {
+            (Action::Alloc, Some(allocation)) => {
+                self.allocated = self.allocated.wrapping_add_unsigned(allocation.size);
+                self.active = self.active.wrapping_add_unsigned(allocation.size);
+                self.requested = self.requested.wrapping_add_unsigned(allocation.requested);
+            }
+            (Action::FreeRequested, Some(allocation)) => {
+                self.allocated = self.allocated.wrapping_sub_unsigned(allocation.size);
+            }
+            (Action::FreeCompleted, Some(allocation)) => {
+                // Without a free_requested entry both happen here.
+                if allocation.freed == now {
+                    self.allocated = self.allocated.wrapping_sub_unsigned(allocation.size);
+                }
+                self.active = self.active.wrapping_sub_unsigned(allocation.size);
+                self.requested = self.requested.wrapping_sub_unsigned(allocation.requested);
+            }
+            (Action::SegmentAlloc | Action::SegmentMap, _) => {
+                self.reserved = self.reserved.wrapping_add_unsigned(entry.size);
+            }
+            (Action::SegmentFree | Action::SegmentUnmap, _) => {
+                self.reserved = self.reserved.wrapping_sub_unsigned(entry.size);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether any counter is below zero.
+    pub fn any_negative(&self) -> bool {
+        (self.allocated | self.active | self.requested | self.reserved) < 0
+    }
+}

@@ -1,0 +1,220 @@
+//! The finished history of one device: immutable, and all that analyses see.
+
+use super::anomaly::Anomalies;
+use super::counters::{Counters, Maximum};
+use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
+use std::ops::Range;
+
+/// A point in a device's trace: the number of entries that have happened. Instant 0 is before the first kept entry,
+/// instant `n` right after entry `n - 1`.
+pub type Instant = u32;
+
+/// The instant that never comes.
+pub const NEVER: Instant = u32::MAX;
+
+/// Link of an entry that concerns no allocation.
+pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
+
+/// One allocation from request to return. Mirrors a `Block` of `CUDACachingAllocator` while it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Address.
+    pub addr: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes of the block.
+    pub size: u64,
+    /// First instant at which it is there: 0 for allocations from before the trace.
+    pub born: Instant,
+    /// First instant after free_requested: no longer part of `allocated`.
+    pub freed: Instant,
+    /// First instant after free_completed: no longer part of `active` and `requested`.
+    pub completed: Instant,
+}
+
+impl Allocation {
+    /// Whether it counts as allocated at an instant.
+    #[inline]
+    pub fn allocated_at(&self, instant: Instant) -> bool {
+        self.born <= instant && instant < self.freed
+    }
+
+    /// Whether it counts as active at an instant.
+    #[inline]
+    pub fn active_at(&self, instant: Instant) -> bool {
+        self.born <= instant && instant < self.completed
+    }
+
+    /// Whether it is from before the first kept entry.
+    pub fn is_baseline(&self) -> bool {
+        self.born == 0
+    }
+}
+
+/// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSpan {
+    /// First address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// First instant at which it is there: 0 for ranges from before the trace.
+    pub born: Instant,
+    /// First instant at which it is gone.
+    pub gone: Instant,
+    /// Whether it is a mapped range of an expandable segment.
+    pub expandable: bool,
+    /// Stack of the request that made it.
+    pub stack: StackId,
+}
+
+impl SegmentSpan {
+    /// The first address behind it.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.addr.saturating_add(self.size)
+    }
+
+    /// Whether it is reserved at an instant.
+    #[inline]
+    pub fn reserved_at(&self, instant: Instant) -> bool {
+        self.born <= instant && instant < self.gone
+    }
+}
+
+/// Where a baseline allocation was made, as far as the final segments tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BaselineOrigin {
+    /// Stack of the allocation; empty when the file does not have it.
+    pub stack: StackId,
+    /// CUDA stream.
+    pub stream: u64,
+    /// Memory pool; `None` when unknown.
+    pub pool: Option<PoolId>,
+}
+
+/// How much of a device's past the recording holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
+pub struct Completeness {
+    /// The recording has no entry for this device: only the final state is known.
+    pub no_entries: bool,
+    /// Something was reserved or allocated before the first kept entry.
+    pub has_baseline: bool,
+    /// The file was cut off inside this device's trace: the final state belongs to a later time.
+    pub truncated: bool,
+    /// Frees were recorded without `free_requested` (`skip_actions`): `allocated` is an upper bound, equal to
+    /// `active`.
+    pub no_free_requested: bool,
+    /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.
+    pub unrecorded_frees: bool,
+    /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
+    pub baseline_uncertain_bytes: u64,
+}
+
+impl Completeness {
+    /// Whether recording started with an empty allocator and nothing is missing since.
+    pub fn is_complete(&self) -> bool {
+        !self.no_entries && !self.has_baseline && !self.truncated && !self.no_free_requested
+    }
+}
+
+/// One device's allocator from the first kept entry to the last.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// Rows of [`Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
+    pub rows: Range<usize>,
+    /// Every allocation; baseline ones first, then in order of the trace.
+    pub allocations: Vec<Allocation>,
+    /// Origins of the leading baseline allocations.
+    pub baseline: Vec<BaselineOrigin>,
+    /// Every reserved range there ever was.
+    pub segments: Vec<SegmentSpan>,
+    /// Counters before the first entry: the baseline.
+    pub start: Counters,
+    /// Counters after the last entry.
+    pub end: Counters,
+    /// Each counter's maximum and the first instant that reaches it, in the order of [`super::Metric::ALL`].
+    pub maxima: [Maximum; 4],
+    /// Contradictions found.
+    pub anomalies: Anomalies,
+    /// What is missing.
+    pub completeness: Completeness,
+    /// Allocation of each entry.
+    pub(crate) links: Vec<u32>,
+}
+
+impl History {
+    /// Number of entries, which is also the last instant.
+    pub fn entries(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// The allocation that entry `entry` (counted within the trace) makes, frees or annotates.
+    pub fn allocation_of(&self, entry: u32) -> Option<&Allocation> {
+        let link = *self.links.get(entry as usize)?;
+        self.allocations.get(link as usize)
+    }
+
+    /// Stack of the allocation with this index: of its alloc entry, or of its block in the final segments when it is
+    /// older than the trace.
+    pub fn stack_of(&self, snapshot: &Snapshot, index: usize) -> StackId {
+        match self.born_row(index) {
+            Some(row) => snapshot.entries.stack(row),
+            None => self.baseline.get(index).map_or(StackId::EMPTY, |origin| origin.stack),
+        }
+    }
+
+    /// Stream and pool of the allocation with this index; the pool is `None` where the file does not tell.
+    pub fn stream_and_pool_of(&self, snapshot: &Snapshot, index: usize) -> (u64, Option<PoolId>) {
+        match self.born_row(index) {
+            Some(row) => {
+                let context = snapshot.contexts.get(snapshot.entries.context(row));
+                (context.stream, context.pool)
+            }
+            None => self.baseline.get(index).map_or((0, None), |origin| (origin.stream, origin.pool)),
+        }
+    }
+
+    /// Row of the alloc entry of the allocation with this index; `None` for baseline allocations.
+    pub fn born_row(&self, index: usize) -> Option<usize> {
+        let born = self.allocations.get(index)?.born;
+        (born > 0).then(|| self.rows.start + born as usize - 1)
+    }
+
+    /// The entry that leads to an instant, counted within the trace; `None` for instant 0.
+    pub fn entry_before(instant: Instant) -> Option<u32> {
+        instant.checked_sub(1)
+    }
+
+    /// Counters at one instant.
+    pub fn counters_at(&self, snapshot: &Snapshot, instant: Instant) -> Counters {
+        let mut counters = self.start;
+        self.walk(snapshot, |at, now| {
+            if at <= instant {
+                counters = *now;
+            }
+        });
+        counters
+    }
+
+    /// Calls `visit` with the counters after each entry, in order.
+    pub fn walk(&self, snapshot: &Snapshot, mut visit: impl FnMut(Instant, &Counters)) {
+        let mut counters = self.start;
+        for (index, (entry, &link)) in snapshot.entries.rows(self.rows.clone()).zip(&self.links).enumerate() {
+            counters.apply(&entry, self.allocations.get(link as usize), index as u32 + 1);
+            visit(index as u32 + 1, &counters);
+        }
+    }
+
+    /// Number of entries of each action, in the order of [`Action::ALL`].
+    pub fn action_counts(&self, snapshot: &Snapshot) -> [u64; Action::ALL.len()] {
+        let mut counts = [0; Action::ALL.len()];
+        for &action in snapshot.entries.actions().get(self.rows.clone()).unwrap_or(&[]) {
+            counts[action as usize] += 1;
+        }
+        counts
+    }
+}

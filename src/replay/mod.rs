@@ -1,0 +1,198 @@
+//! Trace entries in order to the allocator's history.
+//!
+//! In: a [`Snapshot`]. Out: one [`History`] per device: every allocation with its true block size and lifetime, every
+//! reserved range, the four counters of `torch.cuda.memory_stats()` with their maxima, and whatever contradicts
+//! itself.
+//!
+//! The trace records what callers asked for; what the counters count are blocks. Block sizes follow from the rules of
+//! the allocator once its layout is known, so the replay drives a small model of it ([`simulation`]). A first run
+//! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
+//! ([`baseline`]), and a second one starts from that.
+
+mod anomaly;
+mod baseline;
+mod counters;
+mod history;
+mod ranges;
+mod reconcile;
+mod simulation;
+mod size_rules;
+
+pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
+pub use counters::{Counters, Maximum, Metric};
+pub use history::{Allocation, BaselineOrigin, Completeness, History, Instant, NEVER, SegmentSpan};
+pub use size_rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
+
+use crate::input::EntryObserver;
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, DeviceTrace, HOST_DEVICE, Snapshot};
+use baseline::Baseline;
+use rayon::prelude::*;
+use simulation::Simulation;
+use std::ops::Range;
+
+/// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices run in parallel; the result does
+/// not depend on it.
+pub fn replay(snapshot: &Snapshot) -> Vec<History> {
+    HeadStart::default().finish(snapshot)
+}
+
+/// First runs made while the file is still being read.
+///
+/// Reading keeps one core busy; this keeps a second one. On a complete recording with default settings the first run is
+/// the only one, and the replay of a million entries ends 3 ms after the reading instead of 33 ms.
+#[derive(Debug, Default)]
+pub struct HeadStart {
+    runs: Vec<FirstRun>,
+}
+
+#[derive(Debug)]
+struct FirstRun {
+    list: u32,
+    rows: Range<usize>,
+    simulation: Simulation,
+}
+
+impl EntryObserver for HeadStart {
+    fn observe(&mut self, list: u32, first_row: usize, entries: &[TraceEntry]) {
+        let known = self.runs.iter().position(|run| run.list == list && run.rows.end == first_row);
+        let run = match known {
+            Some(index) => &mut self.runs[index],
+            None => {
+                let simulation = Simulation::discovering(SizeRules::default());
+                self.runs.push(FirstRun { list, rows: first_row..first_row, simulation });
+                let last = self.runs.len() - 1;
+                &mut self.runs[last]
+            }
+        };
+        run.rows.end += entries.len();
+        for entry in entries {
+            run.simulation.apply(entry);
+        }
+    }
+}
+
+impl HeadStart {
+    /// Replays every device of the snapshot that was observed; as [`replay`].
+    pub fn finish(mut self, snapshot: &Snapshot) -> Vec<History> {
+        let mut take = |trace: &DeviceTrace| {
+            let index = self.runs.iter().position(|run| run.rows == trace.rows)?;
+            Some(self.runs.swap_remove(index).simulation)
+        };
+        let starts: Vec<_> = snapshot.traces.iter().map(|trace| (trace, take(trace))).collect();
+        starts.into_par_iter().map(|(trace, start)| replay_trace(snapshot, trace, start)).collect()
+    }
+}
+
+/// Replays one device. `head_start` is a first run that someone made while the file was still being read.
+fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Simulation>) -> History {
+    let rules = if trace.device == HOST_DEVICE { SizeRules::host() } else { SizeRules::device(&snapshot.settings) };
+    let discovery = match head_start {
+        Some(simulation) => simulation,
+        None => run(Simulation::discovering(SizeRules::default()), snapshot, trace),
+    };
+    let baseline = Baseline::of(snapshot, trace, &discovery, &rules);
+    let simulation = if baseline.is_empty() && discovery.discovered.is_empty() && discovery.rules == rules {
+        discovery
+    } else {
+        run(Simulation::from_baseline(rules, &baseline), snapshot, trace)
+    };
+    finish(snapshot, trace, simulation, &baseline)
+}
+
+fn run(mut simulation: Simulation, snapshot: &Snapshot, trace: &DeviceTrace) -> Simulation {
+    for entry in snapshot.entries.rows(trace.rows.clone()) {
+        simulation.apply(&entry);
+    }
+    simulation
+}
+
+fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, baseline: &Baseline) -> History {
+    let segments = snapshot.segments_of(trace.device);
+    let mut anomalies = std::mem::take(&mut simulation.anomalies);
+    let no_free_requested = simulation.free_requests == 0
+        && anomalies.kinds().any(|anomaly| anomaly.kind == AnomalyKind::CompletedWithoutRequest);
+    if no_free_requested {
+        anomalies.forget(AnomalyKind::CompletedWithoutRequest);
+    }
+    if !trace.truncated {
+        reconcile::reconcile(&simulation.allocations, &simulation.ranges, segments, &mut anomalies);
+    }
+    let completeness = Completeness {
+        no_entries: trace.rows.is_empty(),
+        has_baseline: !baseline.is_empty(),
+        truncated: trace.truncated,
+        no_free_requested,
+        unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
+        baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
+    };
+    let mut start = Counters::default();
+    for allocation in simulation.allocations.iter().take(baseline.blocks.len()) {
+        start.add_baseline(allocation);
+    }
+    for range in &baseline.ranges {
+        start.reserved = start.reserved.wrapping_add_unsigned(range.size);
+    }
+    let mut history = History {
+        device: trace.device,
+        rows: trace.rows.clone(),
+        allocations: simulation.allocations,
+        baseline: baseline.blocks.iter().map(|block| block.origin).collect(),
+        segments: simulation.ranges.into_spans(),
+        start,
+        end: start,
+        maxima: [Maximum::default(); 4],
+        anomalies,
+        completeness,
+        links: simulation.links,
+    };
+    count(snapshot, &mut history);
+    history
+}
+
+/// Runs the counters along the trace: maxima, end, and the checks that need them.
+fn count(snapshot: &Snapshot, history: &mut History) {
+    let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
+    let mut end = history.start;
+    let mut anomalies = std::mem::take(&mut history.anomalies);
+    let mut time = i64::MIN;
+    let mut negative = false;
+    for (index, (entry, &link)) in snapshot.entries.rows(history.rows.clone()).zip(&history.links).enumerate() {
+        let index = index as u32;
+        let before = end;
+        end.apply(&entry, history.allocations.get(link as usize), index + 1);
+        match entry.action {
+            Action::Alloc => {
+                raise(&mut maxima[0], end.allocated, index);
+                raise(&mut maxima[1], end.active, index);
+                raise(&mut maxima[2], end.requested, index);
+            }
+            Action::SegmentAlloc | Action::SegmentMap => raise(&mut maxima[3], end.reserved, index),
+            _ => {}
+        }
+        let is_negative = end.any_negative();
+        if is_negative && !negative {
+            let rises = matches!(entry.action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
+            let kind = if rises && !before.any_negative() { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
+            anomalies.add(kind, Some(index), entry.addr);
+        }
+        negative = is_negative;
+        if entry.action == Action::Snapshot && end.active as u64 != entry.size {
+            anomalies.add(AnomalyKind::SnapshotMismatch, Some(index), entry.addr);
+        }
+        if entry.time_us < time {
+            anomalies.add(AnomalyKind::TimeReversed, Some(index), entry.addr);
+        }
+        time = entry.time_us;
+    }
+    history.maxima = maxima;
+    history.end = end;
+    history.anomalies = anomalies;
+}
+
+#[inline]
+fn raise(maximum: &mut Maximum, bytes: i64, entry: u32) {
+    if bytes > maximum.bytes {
+        *maximum = Maximum { bytes, instant: entry + 1 };
+    }
+}

@@ -1,0 +1,139 @@
+//! Reserved address ranges: segments and the mapped parts of expandable segments, with their lifetimes.
+
+use super::history::{Instant, SegmentSpan};
+use std::collections::BTreeMap;
+
+/// The ranges reserved at one instant, and the spans of those that are gone.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    /// Spans by start address: indexes into `spans`.
+    live: BTreeMap<u64, u32>,
+    spans: Vec<SegmentSpan>,
+}
+
+impl Ranges {
+    /// The range that contains `addr`.
+    #[inline]
+    pub fn containing(&self, addr: u64) -> Option<&SegmentSpan> {
+        let (_, &index) = self.live.range(..=addr).next_back()?;
+        self.spans.get(index as usize).filter(|span| addr < span.end())
+    }
+
+    /// Adds a range; false, and no change, when it is empty or overlaps one that is there.
+    pub fn add(&mut self, span: SegmentSpan) -> bool {
+        let before = self.live.range(..span.end()).next_back().and_then(|(_, &index)| self.spans.get(index as usize));
+        if span.size == 0 || before.is_some_and(|before| before.end() > span.addr) {
+            return false;
+        }
+        self.live.insert(span.addr, self.spans.len() as u32);
+        self.spans.push(span);
+        true
+    }
+
+    /// Takes a whole segment out; false, and no change, when there is none with this address and size.
+    pub fn remove(&mut self, addr: u64, size: u64, at: Instant) -> bool {
+        let Some(&index) = self.live.get(&addr) else { return false };
+        let span = &mut self.spans[index as usize];
+        if span.size != size {
+            return false;
+        }
+        span.gone = at;
+        self.live.remove(&addr);
+        true
+    }
+
+    /// Takes any part of the mapped ranges out; false, and no change, when a part of it is not mapped. What remains of
+    /// a range lives on as a span of its own.
+    pub fn cut(&mut self, addr: u64, size: u64, at: Instant) -> bool {
+        let end = addr.saturating_add(size);
+        let first = self.live.range(..=addr).next_back().map_or(addr, |(&start, _)| start);
+        let hit: Vec<u32> = self.live.range(first..end).map(|(_, &index)| index).collect();
+        let mut covered = addr;
+        for &index in &hit {
+            let span = &self.spans[index as usize];
+            if span.end() <= addr {
+                continue;
+            }
+            if span.addr > covered {
+                return false;
+            }
+            covered = span.end();
+        }
+        if covered < end || size == 0 {
+            return false;
+        }
+        for index in hit {
+            let span = self.spans[index as usize];
+            if span.end() <= addr {
+                continue;
+            }
+            self.live.remove(&span.addr);
+            self.spans[index as usize].gone = at;
+            // A piece is younger than the range it was cut from, so that each instant has one or the other.
+            if span.addr < addr {
+                self.add(SegmentSpan { size: addr - span.addr, born: at, ..span });
+            }
+            if span.end() > end {
+                self.add(SegmentSpan { addr: end, size: span.end() - end, born: at, ..span });
+            }
+        }
+        true
+    }
+
+    /// The ranges that are there, in address order.
+    pub fn iter(&self) -> impl Iterator<Item = &SegmentSpan> {
+        self.live.values().filter_map(|&index| self.spans.get(index as usize))
+    }
+
+    /// Every range there ever was.
+    pub fn into_spans(self) -> Vec<SegmentSpan> {
+        self.spans
+    }
+}
+
+/// Merges touching ranges; `ranges` must be in address order.
+pub fn coalesce(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match merged.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(addr: u64, size: u64) -> SegmentSpan {
+        SegmentSpan { addr, size, ..SegmentSpan::default() }
+    }
+
+    fn shown(ranges: &Ranges) -> Vec<(u64, u64)> {
+        ranges.iter().map(|span| (span.addr, span.end())).collect()
+    }
+
+    #[test]
+    fn unmapping_can_split_and_span_ranges() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.add(span(0, 10)));
+        assert!(ranges.add(span(10, 10)));
+        assert!(!ranges.add(span(19, 2)), "overlap");
+        assert!(!ranges.cut(5, 20, 1), "not all mapped");
+        assert!(ranges.cut(4, 10, 1));
+        assert_eq!(shown(&ranges), [(0, 4), (14, 20)]);
+        assert!(ranges.containing(3).is_some());
+        assert!(ranges.containing(4).is_none());
+        assert!(!ranges.remove(14, 10, 2), "another size");
+        assert!(ranges.remove(14, 6, 2));
+        assert_eq!(shown(&ranges), [(0, 4)]);
+    }
+
+    #[test]
+    fn touching_ranges_merge() {
+        let merged = coalesce([(0, 2), (2, 3), (5, 6)].into_iter());
+        assert_eq!(merged, [(0, 3), (5, 6)]);
+    }
+}

@@ -1,0 +1,255 @@
+//! The allocator, driven by a trace: applies one entry after the other.
+//!
+//! What is kept is small: the blocks in use by address, in the large pool also in address order, and the reserved
+//! ranges. Free blocks need no book of their own: the allocator merges neighbours at once, so a free block is the gap
+//! between two used ones, and the gap behind a new block is what decides its size.
+
+use super::anomaly::{Anomalies, AnomalyKind};
+use super::baseline::Baseline;
+use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
+use super::ranges::Ranges;
+use super::size_rules::{SMALL_SIZE, SizeRules};
+use crate::model::Action;
+use crate::model::trace_entry::TraceEntry;
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, HashMap};
+
+/// A block of the large pool in use.
+#[derive(Clone, Copy, Debug)]
+struct LargeBlock {
+    end: u64,
+    allocation: u32,
+}
+
+/// The state of one device's allocator, and the book of everything that was ever allocated.
+#[derive(Clone, Debug, Default)]
+pub struct Simulation {
+    pub rules: SizeRules,
+    /// Whether frees of unknown blocks are taken as news about the time before the trace. Otherwise they contradict
+    /// the baseline, which is then known.
+    discovering: bool,
+    /// Every allocation: those of the baseline first, then in order of the trace.
+    pub allocations: Vec<Allocation>,
+    /// Allocations of the baseline that were found out on the way.
+    pub discovered: Vec<u32>,
+    /// Allocation concerned by each entry, [`NO_ALLOCATION`] where there is none.
+    pub links: Vec<u32>,
+    pub ranges: Ranges,
+    pub anomalies: Anomalies,
+    /// Number of entries that request a free.
+    pub free_requests: u64,
+    /// Baseline blocks of the large pool whose size is known only to be at least what was asked for.
+    pub unsettled: Vec<u32>,
+    live: HashMap<u64, u32, RandomState>,
+    large: BTreeMap<u64, LargeBlock>,
+}
+
+impl Simulation {
+    /// A simulation that starts from an empty allocator and notes what contradicts that.
+    pub fn discovering(rules: SizeRules) -> Self {
+        Self { rules, discovering: true, ..Self::default() }
+    }
+
+    /// A simulation that starts from `baseline`.
+    pub fn from_baseline(rules: SizeRules, baseline: &Baseline) -> Self {
+        let mut simulation = Self { rules, ..Self::default() };
+        for &span in &baseline.ranges {
+            simulation.ranges.add(span);
+        }
+        for (index, block) in baseline.blocks.iter().enumerate() {
+            let index = index as u32;
+            let allocation = block.allocation;
+            simulation.allocations.push(allocation);
+            simulation.live.insert(allocation.addr, index);
+            if simulation.rules.is_large(allocation.size) {
+                let end = allocation.addr.saturating_add(allocation.size);
+                simulation.large.insert(allocation.addr, LargeBlock { end, allocation: index });
+            }
+            if !block.settled {
+                simulation.unsettled.push(index);
+            }
+        }
+        simulation
+    }
+
+    /// The allocation that is in use at `addr`, pending frees included.
+    pub fn live_at(&self, addr: u64) -> Option<u32> {
+        self.live.get(&addr).copied()
+    }
+
+    /// Number of entries applied.
+    fn applied(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// Applies the next entry.
+    #[inline]
+    pub fn apply(&mut self, entry: &TraceEntry) {
+        let link = match entry.action {
+            Action::Alloc => self.alloc(entry),
+            Action::FreeRequested => self.free_requested(entry),
+            Action::FreeCompleted => self.free_completed(entry),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.segment_added(entry);
+                NO_ALLOCATION
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.segment_removed(entry);
+                NO_ALLOCATION
+            }
+            Action::Annotate => self.live.get(&entry.addr).copied().unwrap_or(NO_ALLOCATION),
+            Action::Snapshot | Action::Oom | Action::Unknown => NO_ALLOCATION,
+        };
+        self.links.push(link);
+    }
+
+    fn alloc(&mut self, entry: &TraceEntry) -> u32 {
+        let index = self.allocations.len() as u32;
+        let rounded = self.rules.round(entry.size);
+        let size = if self.rules.is_large(rounded) { self.place_large(entry.addr, rounded, index) } else { rounded };
+        if self.live.insert(entry.addr, index).is_some() {
+            // The large pool has noticed by itself.
+            if !self.large.contains_key(&entry.addr) {
+                self.anomaly(AnomalyKind::OverlappingAlloc, entry.addr);
+            }
+        }
+        self.allocations.push(Allocation {
+            addr: entry.addr,
+            requested: entry.size,
+            size,
+            born: self.applied() + 1,
+            freed: NEVER,
+            completed: NEVER,
+        });
+        index
+    }
+
+    /// Enters a block of the large pool into the map and returns its size.
+    fn place_large(&mut self, addr: u64, rounded: u64, index: u32) -> u64 {
+        let Some(range) = self.ranges.containing(addr).copied() else {
+            self.anomaly(AnomalyKind::OutsideSegment, addr);
+            return rounded;
+        };
+        if range.expandable {
+            // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
+            return rounded;
+        }
+        if let Some((&before, &block)) = self.large.range(..addr).next_back() {
+            if block.end > addr {
+                self.anomaly(AnomalyKind::OverlappingAlloc, addr);
+            } else if !self.unsettled.is_empty() && before >= range.addr {
+                self.settle(before, block, addr);
+            }
+        }
+        let limit = self.large.range(addr..range.end()).next().map_or(range.end(), |(&next, _)| next);
+        let free = limit - addr;
+        let size = if free < rounded {
+            self.anomaly(AnomalyKind::OverlappingAlloc, addr);
+            rounded
+        } else {
+            self.rules.large_block(rounded, free)
+        };
+        let end = addr.saturating_add(size);
+        self.large.insert(addr, LargeBlock { end, allocation: index });
+        size
+    }
+
+    /// A block of the baseline whose end was unknown ends where a new block begins: free blocks are handed out from
+    /// their start, and what a block keeps beyond its rounded size is at most 1 MiB.
+    fn settle(&mut self, addr: u64, block: LargeBlock, next: u64) {
+        if next - block.end > SMALL_SIZE {
+            return;
+        }
+        let Some(position) = self.unsettled.iter().position(|&index| index == block.allocation) else { return };
+        self.unsettled.swap_remove(position);
+        self.allocations[block.allocation as usize].size = next - addr;
+        self.large.insert(addr, LargeBlock { end: next, ..block });
+    }
+
+    fn free_requested(&mut self, entry: &TraceEntry) -> u32 {
+        self.free_requests += 1;
+        let now = self.applied() + 1;
+        let Some(&index) = self.live.get(&entry.addr) else { return self.free_of_unknown(entry, now, NEVER) };
+        let allocation = &mut self.allocations[index as usize];
+        if allocation.freed == NEVER {
+            allocation.freed = now;
+        } else {
+            self.anomaly(AnomalyKind::DoubleFree, entry.addr);
+            return NO_ALLOCATION;
+        }
+        self.check_size(index, entry);
+        index
+    }
+
+    fn free_completed(&mut self, entry: &TraceEntry) -> u32 {
+        let now = self.applied() + 1;
+        let Some(index) = self.live.remove(&entry.addr) else { return self.free_of_unknown(entry, 0, now) };
+        let allocation = &mut self.allocations[index as usize];
+        allocation.completed = now;
+        let large = self.rules.is_large(allocation.size);
+        let unrequested = allocation.freed == NEVER;
+        if unrequested {
+            allocation.freed = now;
+        }
+        if large {
+            self.large.remove(&entry.addr);
+        }
+        if unrequested {
+            self.anomaly(AnomalyKind::CompletedWithoutRequest, entry.addr);
+        }
+        self.check_size(index, entry);
+        index
+    }
+
+    /// A block is freed that the simulation does not know: while discovering, one from before the trace.
+    fn free_of_unknown(&mut self, entry: &TraceEntry, freed: Instant, completed: Instant) -> u32 {
+        if !self.discovering {
+            self.anomaly(AnomalyKind::FreeOfUnknown, entry.addr);
+            return NO_ALLOCATION;
+        }
+        let index = self.allocations.len() as u32;
+        let size = self.rules.round(entry.size);
+        self.allocations.push(Allocation { addr: entry.addr, requested: entry.size, size, born: 0, freed, completed });
+        self.discovered.push(index);
+        if completed == NEVER {
+            self.live.insert(entry.addr, index);
+        }
+        index
+    }
+
+    fn check_size(&mut self, index: u32, entry: &TraceEntry) {
+        if self.allocations[index as usize].requested != entry.size {
+            self.anomaly(AnomalyKind::SizeMismatch, entry.addr);
+        }
+    }
+
+    fn segment_added(&mut self, entry: &TraceEntry) {
+        let added = self.ranges.add(SegmentSpan {
+            addr: entry.addr,
+            size: entry.size,
+            born: self.applied() + 1,
+            gone: NEVER,
+            expandable: entry.action == Action::SegmentMap,
+            stack: entry.stack,
+        });
+        if !added {
+            self.anomaly(AnomalyKind::OverlappingSegment, entry.addr);
+        }
+    }
+
+    fn segment_removed(&mut self, entry: &TraceEntry) {
+        let now = self.applied() + 1;
+        let removed = match entry.action {
+            Action::SegmentFree => self.ranges.remove(entry.addr, entry.size, now),
+            _ => self.ranges.cut(entry.addr, entry.size, now),
+        };
+        if !removed {
+            self.anomaly(AnomalyKind::UnknownSegment, entry.addr);
+        }
+    }
+
+    fn anomaly(&mut self, kind: AnomalyKind, addr: u64) {
+        let entry = self.applied();
+        self.anomalies.add(kind, Some(entry), addr);
+    }
+}

@@ -1,0 +1,127 @@
+//! From what a caller asked for to the block the allocator hands out.
+//!
+//! Trace entries record requested sizes, the counters count blocks, so the rules between the two are mirrored here:
+//! `round_size`, `get_allocation_size`'s pools and `should_split` of PyTorch's `CUDACachingAllocator`.
+
+use crate::model::AllocatorSettings;
+
+/// Sizes are multiples of this many bytes (`kMinBlockSize`).
+pub const MIN_BLOCK: u64 = 512;
+/// Requests of up to this many rounded bytes come from the small pool (`kSmallSize`). In the large pool a remainder
+/// of up to this size is not split off.
+pub const SMALL_SIZE: u64 = 1 << 20;
+
+/// The allocator's rules under the settings of one recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeRules {
+    /// Blocks of at least this size are handed out whole.
+    max_split_size: u64,
+    /// `roundup_power2_divisions` by bucket.
+    divisions: [u64; 16],
+    /// Pinned host memory: sizes are recorded as rounded, and every segment is one block.
+    host: bool,
+}
+
+impl Default for SizeRules {
+    fn default() -> Self {
+        Self { max_split_size: u64::MAX, divisions: [0; 16], host: false }
+    }
+}
+
+impl SizeRules {
+    /// The rules for device memory under `settings`.
+    pub fn device(settings: &AllocatorSettings) -> Self {
+        Self {
+            max_split_size: settings.max_split_size.unwrap_or(u64::MAX),
+            divisions: settings.roundup_power2_divisions,
+            host: false,
+        }
+    }
+
+    /// The rules for pinned host memory.
+    pub fn host() -> Self {
+        Self { host: true, ..Self::default() }
+    }
+
+    /// A request's size rounded as `round_size` does, in bytes.
+    #[inline]
+    pub fn round(&self, requested: u64) -> u64 {
+        if self.host {
+            return requested;
+        }
+        if requested < MIN_BLOCK {
+            return MIN_BLOCK;
+        }
+        let divisions = self.divisions[bucket(requested)];
+        if divisions > 1 && requested > MIN_BLOCK.saturating_mul(divisions) {
+            return round_to_division(requested, divisions);
+        }
+        requested.checked_next_multiple_of(MIN_BLOCK).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a block of this rounded size comes from the large pool, where blocks may exceed their rounded size.
+    #[inline]
+    pub fn is_large(&self, rounded: u64) -> bool {
+        rounded > SMALL_SIZE && !self.host
+    }
+
+    /// Size of the block that a request of `rounded` bytes gets out of a free range of `free` bytes in the large pool:
+    /// the whole range where `should_split` says no.
+    #[inline]
+    pub fn large_block(&self, rounded: u64, free: u64) -> u64 {
+        if rounded >= self.max_split_size || free - rounded <= SMALL_SIZE { free } else { rounded }
+    }
+
+    /// Whether blocks of this rounded size take their free range whole, however large it is.
+    pub fn never_splits(&self, rounded: u64) -> bool {
+        rounded >= self.max_split_size
+    }
+}
+
+/// The `roundup_power2_divisions` bucket of a size: its power of two, from 1 MiB up to 32 GiB.
+fn bucket(size: u64) -> usize {
+    let log = size.max(1).ilog2();
+    log.saturating_sub(20).min(15) as usize
+}
+
+/// The next of `divisions` equal steps between two powers of two (`roundup_power2_next_division`).
+fn round_to_division(size: u64, divisions: u64) -> u64 {
+    if size.is_power_of_two() {
+        return size;
+    }
+    let floor = 1u64 << size.ilog2();
+    let step = floor >> divisions.ilog2();
+    match step {
+        0 => floor.saturating_mul(2),
+        step => size.checked_next_multiple_of(step).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_like_the_allocator() {
+        let plain = SizeRules::default();
+        assert_eq!(plain.round(0), 512);
+        assert_eq!(plain.round(512), 512);
+        assert_eq!(plain.round(513), 1024);
+        assert_eq!(plain.round(u64::MAX), u64::MAX);
+
+        let eighths = SizeRules { divisions: [8; 16], ..SizeRules::default() };
+        assert_eq!(eighths.round(4096), 4096, "not above 512 * 8");
+        assert_eq!(eighths.round(4097), 4608, "the first step above 4096");
+        assert_eq!(eighths.round(1 << 20), 1 << 20);
+        assert_eq!(eighths.round((1 << 20) + 1), (1 << 20) + (1 << 17));
+    }
+
+    #[test]
+    fn the_large_pool_keeps_small_remainders() {
+        let rules = SizeRules { max_split_size: 64 << 20, ..SizeRules::default() };
+        let mib = 1 << 20;
+        assert_eq!(rules.large_block(2 * mib, 3 * mib), 3 * mib);
+        assert_eq!(rules.large_block(2 * mib, 3 * mib + 512), 2 * mib);
+        assert_eq!(rules.large_block(64 * mib, 80 * mib), 80 * mib, "at max_split_size");
+    }
+}
