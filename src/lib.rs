@@ -1,11 +1,42 @@
 //! Exact analysis of PyTorch GPU memory recordings.
 //!
-//! Stages, each a module that reads only the ones before it:
-//! [`model`] (facts) <- [`input`] (bytes to facts) <- [`replay`] (facts to allocator history).
+//! `torch.cuda.memory._dump_snapshot` writes what the caching allocator did. memviz reads that file without executing
+//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte.
+//!
+//! ```
+//! use memviz::Recording;
+//! use memviz::analysis::PeakOptions;
+//! use memviz::model::bytes::Bytes;
+//!
+//! # fn main() -> memviz::Result<()> {
+//! let path = "fixtures/snapshots/tiny/snapshot.pickle.gz";
+//! let recording = Recording::open(path.as_ref(), &Default::default())?;
+//! let report = recording.peak(&PeakOptions::default())?;
+//! for device in &report.devices {
+//!     println!("device {} peaks at {} bytes", device.device, device.at.allocated);
+//!     for row in &device.attribution.rows {
+//!         println!("{:>12} {}", Bytes(row.bytes), row.label);
+//!     }
+//! }
+//! # assert_eq!(report.devices[0].at.allocated, 13_787_136);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Data flows one way, a module per stage, each reading only the ones before it: [`input`] fills [`model`], [`replay`]
+//! turns it into histories, [`analysis`] into answers, [`report`] into text. [`Recording`] ties the first three
+//! together. The library neither prints nor exits.
 
+pub mod analysis;
 pub mod error;
 pub mod input;
 pub mod model;
+pub mod recording;
 pub mod replay;
+pub mod report;
+
+#[cfg(feature = "cli")]
+pub mod cli;
 
 pub use error::{Error, Result};
+pub use recording::Recording;

@@ -105,9 +105,12 @@ pub fn read_observed<O: EntryObserver + 'static>(
     let mut stream = Progress { stream, bytes: Arc::clone(&bytes) };
     let mut head = Vec::with_capacity(4);
     Read::by_ref(&mut stream).take(4).read_to_end(&mut head)?;
+    if matches!(head.first(), Some(b'{' | b'[')) {
+        return Err(Error::NotASnapshot("it looks like JSON; profiler traces are not read yet".to_owned()));
+    }
     let compression = Compression::detect(&head);
     let whole = Box::new(io::Cursor::new(head).chain(stream));
-    let reader = compressed::decompress(whole, compression, options.limits);
+    let mut reader = compressed::decompress(whole, compression, options.limits);
 
     let (sender, batches) = sync_channel::<Batch>(BATCHES_WAITING);
     let (giver_back, used) = channel::<Batch>();
@@ -128,7 +131,11 @@ pub fn read_observed<O: EntryObserver + 'static>(
     });
     let decode_options =
         DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
-    let mut decoded = decode(reader, decode_options, rows)?;
+    let mut decoded = decode(&mut reader, decode_options, rows)?;
+    if compression != Compression::None && !options.allow_truncated {
+        // The checksum comes last.
+        io::copy(&mut reader, &mut io::sink()).map_err(window::unwrap_io)?;
+    }
     decoded.recording.rows = Rows::default();
     let (entries, observer) = columns.join().map_err(|_| Error::Request("the column thread failed".to_owned()))?;
     let snapshot = snapshot::assemble(decoded, entries)?;

@@ -8,6 +8,7 @@ use crate::model::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceId, DeviceTrace, HOST_DEVICE, Segment, SegmentType,
     Snapshot, SourceNotes, StackId, Stage, StrId, Strings, TraceEntries,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Turns a decoded pickle into a snapshot.
@@ -90,15 +91,18 @@ impl Assembler {
         snapshot.notes.unknown_keys = self.recording.unknown_keys;
         snapshot.notes.unknown_actions = self.recording.unknown_actions;
         snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
+        let mut traces: BTreeMap<DeviceId, DeviceTrace> = BTreeMap::new();
         for segment in &snapshot.segments {
-            if !snapshot.traces.iter().any(|trace| trace.device == segment.device) {
-                snapshot.traces.push(DeviceTrace { device: segment.device, rows: 0..0, truncated: false });
+            let device = segment.device;
+            traces.entry(device).or_insert(DeviceTrace { device, rows: 0..0, truncated: false });
+        }
+        for trace in std::mem::take(&mut snapshot.traces) {
+            // A device without entries and segments was not used.
+            if !trace.rows.is_empty() || traces.contains_key(&trace.device) {
+                traces.insert(trace.device, trace);
             }
         }
-        let segments = &snapshot.segments;
-        let has_segments = |device| segments.iter().any(|segment| segment.device == device);
-        snapshot.traces.retain(|trace| !trace.rows.is_empty() || has_segments(trace.device));
-        snapshot.traces.sort_by_key(|trace| trace.device);
+        snapshot.traces = traces.into_values().collect();
         if !snapshot.notes.has_times {
             for trace in &snapshot.traces {
                 snapshot.entries.number_times(trace.rows.clone());
@@ -117,7 +121,11 @@ impl Assembler {
 
     /// Pays for one more record out of the file's bytes.
     fn record(&mut self, at: u64) -> Result<()> {
-        self.records_left = self.records_left.checked_sub(1).ok_or_else(|| Error::Limit {
+        self.records(at, 1)
+    }
+
+    fn records(&mut self, at: u64, count: u64) -> Result<()> {
+        self.records_left = self.records_left.checked_sub(count).ok_or_else(|| Error::Limit {
             at,
             message: "more records than the file has bytes: objects are repeated".to_owned(),
         })?;
@@ -177,7 +185,11 @@ impl Assembler {
             _ => None,
         };
         let rows = match consecutive {
-            Some(rows) => rows.start as usize..rows.end as usize,
+            Some(rows) => {
+                // Paid for like copies would be: two devices may name one list.
+                self.records(at, u64::from(rows.end - rows.start))?;
+                rows.start as usize..rows.end as usize
+            }
             None => self.gather(at, key, value)?,
         };
         self.snapshot.traces.push(DeviceTrace { device, rows, truncated });

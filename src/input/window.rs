@@ -132,7 +132,7 @@ impl<R: Read> Window<R> {
 }
 
 /// Readers of this crate wrap their own errors into [`std::io::Error`]; this takes them out again.
-fn unwrap_io(error: std::io::Error) -> Error {
+pub fn unwrap_io(error: std::io::Error) -> Error {
     match error.downcast::<Error>() {
         Ok(inner) => inner,
         Err(error) => Error::Io(error),

@@ -29,6 +29,7 @@ use crate::model::{Action, DeviceTrace, HOST_DEVICE, Snapshot};
 use baseline::Baseline;
 use rayon::prelude::*;
 use simulation::Simulation;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices run in parallel; the result does
@@ -55,16 +56,12 @@ struct FirstRun {
 
 impl EntryObserver for HeadStart {
     fn observe(&mut self, list: u32, first_row: usize, entries: &[TraceEntry]) {
-        let known = self.runs.iter().position(|run| run.list == list && run.rows.end == first_row);
-        let run = match known {
-            Some(index) => &mut self.runs[index],
-            None => {
-                let simulation = Simulation::discovering(SizeRules::default());
-                self.runs.push(FirstRun { list, rows: first_row..first_row, simulation });
-                let last = self.runs.len() - 1;
-                &mut self.runs[last]
-            }
-        };
+        // Lists are read one after the other; whatever is laid out otherwise is simply replayed later.
+        if self.runs.last().is_none_or(|run| run.list != list) {
+            let simulation = Simulation::discovering(SizeRules::default());
+            self.runs.push(FirstRun { list, rows: first_row..first_row, simulation });
+        }
+        let Some(run) = self.runs.last_mut() else { return };
         run.rows.end += entries.len();
         for entry in entries {
             run.simulation.apply(entry);
@@ -74,12 +71,10 @@ impl EntryObserver for HeadStart {
 
 impl HeadStart {
     /// Replays every device of the snapshot that was observed; as [`replay`].
-    pub fn finish(mut self, snapshot: &Snapshot) -> Vec<History> {
-        let mut take = |trace: &DeviceTrace| {
-            let index = self.runs.iter().position(|run| run.rows == trace.rows)?;
-            Some(self.runs.swap_remove(index).simulation)
-        };
-        let starts: Vec<_> = snapshot.traces.iter().map(|trace| (trace, take(trace))).collect();
+    pub fn finish(self, snapshot: &Snapshot) -> Vec<History> {
+        let mut runs: HashMap<Range<usize>, Simulation> =
+            self.runs.into_iter().map(|run| (run.rows, run.simulation)).collect();
+        let starts: Vec<_> = snapshot.traces.iter().map(|trace| (trace, runs.remove(&trace.rows))).collect();
         starts.into_par_iter().map(|(trace, start)| replay_trace(snapshot, trace, start)).collect()
     }
 }

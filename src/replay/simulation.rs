@@ -12,7 +12,7 @@ use super::size_rules::{SMALL_SIZE, SizeRules};
 use crate::model::Action;
 use crate::model::trace_entry::TraceEntry;
 use foldhash::fast::RandomState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A block of the large pool in use.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Simulation {
     /// Number of entries that request a free.
     pub free_requests: u64,
     /// Baseline blocks of the large pool whose size is known only to be at least what was asked for.
-    pub unsettled: Vec<u32>,
+    pub unsettled: HashSet<u32, RandomState>,
     live: HashMap<u64, u32, RandomState>,
     large: BTreeMap<u64, LargeBlock>,
 }
@@ -66,7 +66,7 @@ impl Simulation {
                 simulation.large.insert(allocation.addr, LargeBlock { end, allocation: index });
             }
             if !block.settled {
-                simulation.unsettled.push(index);
+                simulation.unsettled.insert(index);
             }
         }
         simulation
@@ -157,11 +157,9 @@ impl Simulation {
     /// A block of the baseline whose end was unknown ends where a new block begins: free blocks are handed out from
     /// their start, and what a block keeps beyond its rounded size is at most 1 MiB.
     fn settle(&mut self, addr: u64, block: LargeBlock, next: u64) {
-        if next - block.end > SMALL_SIZE {
+        if next - block.end > SMALL_SIZE || !self.unsettled.remove(&block.allocation) {
             return;
         }
-        let Some(position) = self.unsettled.iter().position(|&index| index == block.allocation) else { return };
-        self.unsettled.swap_remove(position);
         self.allocations[block.allocation as usize].size = next - addr;
         self.large.insert(addr, LargeBlock { end: next, ..block });
     }

@@ -55,6 +55,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Vec::new(),
+        memo_filled: 0,
         heap: Heap::default(),
         recording: Recording { rows, ..Recording::default() },
         decoder: EntryDecoder::default(),
@@ -98,6 +99,9 @@ struct Machine<R> {
     /// Stack heights at the open marks.
     marks: Vec<usize>,
     memo: Vec<Value>,
+    /// Memo slots in use. Python numbers a MEMOIZE by this count, which only differs from the memo's length when a
+    /// PUT left a gap.
+    memo_filled: usize,
     heap: Heap,
     recording: Recording,
     decoder: EntryDecoder,
@@ -138,6 +142,9 @@ impl<R: Read> Machine<R> {
 
     /// Tries the hot path on the dictionary ahead; false when the machine must take it step by step.
     fn fast_entry(&mut self) -> Result<bool> {
+        if self.memo_filled != self.memo.len() {
+            return Ok(false);
+        }
         let bytes = self.window.ahead();
         let decoded = match self.templates.predict(bytes, &self.memo) {
             Some(decoded) => decoded,
@@ -159,6 +166,7 @@ impl<R: Read> Machine<R> {
             self.memo.push(row);
         }
         self.memo.extend_from_slice(&decoded.memoized[..decoded.memoized_len]);
+        self.memo_filled = self.memo.len();
         self.stack.push(row);
         self.window.skip(decoded.length);
         Ok(true)
@@ -350,7 +358,7 @@ impl<R: Read> Machine<R> {
                 let slot = self.slot(at, opcode)?;
                 return self.memoize(at, slot);
             }
-            op::MEMOIZE => return self.memoize(at, self.memo.len()),
+            op::MEMOIZE => return self.memoize(at, self.memo_filled),
 
             op::GLOBAL | op::INST => {
                 let module = text::lossy(self.window.line(self.options.limits.string_bytes)?);
@@ -473,7 +481,10 @@ impl<R: Read> Machine<R> {
         }
         if slot >= self.memo.len() {
             self.memo.resize(slot + 1, Value::Missing);
-        } else if self.memo[slot] != Value::Missing {
+        }
+        if self.memo[slot] == Value::Missing {
+            self.memo_filled += 1;
+        } else {
             self.decoder.forget();
             self.templates.forget();
         }

@@ -274,10 +274,10 @@ impl Recording {
             Value::Stack(id) => return Ok(id),
             Value::None => return Ok(StackId::EMPTY),
             Value::List(index) => heap.lists.get(index as usize),
-            other => return Err(expected(at, "a list of frames", "frames", other)),
+            other => return Err(expected(at, "a list of frames for", "frames", other)),
         };
         let Some(Items::Values(items)) = list else {
-            return Err(expected(at, "a list of frames", "frames", Value::Entry(0)));
+            return Err(expected(at, "a list of frames for", "frames", Value::Entry(0)));
         };
         let mut frames = Vec::with_capacity(items.len());
         for &item in items {

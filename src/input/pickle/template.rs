@@ -38,8 +38,6 @@ pub struct Templates {
     next: Vec<u16>,
 }
 
-/// Number of templates in a history.
-const ORDER: u32 = 4;
 /// Binary logarithm of the number of histories kept.
 const HISTORY_BITS: u32 = 14;
 

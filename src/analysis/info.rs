@@ -1,0 +1,108 @@
+//! What is in the file.
+
+use super::annotations::Annotations;
+use super::peak::select_devices;
+use crate::error::Result;
+use crate::model::{Action, DeviceId, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Maximum};
+use indexmap::IndexMap;
+
+/// One device of a recording.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// Number of entries.
+    pub entries: u32,
+    /// Number of entries by action, in the order of [`Action::ALL`].
+    pub actions: [u64; Action::ALL.len()],
+    /// Times of the first and last entry in microseconds since the epoch, where the file has times.
+    pub time_us: Option<(i64, i64)>,
+    /// Number of segments at the dump.
+    pub segments: usize,
+    /// Number of blocks at the dump, free ones included.
+    pub blocks: usize,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// Each counter's maximum.
+    pub maxima: [Maximum; 4],
+    /// Counters at the end.
+    pub end: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// Ranges of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnotationSummary {
+    /// Name of the ranges.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+    /// Time of all that have both ends, in microseconds.
+    pub total_us: i64,
+    /// How many lack an end.
+    pub open: u64,
+}
+
+/// What is in the file.
+#[derive(Clone, Debug, Default)]
+pub struct InfoReport {
+    /// Devices with data.
+    pub devices: Vec<DeviceInfo>,
+    /// Annotations by name, in order of their first start.
+    pub annotations: Vec<AnnotationSummary>,
+    /// Number of distinct stacks and frames.
+    pub stacks: usize,
+    /// See [`InfoReport::stacks`].
+    pub frames: usize,
+}
+
+impl InfoReport {
+    /// Summarises a recording. `devices` are those wanted, all when empty.
+    ///
+    /// # Errors
+    /// When a device is named that the recording does not have.
+    pub fn of(snapshot: &Snapshot, histories: &[History], devices: &[DeviceId]) -> Result<Self> {
+        let devices = select_devices(histories, devices)?;
+        let mut annotations: IndexMap<_, AnnotationSummary> = IndexMap::new();
+        for range in &Annotations::of(snapshot).ranges {
+            let name = snapshot.strings.get(range.name).to_owned();
+            let new = AnnotationSummary { name, count: 0, total_us: 0, open: 0 };
+            let summary = annotations.entry(range.name).or_insert(new);
+            summary.count += 1;
+            if range.start_us == i64::MIN || range.end_us == i64::MAX {
+                summary.open += 1;
+            } else {
+                summary.total_us = summary.total_us.saturating_add(range.end_us.saturating_sub(range.start_us));
+            }
+        }
+        Ok(Self {
+            devices: devices.into_iter().map(|history| device(snapshot, history)).collect(),
+            annotations: annotations.into_values().collect(),
+            stacks: snapshot.stacks.len() - 1,
+            frames: snapshot.stacks.frame_count(),
+        })
+    }
+}
+
+fn device(snapshot: &Snapshot, history: &History) -> DeviceInfo {
+    let segments = snapshot.segments_of(history.device);
+    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let span = times.first().copied().zip(times.last().copied());
+    DeviceInfo {
+        device: history.device,
+        entries: history.entries(),
+        actions: history.action_counts(snapshot),
+        time_us: span.filter(|_| snapshot.notes.has_times),
+        segments: segments.len(),
+        blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
+        baseline: history.start,
+        maxima: history.maxima,
+        end: history.end,
+        completeness: history.completeness,
+        anomalies: history.anomalies.clone(),
+    }
+}

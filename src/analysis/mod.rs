@@ -1,0 +1,21 @@
+//! Histories to answers: pure functions, no printing.
+//!
+//! In: a [`crate::model::Snapshot`] and its [`crate::replay::History`]s. Out: result types that [`crate::report`]
+//! renders.
+
+pub mod annotations;
+pub mod attribution;
+pub mod filter;
+pub mod frames;
+pub mod info;
+pub mod peak;
+pub mod sites;
+pub mod when;
+
+pub use annotations::{AnnotationRange, Annotations};
+pub use attribution::{Attribution, GroupBy, Row};
+pub use filter::Filter;
+pub use info::{DeviceInfo, InfoReport};
+pub use peak::{DevicePeak, PeakOptions, PeakReport};
+pub use sites::Sites;
+pub use when::When;

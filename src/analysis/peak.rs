@@ -1,0 +1,197 @@
+//! The peak of each device, or any other instant, and what holds the memory there.
+
+use super::annotations::Annotations;
+use super::attribution::{Attribution, GroupBy};
+use super::filter::Filter;
+use super::sites::Sites;
+use super::when::{Purpose, When};
+use crate::error::{Error, Result};
+use crate::model::{DeviceId, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
+use rayon::prelude::*;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct PeakOptions {
+    /// The counter whose peak is wanted and whose bytes are attributed.
+    pub metric: Metric,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Another instant than the peak.
+    pub at: Option<When>,
+    /// Start of the window in which the peak is searched.
+    pub from: Option<When>,
+    /// End of that window.
+    pub to: Option<When>,
+    /// Number of rows kept; the rest is one row.
+    pub top: Option<usize>,
+    /// Stacks that count.
+    pub filter: Filter,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// One device at its peak.
+#[derive(Clone, Debug)]
+pub struct DevicePeak {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// The counter looked at.
+    pub metric: Metric,
+    /// The instant looked at: the peak, or what was asked for instead.
+    pub instant: Instant,
+    /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry in microseconds since the epoch, where the file has times.
+    pub time_us: Option<i64>,
+    /// The same, counted from the device's first entry.
+    pub since_start_us: Option<i64>,
+    /// Counters at the instant.
+    pub at: Counters,
+    /// Names of the open annotations, outermost first.
+    pub annotations: Vec<String>,
+    /// Each counter's maximum within the window, in the order of [`Metric::ALL`].
+    pub maxima: [Maximum; 4],
+    /// Counters at the end of the window.
+    pub end: Counters,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Who holds the memory.
+    pub attribution: Attribution,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// Peaks of all devices.
+#[derive(Clone, Debug, Default)]
+pub struct PeakReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DevicePeak>,
+    /// Devices that the instant asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+impl PeakReport {
+    /// Finds each device's peak and attributes it.
+    ///
+    /// # Errors
+    /// When a device does not exist, or the instant asked for exists on none.
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        let wanted = select_devices(histories, &options.devices)?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let results: Vec<Result<DevicePeak>> =
+            wanted.par_iter().map(|history| device_peak(snapshot, history, &annotations, &sites, options)).collect();
+        let mut report = Self::default();
+        let mut first_error = None;
+        for result in results {
+            match result {
+                Ok(device) => report.devices.push(device),
+                Err(error) => {
+                    report.skipped.push(error.to_string());
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            Some(error) if report.devices.is_empty() => Err(error),
+            _ => Ok(report),
+        }
+    }
+}
+
+/// The histories of the devices asked for; of all that have data when none is named.
+///
+/// # Errors
+/// When one is named that the recording does not have.
+pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Result<Vec<&'h History>> {
+    if devices.is_empty() {
+        return Ok(histories.iter().collect());
+    }
+    let find = |&device: &DeviceId| {
+        histories.iter().find(|history| history.device == device).ok_or_else(|| {
+            let known: Vec<String> = histories.iter().map(|history| history.device.to_string()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Error::Request(format!("expected one of the recorded devices ({known}), found {device}"))
+        })
+    };
+    devices.iter().map(find).collect()
+}
+
+fn device_peak(
+    snapshot: &Snapshot,
+    history: &History,
+    annotations: &Annotations,
+    sites: &Sites<'_>,
+    options: &PeakOptions,
+) -> Result<DevicePeak> {
+    let metric = options.metric;
+    let resolve = |when: &Option<When>, purpose, default| match when {
+        Some(when) => when.resolve(snapshot, history, annotations, metric, purpose),
+        None => Ok(default),
+    };
+    let from = resolve(&options.from, Purpose::From, 0)?;
+    let to = resolve(&options.to, Purpose::To, history.entries())?;
+    if from > to {
+        return Err(Error::Request(format!("expected --from before --to on device {}", history.device)));
+    }
+    let whole = from == 0 && to == history.entries();
+    let (maxima, end) = if whole { (history.maxima, history.end) } else { window(snapshot, history, from, to) };
+    let instant = resolve(&options.at, Purpose::At, maxima[metric as usize].instant)?;
+    let instant = if options.at == Some(When::Peak) { maxima[metric as usize].instant } else { instant };
+
+    let entry = History::entry_before(instant);
+    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let time = entry.and_then(|entry| times.get(entry as usize).copied()).filter(|_| snapshot.notes.has_times);
+    let names = |time| annotations.enclosing(time).map(|range| snapshot.strings.get(range.name).to_owned()).collect();
+    let mut attribution =
+        Attribution::of(sites, annotations, &options.filter, snapshot, history, (metric, instant), options.by);
+    if let Some(top) = options.top {
+        attribution.keep_top(top);
+    }
+    Ok(DevicePeak {
+        device: history.device,
+        baseline: history.start,
+        metric,
+        instant,
+        entry,
+        time_us: time,
+        since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+        at: history.counters_at(snapshot, instant),
+        annotations: time.map(names).unwrap_or_default(),
+        maxima,
+        end,
+        entries: history.entries(),
+        attribution,
+        completeness: history.completeness,
+        anomalies: history.anomalies.clone(),
+    })
+}
+
+/// Maxima within the instants `from..=to`, and the counters at the last of them.
+fn window(snapshot: &Snapshot, history: &History, from: Instant, to: Instant) -> ([Maximum; 4], Counters) {
+    let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
+    let mut end = history.start;
+    history.walk(snapshot, |instant, counters| {
+        if instant > to {
+            return;
+        }
+        for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
+            let bytes = counters.get(metric);
+            if instant == from || (instant > from && bytes > maximum.bytes) {
+                *maximum = Maximum { bytes, instant };
+            }
+        }
+        end = *counters;
+    });
+    (maxima, end)
+}
+
+/// Where a metric is highest within the instants `from..=to`.
+pub fn highest(snapshot: &Snapshot, history: &History, metric: Metric, from: Instant, to: Instant) -> Maximum {
+    window(snapshot, history, from, to).0[metric as usize]
+}

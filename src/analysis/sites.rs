@@ -1,0 +1,130 @@
+//! One label per stack: the line of code that an allocation is charged to.
+
+use super::frames::{FrameKind, has_line, installed_path, package, short_native_name};
+use crate::model::{Frame, FrameId, Snapshot, StackId};
+
+/// Label of allocations without a stack.
+pub const NO_STACK: &str = "(no stack)";
+
+/// Labels of frames and stacks, worked out once per frame.
+#[derive(Debug)]
+pub struct Sites<'s> {
+    snapshot: &'s Snapshot,
+    kinds: Vec<FrameKind>,
+}
+
+impl<'s> Sites<'s> {
+    /// Classifies every frame of the snapshot.
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
+        Self { snapshot, kinds: frames.map(|frame| FrameKind::of(frame, &snapshot.strings)).collect() }
+    }
+
+    /// The kind of a frame.
+    pub fn kind(&self, frame: FrameId) -> FrameKind {
+        self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)
+    }
+
+    /// The frame that a stack is charged to: the innermost frame of the user's own Python code; else the innermost
+    /// Python frame; else the first C++ frame that is not plumbing; else the innermost frame.
+    pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
+        // Generated code that remembers the user's line is the user's code, and further in.
+        let generated = frames.iter().copied().find(|&frame| self.original_line(frame).is_some());
+        generated
+            .or_else(|| first(&|kind| kind == FrameKind::User))
+            .or_else(|| first(&FrameKind::is_python))
+            .or_else(|| first(&|kind| kind == FrameKind::Native))
+            .or_else(|| frames.first().copied())
+    }
+
+    /// The label of a stack under `--by site`: `file.py:line function`.
+    pub fn site(&self, stack: StackId) -> String {
+        self.site_frame(stack).map_or_else(|| NO_STACK.to_owned(), |frame| self.label(frame))
+    }
+
+    /// A frame as `file.py:line function`; C++ frames by their shortened name.
+    pub fn label(&self, id: FrameId) -> String {
+        if let Some(original) = self.original_line(id) {
+            return original;
+        }
+        let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
+        let name = self.snapshot.strings.get(frame.name);
+        if !self.kind(id).is_python() {
+            return short_native_name(name);
+        }
+        let file = short_path(self.snapshot.strings.get(frame.filename));
+        if has_line(frame, file) { format!("{file}:{} {name}", frame.line) } else { format!("{file} {name}") }
+    }
+
+    /// Every frame of a stack as a label, innermost first.
+    pub fn stack_labels(&self, stack: StackId) -> Vec<String> {
+        self.snapshot.stacks.frame_ids(stack).iter().map(|&frame| self.label(frame)).collect()
+    }
+
+    /// The function a frame runs, without its line: `file.py function`.
+    pub fn function(&self, id: FrameId) -> String {
+        let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
+        let name = self.snapshot.strings.get(frame.name);
+        if self.kind(id).is_python() {
+            format!("{} {name}", short_path(self.snapshot.strings.get(frame.filename)))
+        } else {
+            short_native_name(name)
+        }
+    }
+
+    /// The file of a stack's site.
+    pub fn file(&self, stack: StackId) -> String {
+        let frame =
+            self.site_frame(stack).and_then(|frame| self.snapshot.stacks.frame(frame).map(|data| (frame, data)));
+        match frame {
+            None => NO_STACK.to_owned(),
+            Some((id, frame)) => match original_trace(self.snapshot, frame) {
+                Some((file, _, _)) => file.to_owned(),
+                None if self.kind(id).is_python() => self.snapshot.strings.get(frame.filename).to_owned(),
+                None => "(C++)".to_owned(),
+            },
+        }
+    }
+
+    /// The Python package that allocates: that of the innermost frame which belongs neither to PyTorch nor to the
+    /// standard library, since under everything it is PyTorch that allocates.
+    pub fn module(&self, stack: StackId) -> String {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        let owned = |&id: &FrameId| matches!(self.kind(id), FrameKind::User | FrameKind::Package);
+        let python = |&id: &FrameId| self.kind(id).is_python();
+        let frame = frames.iter().copied().find(owned).or_else(|| frames.iter().copied().find(python));
+        match frame.and_then(|id| self.snapshot.stacks.frame(id)) {
+            Some(frame) => package(self.snapshot.strings.get(frame.filename)).to_owned(),
+            None if frames.is_empty() => NO_STACK.to_owned(),
+            None => "(C++)".to_owned(),
+        }
+    }
+
+    /// Whether a stack has Python frames.
+    pub fn has_python(&self, stack: StackId) -> bool {
+        self.snapshot.stacks.frame_ids(stack).iter().any(|&frame| self.kind(frame).is_python())
+    }
+
+    /// The user's line behind a frame of generated code, when the recording has it (`augment_with_fx_traces`).
+    fn original_line(&self, id: FrameId) -> Option<String> {
+        let frame = self.snapshot.stacks.frame(id)?;
+        let (file, line, name) = original_trace(self.snapshot, frame)?;
+        Some(format!("{}:{line} {name}", short_path(file)))
+    }
+}
+
+/// The innermost entry of `fx_original_trace`, a Python traceback: `File "x.py", line 7, in forward`.
+fn original_trace<'s>(snapshot: &'s Snapshot, frame: &Frame) -> Option<(&'s str, u64, &'s str)> {
+    let trace = snapshot.strings.get(frame.fx?.original_trace);
+    let entry = trace.lines().rev().find_map(|line| line.trim_start().strip_prefix("File \""))?;
+    let (file, rest) = entry.split_once("\", line ")?;
+    let (line, name) = rest.split_once(", in ")?;
+    Some((file, line.parse().ok()?, name))
+}
+
+/// A path as people refer to it: inside the package for installed code, else the file's name.
+fn short_path(file: &str) -> &str {
+    installed_path(file).unwrap_or_else(|| file.rsplit(['/', '\\']).next().unwrap_or(file))
+}

@@ -1,0 +1,162 @@
+//! Instants as people name them: `peak`, `oom`, `end`, `entry:N`, `time:12.5s`, `annotation:NAME#K`.
+
+use super::annotations::Annotations;
+use crate::error::{Error, Result};
+use crate::model::{Action, Snapshot};
+use crate::replay::{History, Instant, Metric};
+use std::str::FromStr;
+
+/// A named instant, resolved for each device on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum When {
+    /// Where the metric first reaches its maximum.
+    Peak,
+    /// The first failed request.
+    Oom,
+    /// Before the first kept entry.
+    Start,
+    /// After the last entry.
+    End,
+    /// After this entry of the device's trace, counted from 0.
+    Entry(u32),
+    /// The last entry at most this many microseconds after the device's first one.
+    Time(i64),
+    /// A `record_function` range by name, and which of its occurrences, counted from 1.
+    Annotation(String),
+}
+
+/// What an instant is wanted for: a range of annotations has a start, an end and a highest point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A single instant: the highest point of a range.
+    At,
+    /// The start of a window.
+    From,
+    /// The end of a window.
+    To,
+}
+
+impl FromStr for When {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = || {
+            let forms = "peak, oom, start, end, entry:N, time:12.5s or annotation:NAME[#K]";
+            Error::Request(format!("expected {forms}, found {text:?}"))
+        };
+        match text.split_once(':') {
+            None => match text {
+                "peak" => Ok(Self::Peak),
+                "oom" => Ok(Self::Oom),
+                "start" => Ok(Self::Start),
+                "end" => Ok(Self::End),
+                _ => Err(bad()),
+            },
+            Some(("entry", number)) => number.parse().map(Self::Entry).map_err(|_| bad()),
+            Some(("time", duration)) => parse_duration(duration).map(Self::Time).ok_or_else(bad),
+            Some(("annotation", name)) if !name.is_empty() => Ok(Self::Annotation(name.to_owned())),
+            Some(_) => Err(bad()),
+        }
+    }
+}
+
+/// A duration in microseconds: `12.5s`, `300ms`, `40us`; seconds without a unit.
+fn parse_duration(text: &str) -> Option<i64> {
+    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("", 1e6)];
+    let (number, scale) = units.iter().find_map(|&(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+    let micros = number.parse::<f64>().ok()? * scale;
+    (micros.is_finite() && (0.0..9e15).contains(&micros)).then_some(micros.round() as i64)
+}
+
+impl When {
+    /// The instant on one device, or why it has none.
+    ///
+    /// # Errors
+    /// When the device's trace has no such entry, time, annotation or oom.
+    pub fn resolve(
+        &self,
+        snapshot: &Snapshot,
+        history: &History,
+        annotations: &Annotations,
+        metric: Metric,
+        purpose: Purpose,
+    ) -> Result<Instant> {
+        let device = history.device;
+        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        match self {
+            Self::Peak => Ok(history.maxima[metric as usize].instant),
+            Self::Start => Ok(0),
+            Self::End => Ok(history.entries()),
+            Self::Oom => {
+                let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+                let entry = actions.iter().position(|&action| action == Action::Oom);
+                let entry = entry.ok_or_else(|| Error::Request(format!("device {device} has no oom entry")))?;
+                Ok(entry as Instant + 1)
+            }
+            Self::Entry(entry) if *entry < history.entries() => Ok(entry + 1),
+            Self::Entry(entry) => {
+                let count = history.entries();
+                Err(Error::Request(format!("device {device} has {count} entries, so none with number {entry}")))
+            }
+            Self::Time(offset) => {
+                if !snapshot.notes.has_times {
+                    return Err(Error::Request("this recording has no times (PyTorch 2.0); use entry:N".to_owned()));
+                }
+                let first = times.first().ok_or_else(|| Error::Request(format!("device {device} has no entries")))?;
+                let limit = first.saturating_add(*offset);
+                Ok(times.partition_point(|&time| time <= limit) as Instant)
+            }
+            Self::Annotation(name) => {
+                let range = find(snapshot, annotations, name)?;
+                let start = times.partition_point(|&time| time < range.start_us) as Instant;
+                let end = times.partition_point(|&time| time < range.end_us) as Instant;
+                Ok(match purpose {
+                    Purpose::From => start,
+                    Purpose::To => end,
+                    Purpose::At => super::peak::highest(snapshot, history, metric, start, end).instant,
+                })
+            }
+        }
+    }
+}
+
+/// The range that `name` means: an exact name first, since names such as `ProfilerStep#3` contain a `#` themselves.
+fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Result<&'a super::AnnotationRange> {
+    let by_name = |name: &str, occurrence| {
+        annotations.ranges.iter().filter(|range| snapshot.strings.get(range.name) == name).nth(occurrence)
+    };
+    let numbered = || {
+        let (name, occurrence) = name.rsplit_once('#')?;
+        by_name(name, occurrence.parse::<usize>().ok()?.checked_sub(1)?)
+    };
+    by_name(name, 0).or_else(numbered).ok_or_else(|| {
+        let mut known: Vec<&str> = Vec::new();
+        for range in &annotations.ranges {
+            let name = snapshot.strings.get(range.name);
+            if !known.contains(&name) && known.len() < 8 {
+                known.push(name);
+            }
+        }
+        let known =
+            if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) };
+        Error::Request(format!("expected an annotation named {name:?}, {known}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_parsed() {
+        assert_eq!("peak".parse::<When>().unwrap(), When::Peak);
+        assert_eq!("entry:12".parse::<When>().unwrap(), When::Entry(12));
+        assert_eq!("time:12.5s".parse::<When>().unwrap(), When::Time(12_500_000));
+        assert_eq!("time:3ms".parse::<When>().unwrap(), When::Time(3000));
+        assert_eq!("time:2".parse::<When>().unwrap(), When::Time(2_000_000));
+        assert_eq!("annotation:a:b#2".parse::<When>().unwrap(), When::Annotation("a:b#2".to_owned()));
+        for bad in ["", "top", "entry:", "entry:-1", "time:x", "time:-1s", "time:infs", "annotation:", "step:1"] {
+            assert!(bad.parse::<When>().is_err(), "{bad:?}");
+        }
+    }
+}

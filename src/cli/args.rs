@@ -1,0 +1,205 @@
+//! What can be typed.
+
+use crate::analysis::{GroupBy, When};
+use crate::replay::Metric;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Exact analysis of PyTorch GPU memory snapshots.
+#[derive(Debug, Parser)]
+#[command(name = "memviz", version, about, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What is in the file: devices, entries by action, time span, completeness, settings, annotations, anomalies
+    Info(InfoArgs),
+    /// The peak of each device and the lines of code that hold it
+    Peak(PeakArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual in troff format
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct PeakArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Which counter's peak to find and attribute
+    #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
+    pub metric: MetricArg,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    pub at: Option<When>,
+    /// Search the peak from this instant on
+    #[arg(long, value_name = "WHEN")]
+    pub from: Option<When>,
+    /// Search the peak up to this instant
+    #[arg(long, value_name = "WHEN")]
+    pub to: Option<When>,
+    /// Attribute only stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct CommonArgs {
+    /// Snapshot file, plain or compressed with gzip, zstd or zip; - for standard input
+    #[arg(value_name = "INPUT")]
+    pub input: PathBuf,
+    /// Device number, -1 for pinned host memory, or all; may be repeated
+    #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
+    pub device: Vec<DeviceArg>,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+    /// Write the answer to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Overwrite the output file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Exit with 1 if the recording contradicts itself
+    #[arg(long)]
+    pub strict: bool,
+    /// Analyse a file that was cut off, up to the cut
+    #[arg(long)]
+    pub allow_truncated: bool,
+    /// Use colours; the NO_COLOR variable turns them off, too
+    #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
+    pub color: ColorArg,
+    /// Number of threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// No progress bar and no warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// One value of `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceArg {
+    All,
+    One(i32),
+}
+
+fn parse_device(text: &str) -> Result<DeviceArg, String> {
+    match text {
+        "all" => Ok(DeviceArg::All),
+        _ => text.parse().map(DeviceArg::One).map_err(|_| "expected a device number or all".to_owned()),
+    }
+}
+
+impl CommonArgs {
+    /// Devices asked for; empty for all.
+    pub fn devices(&self) -> Vec<i32> {
+        let one = |device: &DeviceArg| match device {
+            DeviceArg::One(device) => Some(*device),
+            DeviceArg::All => None,
+        };
+        self.device.iter().map(one).collect::<Option<Vec<i32>>>().unwrap_or_default()
+    }
+
+    /// The input as it was typed.
+    pub fn path(&self) -> String {
+        if self.is_stdin() { "<stdin>".to_owned() } else { self.input.display().to_string() }
+    }
+
+    /// Whether the input is standard input.
+    pub fn is_stdin(&self) -> bool {
+        self.input.as_os_str() == "-"
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    Text,
+    Json,
+    Csv,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricArg {
+    Allocated,
+    Active,
+    Requested,
+    Reserved,
+}
+
+impl From<MetricArg> for Metric {
+    fn from(metric: MetricArg) -> Self {
+        match metric {
+            MetricArg::Allocated => Self::Allocated,
+            MetricArg::Active => Self::Active,
+            MetricArg::Requested => Self::Requested,
+            MetricArg::Reserved => Self::Reserved,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ByArg {
+    /// The line of your own code
+    Site,
+    /// The whole stack
+    Stack,
+    /// Every function on the stack, inclusive
+    Function,
+    /// The file of the site
+    File,
+    /// The Python package
+    Module,
+    /// The CUDA stream
+    Stream,
+    /// The memory pool
+    Pool,
+    /// The open record_function ranges
+    Annotation,
+}
+
+impl From<ByArg> for GroupBy {
+    fn from(by: ByArg) -> Self {
+        match by {
+            ByArg::Site => Self::Site,
+            ByArg::Stack => Self::Stack,
+            ByArg::Function => Self::Function,
+            ByArg::File => Self::File,
+            ByArg::Module => Self::Module,
+            ByArg::Stream => Self::Stream,
+            ByArg::Pool => Self::Pool,
+            ByArg::Annotation => Self::Annotation,
+        }
+    }
+}

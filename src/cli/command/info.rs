@@ -1,0 +1,15 @@
+//! `memviz info`.
+
+use super::{Answer, with_recording};
+use crate::cli::args::InfoArgs;
+use crate::cli::{Failure, Outcome};
+
+pub fn run(args: &InfoArgs) -> Result<Outcome, Failure> {
+    with_recording(&args.common, |recording| {
+        let report = recording.info(&args.common.devices())?;
+        Ok(Answer {
+            warnings: Vec::new(),
+            write: Box::new(move |renderer, source, out| renderer.info(source, &report, out)),
+        })
+    })
+}

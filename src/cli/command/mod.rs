@@ -1,0 +1,59 @@
+//! A short file per command, and what they share.
+
+pub mod info;
+pub mod peak;
+
+use super::args::CommonArgs;
+use super::progress::Progress;
+use super::{Failure, Outcome, output};
+use crate::Recording;
+use crate::input::ReadOptions;
+use crate::report::{Render, Source};
+use std::io::{self, Write};
+
+/// Reads the input, lets `answer` work and write, and settles the outcome.
+fn with_recording(
+    args: &CommonArgs,
+    answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
+) -> Result<Outcome, Failure> {
+    output::check_target(args)?;
+    if let Some(threads) = args.threads {
+        // Fails only when the pool exists already, and a process runs one command.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    }
+    let path = args.path();
+    let recording = read(args).map_err(|error| Failure::about(&path, &error))?;
+    let answer = answer(&recording).map_err(|error| Failure::about(&path, &error))?;
+    if !args.quiet {
+        for warning in &answer.warnings {
+            writeln!(io::stderr(), "memviz: {path}: {warning}")?;
+        }
+    }
+    let source = Source { path: &path, recording: &recording };
+    let renderer = output::renderer(args);
+    output::write(args, |out| (answer.write)(renderer.as_ref(), source, out))?;
+    if args.strict && recording.anomalies() > 0 {
+        return Ok(Outcome::CheckFailed);
+    }
+    Ok(Outcome::Done)
+}
+
+/// What a command has worked out.
+struct Answer {
+    warnings: Vec<String>,
+    write: Box<dyn FnOnce(&dyn Render, Source<'_>, &mut dyn Write) -> io::Result<()>>,
+}
+
+fn read(args: &CommonArgs) -> crate::Result<Recording> {
+    let mut options = ReadOptions::default();
+    options.allow_truncated = args.allow_truncated;
+    if args.is_stdin() {
+        let progress = Progress::start(0, args.quiet);
+        options.progress = Some(progress.bytes.clone());
+        return Recording::read(io::stdin(), &options);
+    }
+    let size = std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len());
+    let progress = Progress::start(size, args.quiet);
+    options.progress = Some(progress.bytes.clone());
+    Recording::open(&args.input, &options)
+}

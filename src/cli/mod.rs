@@ -1,0 +1,104 @@
+//! Arguments to options to stages to output.
+//!
+//! In: the process's arguments and streams. Out: an exit code. Everything a person typed is turned into plain library
+//! options here; nothing past this module sees clap.
+
+mod args;
+mod command;
+mod output;
+mod progress;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a run ended. The numbers are the exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done = 0,
+    /// A requested check failed.
+    CheckFailed = 1,
+    /// The command could not do its work.
+    Failed = 2,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(outcome as u8)
+    }
+}
+
+/// Why a command failed, with the file concerned in front.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A one-line message.
+    Message(String),
+    /// The reader of the output went away: no failure at all.
+    ClosedPipe,
+}
+
+impl Failure {
+    pub(crate) fn about(path: &str, error: &crate::Error) -> Self {
+        Self::Message(format!("{path}: {error}"))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::Message(error.to_string()),
+        }
+    }
+}
+
+/// Runs the command line `arguments` (program name first).
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors, and clap prints them to stdout.
+            let outcome = if error.use_stderr() { Outcome::Failed } else { Outcome::Done };
+            let _ = error.print();
+            return outcome;
+        }
+    };
+    let result = match cli.command {
+        Command::Info(args) => command::info::run(&args),
+        Command::Peak(args) => command::peak::run(&args),
+        Command::Completions { shell } => completions(shell),
+        Command::Man => man(),
+    };
+    match result {
+        Ok(outcome) => outcome,
+        Err(Failure::ClosedPipe) => Outcome::Done,
+        Err(Failure::Message(message)) => {
+            let _ = writeln!(io::stderr(), "memviz: {message}");
+            Outcome::Failed
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<Outcome, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "memviz", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Outcome::Done)
+}
+
+/// The manual: one page for memviz and one for each command, one after the other.
+fn man() -> Result<Outcome, Failure> {
+    let mut cli = Cli::command();
+    cli.build();
+    let mut pages = Vec::new();
+    clap_mangen::Man::new(cli.clone()).render(&mut pages)?;
+    for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+        let name: &'static str = format!("memviz-{}", command.get_name()).leak();
+        clap_mangen::Man::new(command.clone().name(name)).render(&mut pages)?;
+    }
+    io::stdout().write_all(&pages)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,59 @@
+//! A progress bar for files that take longer than half a second.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long to wait before a bar appears.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Shows how much of a file was read, until dropped.
+pub struct Progress {
+    /// Bytes read so far; to be counted up by the reader.
+    pub bytes: Arc<AtomicU64>,
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Watches the reading of `total` bytes (0 when unknown). Nothing is shown when `quiet` or when standard error is
+    /// no terminal.
+    pub fn start(total: u64, quiet: bool) -> Self {
+        let bytes = Arc::new(AtomicU64::new(0));
+        if quiet || !io::stderr().is_terminal() {
+            return Self { bytes, thread: None };
+        }
+        let (stop, stopped) = channel();
+        let watched = Arc::clone(&bytes);
+        let thread = std::thread::spawn(move || {
+            if stopped.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let bar = if total > 0 { ProgressBar::new(total) } else { ProgressBar::no_length() };
+            let template =
+                if total > 0 { "{bar:30} {bytes} of {total_bytes}, {eta} left" } else { "{spinner} {bytes}" };
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                bar.set_position(watched.load(Ordering::Relaxed));
+            }
+            bar.finish_and_clear();
+        });
+        Self { bytes, thread: Some((stop, thread)) }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}

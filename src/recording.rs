@@ -1,0 +1,68 @@
+//! The whole way from a file to its histories.
+
+use crate::analysis::{InfoReport, PeakOptions, PeakReport};
+use crate::error::Result;
+use crate::input::{self, Compression, ReadOptions};
+use crate::model::{DeviceId, Snapshot};
+use crate::replay::{HeadStart, History};
+use std::io::Read;
+use std::path::Path;
+
+/// A snapshot with its replayed histories: what every question starts from.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What the file says.
+    pub snapshot: Snapshot,
+    /// What follows from it, one history per device in the order of [`Snapshot::traces`].
+    pub histories: Vec<History>,
+    /// How the file was compressed.
+    pub compression: Compression,
+    /// Size of the file or stream in bytes, compressed if it is.
+    pub bytes: u64,
+}
+
+impl Recording {
+    /// Reads and replays the snapshot at `path`. The replay runs while the file is still being read.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no snapshot, is damaged, or exceeds a limit.
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        Self::read(input::open(path)?, options)
+    }
+
+    /// As [`Recording::open`], from a stream.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
+        let (input, head_start) = input::read_observed(stream, options, HeadStart::default())?;
+        let histories = head_start.finish(&input.snapshot);
+        Ok(Self { snapshot: input.snapshot, histories, compression: input.compression, bytes: input.bytes })
+    }
+
+    /// The peak of each device and what holds it.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn peak(&self, options: &PeakOptions) -> Result<PeakReport> {
+        PeakReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What is in the file. `devices` are those wanted, all when empty.
+    ///
+    /// # Errors
+    /// As [`InfoReport::of`].
+    pub fn info(&self, devices: &[DeviceId]) -> Result<InfoReport> {
+        InfoReport::of(&self.snapshot, &self.histories, devices)
+    }
+
+    /// Number of contradictions in all histories.
+    pub fn anomalies(&self) -> u64 {
+        self.histories.iter().map(|history| history.anomalies.total()).sum()
+    }
+
+    /// Whether every history is complete: see [`crate::replay::Completeness::is_complete`].
+    pub fn is_complete(&self) -> bool {
+        self.histories.iter().all(|history| history.completeness.is_complete())
+    }
+}

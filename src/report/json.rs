@@ -1,0 +1,25 @@
+//! JSON: [`super::schema`] on a writer.
+
+use super::{Render, Source, schema};
+use crate::analysis::{InfoReport, PeakReport};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Writes one JSON object and a newline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonReport;
+
+impl Render for JsonReport {
+    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::peak(source, report), out)
+    }
+
+    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::info(source, report), out)
+    }
+}
+
+fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}

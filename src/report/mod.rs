@@ -1,0 +1,50 @@
+//! Answers to bytes on any writer.
+//!
+//! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
+//! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
+
+mod csv;
+mod json;
+mod markdown;
+mod notes;
+pub mod schema;
+mod text;
+
+pub use csv::CsvReport;
+pub use json::JsonReport;
+pub use markdown::MarkdownReport;
+pub use notes::device_name;
+pub use text::TextReport;
+
+use crate::Recording;
+use crate::analysis::{InfoReport, PeakReport};
+use std::io::{self, Write};
+
+/// The recording a report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Where it came from, as the user named it.
+    pub path: &'a str,
+    /// The recording itself, for what every report says about it.
+    pub recording: &'a Recording,
+}
+
+/// A format for reports.
+pub trait Render {
+    /// Writes the answer of `memviz peak`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz info`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// A share of a whole in percent; 0 of nothing.
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

@@ -1,0 +1,158 @@
+//! What a recording lacks and where it contradicts itself, in words; said by every report.
+
+use crate::analysis::GroupBy;
+use crate::model::bytes::Bytes;
+use crate::model::{DeviceId, HOST_DEVICE, SourceNotes};
+use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
+
+/// How a device is called in text.
+pub fn device_name(device: DeviceId) -> String {
+    if device == HOST_DEVICE { "Pinned host memory".to_owned() } else { format!("Device {device}") }
+}
+
+/// A counter as PyTorch prints sizes; contradictory recordings may lead below zero.
+pub fn signed(bytes: i64) -> String {
+    let magnitude = Bytes(bytes.unsigned_abs());
+    if bytes < 0 { format!("-{magnitude}") } else { magnitude.to_string() }
+}
+
+/// One line for each thing that keeps a device's numbers from being the whole truth.
+pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
+    let mut lines = Vec::new();
+    let allocated = signed(baseline.allocated);
+    let reserved = signed(baseline.reserved);
+    if completeness.no_entries {
+        lines.push(format!(
+            "no history was recorded: only the state at the dump is known ({allocated} allocated, {reserved} \
+             reserved); the peak before it is unknown"
+        ));
+    } else if completeness.has_baseline {
+        lines.push(format!(
+            "incomplete history: {allocated} was allocated ({reserved} reserved) before the first kept entry; what \
+             happened before it is unknown"
+        ));
+    }
+    if completeness.truncated {
+        lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
+    }
+    if completeness.no_free_requested {
+        lines.push(
+            "free_requested was not recorded: allocated is an upper bound (it falls at free_completed, like active)"
+                .to_owned(),
+        );
+    }
+    if completeness.unrecorded_frees {
+        lines.push(
+            "PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound"
+                .to_owned(),
+        );
+    }
+    if completeness.baseline_uncertain_bytes > 0 {
+        let bytes = Bytes(completeness.baseline_uncertain_bytes);
+        lines.push(format!(
+            "allocated and active may be up to {bytes} higher until the last baseline block is freed: the sizes of \
+             some left no evidence"
+        ));
+    }
+    lines
+}
+
+/// One line on the anomalies of a device, if it has any.
+pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
+    if anomalies.total() == 0 {
+        return None;
+    }
+    let kinds: Vec<String> = anomalies
+        .kinds()
+        .map(|anomaly| match anomaly.first_entry {
+            Some(entry) => format!("{} {} (first at entry {entry})", anomaly.count, anomaly.kind.name()),
+            None => format!("{} {} (at 0x{:x})", anomaly.count, anomaly.kind.name(), anomaly.first_addr),
+        })
+        .collect();
+    let noun = if anomalies.total() == 1 { "anomaly" } else { "anomalies" };
+    Some(format!("{} {noun}, the recording contradicts itself: {}", anomalies.total(), kinds.join(", ")))
+}
+
+/// Lines on the file itself: what was cut off or not understood.
+pub fn source(notes: &SourceNotes) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(at) = notes.truncated_at {
+        lines.push(format!("the file ends at byte {at}, before its time; analysed up to there"));
+    }
+    if notes.trace_overflowed == Some(true) {
+        lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
+    }
+    let listed = |counts: &indexmap::IndexMap<String, u64>| {
+        let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count})")).collect();
+        let more = counts.len().saturating_sub(8);
+        if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+    };
+    if !notes.unknown_actions.is_empty() {
+        lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)));
+    }
+    if !notes.unknown_keys.is_empty() {
+        lines.push(format!("unknown keys were ignored: {}", listed(&notes.unknown_keys)));
+    }
+    lines
+}
+
+/// The bound that a metric's values are, where they are not exact.
+pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
+    match metric {
+        Metric::Allocated if completeness.no_free_requested => Some("upper"),
+        Metric::Allocated | Metric::Active if completeness.baseline_uncertain_bytes > 0 => Some("lower"),
+        _ => None,
+    }
+}
+
+/// How rows are to be read, where it is not obvious.
+pub fn grouping(by: GroupBy) -> Option<&'static str> {
+    by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
+}
+
+/// Whether every device asked for has a complete history.
+pub fn complete<'h>(histories: impl IntoIterator<Item = &'h History>) -> bool {
+    histories.into_iter().all(|history| history.completeness.is_complete())
+}
+
+/// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.
+pub fn duration(micros: i64) -> String {
+    let seconds = micros as f64 / 1e6;
+    match micros {
+        ..1_000 => format!("{micros} us"),
+        1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        1_000_000..60_000_000 => format!("{seconds:.2} s"),
+        60_000_000..3_600_000_000 => format!("{} min {:02} s", micros / 60_000_000, micros / 1_000_000 % 60),
+        _ => format!("{} h {:02} min", micros / 3_600_000_000, micros / 60_000_000 % 60),
+    }
+}
+
+/// Text from a file, safe to show: control characters and those that reorder text are escaped.
+pub fn safe(text: &str) -> String {
+    let harmless = |next: char| {
+        !(next.is_control()
+            || matches!(next, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
+    if text.chars().all(harmless) {
+        return text.to_owned();
+    }
+    text.chars().map(|next| if harmless(next) { next.to_string() } else { next.escape_unicode().to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(duration(812), "812 us");
+        assert_eq!(duration(3_400), "3.4 ms");
+        assert_eq!(duration(12_530_000), "12.53 s");
+        assert_eq!(duration(7_500_000_000), "2 h 05 min");
+    }
+
+    #[test]
+    fn escape_sequences_are_shown_not_sent() {
+        assert_eq!(safe("a\u{1b}[31mb\u{202e}"), "a\\u{1b}[31mb\\u{202e}");
+    }
+}
