@@ -67,6 +67,7 @@ pub struct PeakArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CommonArgs {
     /// Snapshot file, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
@@ -89,7 +90,7 @@ pub struct CommonArgs {
     /// Analyse a file that was cut off, up to the cut
     #[arg(long)]
     pub allow_truncated: bool,
-    /// Use colours; the NO_COLOR variable turns them off, too
+    /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
     /// Number of threads [default: one per core]
@@ -185,7 +186,7 @@ pub enum ByArg {
     Stream,
     /// The memory pool
     Pool,
-    /// The open record_function ranges
+    /// The open `record_function` ranges
     Annotation,
 }
 

@@ -376,11 +376,11 @@ impl Assembler {
             match self.text(id) {
                 "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => settings.alloc_conf = self.show(value),
                 "max_split_size" => {
-                    settings.max_split_size = u64::try_from(fields.signed(value, "max_split_size")?).ok()
+                    settings.max_split_size = u64::try_from(fields.signed(value, "max_split_size")?).ok();
                 }
                 "expandable_segments" => settings.expandable_segments = value == Value::Bool(true),
                 "garbage_collection_threshold" => {
-                    settings.garbage_collection_threshold = self.float(value).unwrap_or(0.0)
+                    settings.garbage_collection_threshold = self.float(value).unwrap_or(0.0);
                 }
                 "roundup_power2_divisions" => settings.roundup_power2_divisions = self.divisions(fields.at, value)?,
                 other => settings.other.push((other.to_owned(), self.show(value))),

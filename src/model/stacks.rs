@@ -3,7 +3,7 @@
 //! A million trace entries refer to a few hundred stacks of a few hundred frames, so both are stored once. A stack is
 //! one flat row of frame ids, innermost first as PyTorch records it: analyses walk it in exactly that order.
 
-use super::{StrId, Strings};
+use super::StrId;
 use indexmap::IndexSet;
 
 /// Handle of a frame in [`Stacks`].
@@ -115,28 +115,10 @@ impl Stacks {
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }
-
-    /// A frame in the form `file.py:12 function`, with the file's last path component; without a usable line, only
-    /// the names.
-    pub fn short_label(&self, frame: &Frame, strings: &Strings) -> String {
-        let file = strings.get(frame.filename);
-        let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
-        let name = strings.get(frame.name);
-        match (file, frame.line) {
-            ("" | "??", _) => name.to_owned(),
-            (_, 0 | u64::MAX) => format!("{file} {name}"),
-            _ if is_shared_object(file) => format!("{file} {name}"),
-            (_, line) => format!("{file}:{line} {name}"),
-        }
-    }
 }
 
 /// Whether a frame's file is a binary (`libtorch_cpu.so`, `libcudart.so.12`, a DLL), so that its line is an offset.
 pub fn is_shared_object(file: &str) -> bool {
-    let lower_is = |suffix: &str| {
-        file.len() >= suffix.len()
-            && file.is_char_boundary(file.len() - suffix.len())
-            && file[file.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
-    };
-    file.ends_with(".so") || file.contains(".so.") || lower_is(".dll") || lower_is(".pyd") || lower_is(".dylib")
+    let name = file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_lowercase();
+    name.split('.').skip(1).any(|extension| matches!(extension, "so" | "dll" | "pyd" | "dylib"))
 }

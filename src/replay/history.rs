@@ -26,9 +26,9 @@ pub struct Allocation {
     pub size: u64,
     /// First instant at which it is there: 0 for allocations from before the trace.
     pub born: Instant,
-    /// First instant after free_requested: no longer part of `allocated`.
+    /// First instant after `free_requested`: no longer part of `allocated`.
     pub freed: Instant,
-    /// First instant after free_completed: no longer part of `active` and `requested`.
+    /// First instant after `free_completed`: no longer part of `active` and `requested`.
     pub completed: Instant,
 }
 

@@ -174,7 +174,7 @@ impl TextReport {
         }
         let rest = report.annotations.len().saturating_sub(ANNOTATIONS);
         if rest > 0 {
-            writeln!(out, "{:>9} more names", rest)?;
+            writeln!(out, "{rest:>9} more names")?;
         }
         Ok(())
     }
@@ -284,7 +284,7 @@ fn bar(bytes: u64, largest: u64) -> String {
     let share = if largest == 0 { 0.0 } else { bytes as f64 / largest as f64 };
     let eighths = (share * (BAR * 8) as f64).round() as usize;
     let mut text = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         text.push(EIGHTHS[eighths % 8]);
     }
     let columns = text.chars().count();

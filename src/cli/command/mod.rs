@@ -38,15 +38,17 @@ fn with_recording(
     Ok(Outcome::Done)
 }
 
+/// Writes an answer in whatever format was asked for.
+type WriteAnswer = Box<dyn FnOnce(&dyn Render, Source<'_>, &mut dyn Write) -> io::Result<()>>;
+
 /// What a command has worked out.
 struct Answer {
     warnings: Vec<String>,
-    write: Box<dyn FnOnce(&dyn Render, Source<'_>, &mut dyn Write) -> io::Result<()>>,
+    write: WriteAnswer,
 }
 
 fn read(args: &CommonArgs) -> crate::Result<Recording> {
-    let mut options = ReadOptions::default();
-    options.allow_truncated = args.allow_truncated;
+    let mut options = ReadOptions { allow_truncated: args.allow_truncated, ..ReadOptions::default() };
     if args.is_stdin() {
         let progress = Progress::start(0, args.quiet);
         options.progress = Some(progress.bytes.clone());

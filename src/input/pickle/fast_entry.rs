@@ -76,6 +76,7 @@ impl EntryDecoder {
         self.stacks.clear();
     }
 
+    #[allow(clippy::too_many_lines, reason = "one loop over the keys of an entry, one arm per kind of value")]
     /// Decodes the entry that starts at `bytes[0]`, an `EMPTY_DICT`, if it has the usual shape and is all there.
     pub fn decode(
         &mut self,

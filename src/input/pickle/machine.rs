@@ -173,6 +173,7 @@ impl<R: Read> Machine<R> {
     }
 
     /// Executes one opcode other than STOP. `at` is its offset.
+    #[allow(clippy::too_many_lines, reason = "one arm per opcode; a table of functions would hide the machine")]
     fn step(&mut self, at: u64, opcode: u8) -> Result<()> {
         let value = match opcode {
             op::PROTO => {

@@ -16,7 +16,11 @@ macro_rules! known_names {
         /// Names that are interned before anything else, so that recognising them is comparing ids.
         pub const KNOWN: &[&str] = &[$($text),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only used to number the constants")]
-        enum Number { EMPTY, $($constant),* }
+        enum Number {
+            /// Id 0 is the empty string.
+            _EMPTY,
+            $($constant),*
+        }
         /// Ids of [`KNOWN`].
         pub mod name {
             use crate::model::StrId;

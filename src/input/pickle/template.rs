@@ -30,7 +30,7 @@ type Key = (Action, StackId, ContextId, usize, usize);
 /// The templates of a file and which of them comes next.
 #[derive(Debug, Default)]
 pub struct Templates {
-    templates: Vec<Template>,
+    known: Vec<Template>,
     by_key: HashMap<Key, u16, RandomState>,
     /// The last 16 templates, folded: each shifts the ones before by four bits.
     history: u64,
@@ -56,7 +56,7 @@ impl Templates {
     #[inline]
     pub fn predict(&mut self, bytes: &[u8], memo: &[Value]) -> Option<Decoded> {
         let next = *self.next.get(self.slot())?;
-        let decoded = self.templates.get(usize::from(next))?.fit(bytes, memo)?;
+        let decoded = self.known.get(usize::from(next))?.fit(bytes, memo)?;
         self.remember(next);
         Some(decoded)
     }
@@ -67,10 +67,10 @@ impl Templates {
         let key = (entry.action, entry.stack, entry.context, decoded.length, decoder.holes.len());
         let index = match self.by_key.get(&key) {
             Some(&index) => index,
-            None if self.templates.len() >= TEMPLATES || decoded.length > TEMPLATE_BYTES => return,
+            None if self.known.len() >= TEMPLATES || decoded.length > TEMPLATE_BYTES => return,
             None => {
-                let index = self.templates.len() as u16;
-                self.templates.push(Template {
+                let index = self.known.len() as u16;
+                self.known.push(Template {
                     bytes: bytes[..decoded.length].into(),
                     holes: decoder.holes.as_slice().into(),
                     decoded: *decoded,
