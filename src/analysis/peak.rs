@@ -176,10 +176,7 @@ fn device_peak(
 fn window(snapshot: &Snapshot, history: &History, from: Instant, to: Instant) -> ([Maximum; 4], Counters) {
     let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
     let mut end = history.start;
-    history.walk(snapshot, |instant, counters| {
-        if instant > to {
-            return;
-        }
+    history.walk_to(snapshot, to, |instant, counters| {
         for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
             let bytes = counters.get(metric);
             if instant == from || (instant > from && bytes > maximum.bytes) {

@@ -15,8 +15,7 @@ pub enum AnomalyKind {
     CompletedWithoutRequest,
     /// A free names another size than the allocation.
     SizeMismatch,
-    /// A block is handed out where another one lies: at the same address in the small pool and in expandable
-    /// segments, anywhere within the block in the large pool.
+    /// A block is handed out where another one of its pool lies.
     OverlappingAlloc,
     /// A block is handed out outside of every known segment.
     OutsideSegment,

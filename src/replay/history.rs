@@ -192,18 +192,20 @@ impl History {
     /// Counters at one instant.
     pub fn counters_at(&self, snapshot: &Snapshot, instant: Instant) -> Counters {
         let mut counters = self.start;
-        self.walk(snapshot, |at, now| {
-            if at <= instant {
-                counters = *now;
-            }
-        });
+        self.walk_to(snapshot, instant, |_, now| counters = *now);
         counters
     }
 
     /// Calls `visit` with the counters after each entry, in order.
-    pub fn walk(&self, snapshot: &Snapshot, mut visit: impl FnMut(Instant, &Counters)) {
+    pub fn walk(&self, snapshot: &Snapshot, visit: impl FnMut(Instant, &Counters)) {
+        self.walk_to(snapshot, NEVER, visit);
+    }
+
+    /// As [`History::walk`], up to an instant.
+    pub fn walk_to(&self, snapshot: &Snapshot, last: Instant, mut visit: impl FnMut(Instant, &Counters)) {
         let mut counters = self.start;
-        for (index, (entry, &link)) in snapshot.entries.rows(self.rows.clone()).zip(&self.links).enumerate() {
+        let entries = snapshot.entries.rows(self.rows.clone()).zip(&self.links).take(last as usize);
+        for (index, (entry, &link)) in entries.enumerate() {
             counters.apply(&entry, self.allocations.get(link as usize), index as u32 + 1);
             visit(index as u32 + 1, &counters);
         }

@@ -5,14 +5,15 @@
 //! itself.
 //!
 //! The trace records what callers asked for; what the counters count are blocks. Block sizes follow from the rules of
-//! the allocator once its layout is known, so the replay drives a small model of it ([`simulation`]). A first run
+//! the allocator once its layout is known, so the replay drives a small model of it (`simulation`). A first run
 //! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
-//! ([`baseline`]), and a second one starts from that.
+//! (`baseline`), and a second one starts from that.
 
 mod anomaly;
 mod baseline;
 mod counters;
 mod history;
+mod occupancy;
 mod ranges;
 mod reconcile;
 mod simulation;

@@ -7,6 +7,7 @@
 use super::anomaly::{Anomalies, AnomalyKind};
 use super::baseline::Baseline;
 use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
+use super::occupancy::Occupancy;
 use super::ranges::Ranges;
 use super::size_rules::{SMALL_SIZE, SizeRules};
 use crate::model::Action;
@@ -42,6 +43,7 @@ pub struct Simulation {
     pub unsettled: HashSet<u32, RandomState>,
     live: HashMap<u64, u32, RandomState>,
     large: BTreeMap<u64, LargeBlock>,
+    small: Occupancy,
 }
 
 impl Simulation {
@@ -64,6 +66,8 @@ impl Simulation {
             if simulation.rules.is_large(allocation.size) {
                 let end = allocation.addr.saturating_add(allocation.size);
                 simulation.large.insert(allocation.addr, LargeBlock { end, allocation: index });
+            } else if allocation.size <= SMALL_SIZE {
+                simulation.small.add(allocation.addr, allocation.size);
             }
             if !block.settled {
                 simulation.unsettled.insert(index);
@@ -107,11 +111,11 @@ impl Simulation {
         let index = self.allocations.len() as u32;
         let rounded = self.rules.round(entry.size);
         let size = if self.rules.is_large(rounded) { self.place_large(entry.addr, rounded, index) } else { rounded };
-        if self.live.insert(entry.addr, index).is_some() {
-            // The large pool has noticed by itself.
-            if !self.large.contains_key(&entry.addr) {
-                self.anomaly(AnomalyKind::OverlappingAlloc, entry.addr);
-            }
+        let replaced = self.live.insert(entry.addr, index).is_some();
+        let overlapping = rounded <= SMALL_SIZE && !self.small.add(entry.addr, rounded);
+        // The large pool has noticed by itself.
+        if overlapping || (replaced && !self.rules.is_large(rounded)) {
+            self.anomaly(AnomalyKind::OverlappingAlloc, entry.addr);
         }
         self.allocations.push(Allocation {
             addr: entry.addr,
@@ -130,10 +134,6 @@ impl Simulation {
             self.anomaly(AnomalyKind::OutsideSegment, addr);
             return rounded;
         };
-        if range.expandable {
-            // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
-            return rounded;
-        }
         if let Some((&before, &block)) = self.large.range(..addr).next_back() {
             if block.end > addr {
                 self.anomaly(AnomalyKind::OverlappingAlloc, addr);
@@ -141,10 +141,15 @@ impl Simulation {
                 self.settle(before, block, addr);
             }
         }
-        let limit = self.large.range(addr..range.end()).next().map_or(range.end(), |(&next, _)| next);
+        let next = self.large.range(addr..).next().map_or(u64::MAX, |(&next, _)| next);
+        // Mapped ranges of an expandable segment may touch, and a block may lie across them.
+        let limit = if range.expandable { next } else { next.min(range.end()) };
         let free = limit - addr;
         let size = if free < rounded {
             self.anomaly(AnomalyKind::OverlappingAlloc, addr);
+            rounded
+        } else if range.expandable {
+            // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
             rounded
         } else {
             self.rules.large_block(rounded, free)
@@ -189,8 +194,11 @@ impl Simulation {
         if unrequested {
             allocation.freed = now;
         }
+        let size = allocation.size;
         if large {
             self.large.remove(&entry.addr);
+        } else if size <= SMALL_SIZE {
+            self.small.remove(entry.addr, size);
         }
         if unrequested {
             self.anomaly(AnomalyKind::CompletedWithoutRequest, entry.addr);
