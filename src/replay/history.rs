@@ -110,6 +110,9 @@ pub struct Completeness {
     pub unrecorded_frees: bool,
     /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
     pub baseline_uncertain_bytes: u64,
+    /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 when those blocks
+    /// are gone before memory comes near the peak.
+    pub peak_uncertain_bytes: u64,
 }
 
 impl Completeness {

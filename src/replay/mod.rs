@@ -28,9 +28,10 @@ use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, DeviceTrace, HOST_DEVICE, Snapshot};
 use baseline::Baseline;
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 use simulation::Simulation;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices run in parallel; the result does
@@ -121,6 +122,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         no_free_requested,
         unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
+        peak_uncertain_bytes: 0,
     };
     let mut start = Counters::default();
     for allocation in simulation.allocations.iter().take(baseline.blocks.len()) {
@@ -143,6 +145,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         links: simulation.links,
     };
     count(snapshot, &mut history);
+    history.completeness.peak_uncertain_bytes = peak_uncertainty(snapshot, &history, &simulation.unsettled);
     history
 }
 
@@ -184,6 +187,32 @@ fn count(snapshot: &Snapshot, history: &mut History) {
     history.maxima = maxima;
     history.end = end;
     history.anomalies = anomalies;
+}
+
+/// Bytes by which the peaks of allocated and active may exceed their maxima, given baseline blocks of uncertain size:
+/// none, when those are gone before memory comes near the peak.
+fn peak_uncertainty(snapshot: &Snapshot, history: &History, unsettled: &HashSet<u32, RandomState>) -> u64 {
+    if unsettled.is_empty() {
+        return 0;
+    }
+    let mut uncertain = unsettled.len() as u64 * SMALL_SIZE;
+    let highest = |counters: &Counters, uncertain: u64| {
+        let excess = |metric: Metric| {
+            let most = counters.get(metric).saturating_add_unsigned(uncertain);
+            most.saturating_sub(history.maxima[metric as usize].bytes)
+        };
+        excess(Metric::Allocated).max(excess(Metric::Active)).max(0) as u64
+    };
+    let mut found = highest(&history.start, uncertain);
+    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+    history.walk(snapshot, |instant, counters| {
+        let entry = instant as usize - 1;
+        if actions[entry] == Action::FreeCompleted && unsettled.contains(&history.links[entry]) {
+            uncertain -= SMALL_SIZE;
+        }
+        found = found.max(highest(counters, uncertain));
+    });
+    found
 }
 
 #[inline]

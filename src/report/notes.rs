@@ -49,9 +49,12 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.baseline_uncertain_bytes > 0 {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
+        let peak = match completeness.peak_uncertain_bytes {
+            0 => "the peak is exact".to_owned(),
+            bytes => format!("so is the peak, by up to {}", Bytes(bytes)),
+        };
         lines.push(format!(
-            "allocated and active may be up to {bytes} higher until the last baseline block is freed: the sizes of \
-             some left no evidence"
+            "the baseline is a lower bound by up to {bytes}, since the sizes of some freed blocks left no evidence; {peak}"
         ));
     }
     lines
@@ -100,7 +103,7 @@ pub fn source(notes: &SourceNotes) -> Vec<String> {
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
         Metric::Allocated if completeness.no_free_requested => Some("upper"),
-        Metric::Allocated | Metric::Active if completeness.baseline_uncertain_bytes > 0 => Some("lower"),
+        Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
         _ => None,
     }
 }

@@ -131,7 +131,8 @@ pub struct PeakDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
-    /// Counters that are not exact: `upper` or `lower` bound. Left out when all are.
+    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound. Left out
+    /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, &'static str>,
     /// The instant looked at.
@@ -208,13 +209,15 @@ impl From<&DevicePeak> for PeakDevice {
     fn from(device: &DevicePeak) -> Self {
         let bound =
             |metric: Metric| Some((format!("{}_bytes", metric.name()), notes::bound(&device.completeness, metric)?));
+        let uncertain = device.completeness.baseline_uncertain_bytes > 0 || device.completeness.unrecorded_frees;
+        let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
             metric: device.metric.name(),
             complete_history: device.completeness.is_complete(),
             notes: notes::limits(&device.completeness, &device.baseline),
-            bounds: Metric::ALL.into_iter().filter_map(bound).collect(),
+            bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
             peak: PeakInstant {
                 entry: device.entry,
                 time_us: device.time_us,

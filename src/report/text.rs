@@ -2,10 +2,11 @@
 
 use super::notes::{self, device_name, safe, signed};
 use super::{Render, Source, percent};
+use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DevicePeak, GroupBy, InfoReport, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, AllocatorSettings};
-use crate::replay::{Counters, Metric};
+use crate::replay::{Counters, Maximum, Metric};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -24,6 +25,8 @@ const BAR: usize = 20;
 const BAR_FROM: usize = 72;
 /// Terminals narrower than this do without block counts.
 const BLOCKS_FROM: usize = 56;
+/// Share of allocations without a stack, in percent, from which on the reason is given.
+const WORTH_A_HINT: f64 = 1.0;
 /// Annotations shown before the rest is counted.
 const ANNOTATIONS: usize = 12;
 
@@ -71,9 +74,7 @@ impl Render for TextReport {
                 self.wrapped("    ", &counts, out)?;
             }
             writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
-            let [allocated, active, requested, reserved] = device.maxima.map(|maximum| maximum.bytes);
-            let maxima = Counters { allocated, active, requested, reserved };
-            counters(&[("baseline", device.baseline), ("maximum", maxima), ("end", device.end)], out)?;
+            counters([("baseline", device.baseline), ("maximum", maxima(device.maxima)), ("end", device.end)], out)?;
         }
         writeln!(out, "\n{}", self.bold("Recording"))?;
         writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
@@ -99,19 +100,22 @@ impl TextReport {
             None => "before the first entry".to_owned(),
         };
         if let Some(since) = device.since_start_us {
-            place += &format!(", {}", notes::duration(since));
+            place += &format!(", after {}", notes::duration(since));
         }
         if !device.annotations.is_empty() {
             place += &format!(", in {}", safe(&device.annotations.join(" / ")));
         }
-        writeln!(out, "{} ({place})", self.bold(&title))?;
+        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
+            writeln!(out, "{} ({place})", self.bold(&title))?;
+        } else {
+            writeln!(out, "{}", self.bold(&title))?;
+            self.wrapped("  ", &[place], out)?;
+        }
         let mut lines = notes::limits(&device.completeness, &device.baseline);
         lines.extend(notes::anomalies(&device.anomalies));
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
-        let [allocated, active, requested, reserved] = device.maxima.map(|maximum| maximum.bytes);
-        let maxima = Counters { allocated, active, requested, reserved };
-        counters(&[("here", device.at), ("maximum", maxima), ("end", device.end)], out)?;
+        counters([("here", device.at), ("maximum", maxima(device.maxima)), ("end", device.end)], out)?;
         writeln!(out)?;
 
         let attribution = &device.attribution;
@@ -128,12 +132,19 @@ impl TextReport {
             (_, true) => format!("held in all, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
         };
-        writeln!(out, "{:>11}  {}", total.to_string(), self.dim(&what))
+        writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
+        if percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
+            let hint =
+                "             (no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
+            writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
+        }
+        Ok(())
     }
 
     fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
-        let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes).to_string(), percent(row.bytes, total));
+        let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
             line += &format!("  {}", self.tint(&bar(row.bytes, largest)));
         }
@@ -234,21 +245,19 @@ impl TextReport {
     }
 }
 
-/// The four counters as an aligned table.
-fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "  {:8}", "")?;
+/// The four counters, a line each, at the instants named; 48 columns wide.
+fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "  {:9} {:>12} {:>12} {:>12}", "", columns[0].0, columns[1].0, columns[2].0)?;
     for metric in Metric::ALL {
-        write!(out, " {:>12}", metric.name())?;
-    }
-    writeln!(out)?;
-    for (name, values) in lines {
-        write!(out, "  {name:8}")?;
-        for metric in Metric::ALL {
-            write!(out, " {:>12}", signed(values.get(metric)))?;
-        }
-        writeln!(out)?;
+        let [first, second, third] = columns.map(|(_, values)| signed(values.get(metric)));
+        writeln!(out, "  {:9} {first:>12} {second:>12} {third:>12}", metric.name())?;
     }
     Ok(())
+}
+
+/// Maxima as counters.
+fn maxima([allocated, active, requested, reserved]: [Maximum; 4]) -> Counters {
+    Counters { allocated: allocated.bytes, active: active.bytes, requested: requested.bytes, reserved: reserved.bytes }
 }
 
 /// Settings that differ from PyTorch's defaults.
@@ -306,6 +315,19 @@ fn shorten(text: &str, width: usize) -> String {
         kept.push(next);
     }
     std::iter::once('…').chain(kept.into_iter().rev()).collect()
+}
+
+/// Text in at most `width` columns, without its end.
+fn shorten_end(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |next: &char| {
+        used += next.width().unwrap_or(0);
+        used <= width
+    };
+    text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,210 @@
+//! What several test files share: where the recordings lie, what PyTorch counted, and how to run the real binary.
+//!
+//! Tests run in the package's root, and paths stay relative to it, so that output with a path in it is the same
+//! everywhere.
+
+#![allow(dead_code, reason = "each test file uses a part of this one")]
+
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Recordings that belong to the repository.
+pub const FIXTURES: &str = "fixtures/snapshots";
+/// Broken and hostile files that belong to the repository.
+pub const MALFORMED: &str = "fixtures/malformed";
+/// More recordings, which only some machines have.
+pub const CORPUS: &str = "../shared/corpus";
+/// When this is 1, a missing [`CORPUS`] is a failure.
+pub const REQUIRE_CORPUS: &str = "MEMVIZ_REQUIRE_CORPUS";
+
+/// A recording and what PyTorch said about it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Folder: the name that `fixtures/README.md` uses.
+    pub name: String,
+    /// The recording.
+    pub path: String,
+    /// The `truth*.json` that goes with it.
+    pub truth: Value,
+    /// Whether the truth was written for this very file, rather than for another dump of the same process.
+    pub own_truth: bool,
+}
+
+/// Every recording under `root`, in order of path.
+///
+/// Panics when a file there is neither a recording with a truth nor a truth with a recording: a case that no test
+/// looks at is worse than none.
+pub fn cases(root: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for name in names(root).into_iter().filter(|name| !name.starts_with("profiler_traces")) {
+        let folder = format!("{root}/{name}");
+        let files = names(&folder);
+        let (truths, recordings): (Vec<&String>, Vec<&String>) = files.iter().partition(|file| is_truth(file));
+        let mut left = recordings;
+        for truth in &truths {
+            let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/{truth}"))).unwrap();
+            let dumped = truth["file"].as_str().unwrap();
+            let index = left.iter().position(|file| is_compressed_form(file, dumped));
+            let file = left.remove(index.unwrap_or_else(|| panic!("{folder}: no recording named {dumped}")));
+            cases.push(Case { name: name.clone(), path: format!("{folder}/{file}"), truth, own_truth: true });
+        }
+        // `torch.compile` cases hold a second dump of the same state, with other frames.
+        for file in left {
+            assert!(file.starts_with("snapshot_fx.pickle") && truths.len() == 1, "{folder}/{file} has no truth");
+            let truth = cases.last().map(|case| case.truth.clone()).unwrap();
+            cases.push(Case { name: name.clone(), path: format!("{folder}/{file}"), truth, own_truth: false });
+        }
+    }
+    cases
+}
+
+fn is_truth(file: &str) -> bool {
+    file.starts_with("truth") && Path::new(file).extension().is_some_and(|extension| extension == "json")
+}
+
+/// Whether `file` is `dumped`, or `dumped` after compression.
+fn is_compressed_form(file: &str, dumped: &str) -> bool {
+    matches!(file.strip_prefix(dumped), Some("" | ".gz" | ".zst"))
+}
+
+/// Names in a folder, sorted.
+pub fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().expect("names are UTF-8")).collect();
+    names.sort();
+    names
+}
+
+/// A file as text.
+pub fn read_text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A file of the repository, decompressed if it is gzip.
+pub fn read_unpacked(path: &str) -> Vec<u8> {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return bytes;
+    }
+    let mut unpacked = Vec::new();
+    io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut unpacked).unwrap();
+    unpacked
+}
+
+/// The snapshot of a fixture.
+pub fn fixture(name: &str) -> String {
+    format!("{FIXTURES}/{name}/snapshot.pickle.gz")
+}
+
+/// The corpus, or `None` where a machine does not have it; the omission is announced.
+pub fn corpus() -> Option<&'static str> {
+    if Path::new(CORPUS).is_dir() {
+        return Some(CORPUS);
+    }
+    let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+    assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {CORPUS}");
+    skipped(&format!("there is no {CORPUS}; {REQUIRE_CORPUS}=1 makes that a failure"));
+    None
+}
+
+/// Announces that a test did not run. Not with `eprintln!`, whose output the test harness hides.
+pub fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(io::stderr(), "\nSKIPPED {}: {reason}", thread.name().unwrap_or("a test"));
+}
+
+/// Fails with one line per problem.
+#[track_caller]
+pub fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "{} problems:\n  {}", problems.len(), problems.join("\n  "));
+}
+
+#[cfg(feature = "cli")]
+pub use binary::*;
+
+/// The real binary.
+#[cfg(feature = "cli")]
+mod binary {
+    use serde_json::Value;
+    use std::io::Write;
+    use std::process::{Command, Output, Stdio};
+
+    /// What a finished run left behind.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Run {
+        /// The exit code; `None` when a signal ended the process.
+        pub code: Option<i32>,
+        /// Standard output.
+        pub stdout: String,
+        /// Standard error.
+        pub stderr: String,
+    }
+
+    impl Run {
+        /// The answer to `--format json`.
+        #[track_caller]
+        pub fn json(&self) -> Value {
+            self.expect(0);
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {}", self.stdout))
+        }
+
+        /// Fails unless the run ended with this exit code.
+        #[track_caller]
+        pub fn expect(&self, code: i32) -> &Self {
+            assert_eq!(self.code, Some(code), "stderr: {}\nstdout: {}", self.stderr, self.stdout);
+            self
+        }
+
+        /// Fails unless this is an error of one line that starts with `memviz: ` and contains `part`.
+        #[track_caller]
+        pub fn expect_error(&self, part: &str) -> &Self {
+            self.expect(2);
+            assert_eq!(self.stderr.lines().count(), 1, "expected one line, found {:?}", self.stderr);
+            assert!(self.stderr.starts_with("memviz: "), "{:?}", self.stderr);
+            assert!(self.stderr.contains(part), "expected {part:?} in {:?}", self.stderr);
+            assert_eq!(self.stdout, "", "an error leaves standard output empty");
+            self
+        }
+    }
+
+    impl From<Output> for Run {
+        fn from(output: Output) -> Self {
+            let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+            Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        }
+    }
+
+    /// A command that nothing in the environment bends.
+    pub fn command(args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memviz"));
+        command.args(args).stdin(Stdio::null());
+        for variable in ["NO_COLOR", "COLUMNS", "RAYON_NUM_THREADS", "CLICOLOR_FORCE"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs memviz to its end.
+    pub fn memviz(args: &[&str]) -> Run {
+        command(args).output().expect("the binary runs").into()
+    }
+
+    /// Runs memviz with bytes on standard input.
+    pub fn memviz_reading(args: &[&str], input: &[u8]) -> Run {
+        let mut child = command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut stdin = child.stdin.take().expect("standard input is a pipe");
+        std::thread::scope(|scope| {
+            // It may stop reading before the end.
+            scope.spawn(move || drop(stdin.write_all(input)));
+            child.wait_with_output().expect("the binary ends").into()
+        })
+    }
+}
