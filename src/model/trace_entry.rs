@@ -235,6 +235,11 @@ impl TraceEntries {
         self.contexts.get(row).copied().unwrap_or(ContextId(0))
     }
 
+    /// The size column, in bytes.
+    pub fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
     /// The time column, in microseconds.
     pub fn times(&self) -> &[i64] {
         &self.times

@@ -2,7 +2,6 @@
 
 use super::history::{Allocation, Instant};
 use crate::model::Action;
-use crate::model::trace_entry::TraceEntry;
 use serde::Serialize;
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
@@ -77,12 +76,13 @@ impl Counters {
         self.requested = self.requested.wrapping_add_unsigned(allocation.requested);
     }
 
-    /// Applies an entry that concerns `allocation` and leads to instant `now`.
+    /// Applies an entry that concerns `allocation` and leads to instant `now`. `size` is asked for the entry's own size,
+    /// which only segments need.
     ///
     /// Sums wrap around; the replay notices and reports it as [`super::AnomalyKind::Overflow`].
     #[inline]
-    pub fn apply(&mut self, entry: &TraceEntry, allocation: Option<&Allocation>, now: Instant) {
-        match (entry.action, allocation) {
+    pub fn apply(&mut self, action: Action, allocation: Option<&Allocation>, now: Instant, size: impl FnOnce() -> u64) {
+        match (action, allocation) {
             (Action::Alloc, Some(allocation)) => {
                 self.allocated = self.allocated.wrapping_add_unsigned(allocation.size);
                 self.active = self.active.wrapping_add_unsigned(allocation.size);
@@ -100,10 +100,10 @@ impl Counters {
                 self.requested = self.requested.wrapping_sub_unsigned(allocation.requested);
             }
             (Action::SegmentAlloc | Action::SegmentMap, _) => {
-                self.reserved = self.reserved.wrapping_add_unsigned(entry.size);
+                self.reserved = self.reserved.wrapping_add_unsigned(size());
             }
             (Action::SegmentFree | Action::SegmentUnmap, _) => {
-                self.reserved = self.reserved.wrapping_sub_unsigned(entry.size);
+                self.reserved = self.reserved.wrapping_sub_unsigned(size());
             }
             _ => {}
         }

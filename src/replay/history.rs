@@ -207,10 +207,13 @@ impl History {
     /// As [`History::walk`], up to an instant.
     pub fn walk_to(&self, snapshot: &Snapshot, last: Instant, mut visit: impl FnMut(Instant, &Counters)) {
         let mut counters = self.start;
-        let entries = snapshot.entries.rows(self.rows.clone()).zip(&self.links).take(last as usize);
-        for (index, (entry, &link)) in entries.enumerate() {
-            counters.apply(&entry, self.allocations.get(link as usize), index as u32 + 1);
-            visit(index as u32 + 1, &counters);
+        // Only two narrow columns are read for every entry: this loop is bound by memory.
+        let actions = snapshot.entries.actions().get(self.rows.clone()).unwrap_or(&[]);
+        let sizes = snapshot.entries.sizes().get(self.rows.clone()).unwrap_or(&[]);
+        for (index, (&action, &link)) in actions.iter().zip(&self.links).take(last as usize).enumerate() {
+            let now = index as u32 + 1;
+            counters.apply(action, self.allocations.get(link as usize), now, || sizes[index]);
+            visit(now, &counters);
         }
     }
 

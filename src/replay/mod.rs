@@ -152,40 +152,33 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
 /// Runs the counters along the trace: maxima, end, and the checks that need them.
 fn count(snapshot: &Snapshot, history: &mut History) {
     let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
-    let mut end = history.start;
     let mut anomalies = std::mem::take(&mut history.anomalies);
-    let mut time = i64::MIN;
-    let mut negative = false;
-    for (index, (entry, &link)) in snapshot.entries.rows(history.rows.clone()).zip(&history.links).enumerate() {
-        let index = index as u32;
-        let before = end;
-        end.apply(&entry, history.allocations.get(link as usize), index + 1);
-        match entry.action {
-            Action::Alloc => {
-                raise(&mut maxima[0], end.allocated, index);
-                raise(&mut maxima[1], end.active, index);
-                raise(&mut maxima[2], end.requested, index);
+    let mut before = history.start;
+    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+    let sizes = snapshot.entries.sizes().get(history.rows.clone()).unwrap_or(&[]);
+    history.walk(snapshot, |instant, now| {
+        let index = instant as usize - 1;
+        let action = actions[index];
+        let rises = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
+        if rises {
+            for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
+                let bytes = now.get(metric);
+                if bytes > maximum.bytes {
+                    *maximum = Maximum { bytes, instant };
+                }
             }
-            Action::SegmentAlloc | Action::SegmentMap => raise(&mut maxima[3], end.reserved, index),
-            _ => {}
         }
-        let is_negative = end.any_negative();
-        if is_negative && !negative {
-            let rises = matches!(entry.action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
-            let kind = if rises && !before.any_negative() { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
-            anomalies.add(kind, Some(index), entry.addr);
+        if now.any_negative() && !before.any_negative() {
+            let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
+            anomalies.add(kind, Some(instant - 1), 0);
         }
-        negative = is_negative;
-        if entry.action == Action::Snapshot && end.active as u64 != entry.size {
-            anomalies.add(AnomalyKind::SnapshotMismatch, Some(index), entry.addr);
+        if action == Action::Snapshot && now.active as u64 != sizes[index] {
+            anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
         }
-        if entry.time_us < time {
-            anomalies.add(AnomalyKind::TimeReversed, Some(index), entry.addr);
-        }
-        time = entry.time_us;
-    }
+        before = *now;
+    });
     history.maxima = maxima;
-    history.end = end;
+    history.end = before;
     history.anomalies = anomalies;
 }
 
@@ -213,11 +206,4 @@ fn peak_uncertainty(snapshot: &Snapshot, history: &History, unsettled: &HashSet<
         found = found.max(highest(counters, uncertain));
     });
     found
-}
-
-#[inline]
-fn raise(maximum: &mut Maximum, bytes: i64, entry: u32) {
-    if bytes > maximum.bytes {
-        *maximum = Maximum { bytes, instant: entry + 1 };
-    }
 }

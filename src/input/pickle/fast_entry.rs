@@ -301,7 +301,7 @@ fn integer(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// An unsigned integer of up to eight bytes, least significant first.
 #[inline]
-fn little_endian(bytes: &[u8]) -> u64 {
+pub fn little_endian(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(word)

@@ -3,12 +3,13 @@
 //! Training repeats itself: what follows the entry of one stack is nearly always what followed it the last time (85 to
 //! 90 % on real recordings). So each distinct entry is kept as a template, its bytes with holes where address, size
 //! and time stand, together with the template that came next. When the bytes ahead equal the predicted template, only
-//! the holes are read. Two thirds of a file's bytes are `frames` lists, and here they cost a `memcmp`.
+//! the holes are read. Two thirds of a file's bytes are `frames` lists, and here they cost a
+//! comparison of words.
 //!
 //! Equal bytes decode equally because memo slots never change; should a file ever change one, everything learned is
 //! forgotten.
 
-use super::fast_entry::{Decoded, EntryDecoder, Hole, HoleKind};
+use super::fast_entry::{Decoded, EntryDecoder, Hole, HoleKind, little_endian};
 use super::value::Value;
 use crate::model::{Action, ContextId, StackId};
 use foldhash::fast::RandomState;
@@ -17,11 +18,17 @@ use std::collections::HashMap;
 /// An entry with holes.
 #[derive(Debug)]
 struct Template {
-    bytes: Box<[u8]>,
+    /// The entry's bytes in words, zero in the holes and behind the end.
+    words: Box<[u64]>,
+    /// Ones where [`Template::words`] counts.
+    masks: Box<[u64]>,
     holes: Box<[Hole]>,
     /// The decoded entry; what stands in the holes is overwritten.
     decoded: Decoded,
 }
+
+/// Bytes in a word.
+const WORD: usize = size_of::<u64>();
 
 /// What distinguishes templates. Two entries may share a key and still differ in bytes (keys in another order, say);
 /// the first one then keeps the place and the other is decoded each time.
@@ -70,11 +77,7 @@ impl Templates {
             None if self.known.len() >= TEMPLATES || decoded.length > TEMPLATE_BYTES => return,
             None => {
                 let index = self.known.len() as u16;
-                self.known.push(Template {
-                    bytes: bytes[..decoded.length].into(),
-                    holes: decoder.holes.as_slice().into(),
-                    decoded: *decoded,
-                });
+                self.known.push(Template::new(&bytes[..decoded.length], &decoder.holes, *decoded));
                 self.by_key.insert(key, index);
                 index
             }
@@ -99,20 +102,34 @@ impl Templates {
 }
 
 impl Template {
+    fn new(bytes: &[u8], holes: &[Hole], decoded: Decoded) -> Self {
+        let mut counts = vec![0xff; bytes.len()];
+        for hole in holes {
+            counts[hole.start..hole.start + hole.length].fill(0);
+        }
+        let in_words = |bytes: &[u8]| -> Box<[u64]> { bytes.chunks(WORD).map(little_endian).collect() };
+        let masks = in_words(&counts);
+        let words = in_words(bytes).iter().zip(&masks).map(|(word, mask)| word & mask).collect();
+        Self { words, masks, holes: holes.into(), decoded }
+    }
+
     /// The entry at the start of `bytes` if it equals this template outside of the holes.
     #[inline]
     fn fit(&self, bytes: &[u8], memo: &[Value]) -> Option<Decoded> {
-        // A hole is read as a whole word, of which only its own bytes are kept; the bytes ahead nearly always reach.
-        let bytes = bytes.get(..self.bytes.len() + size_of::<u64>())?;
+        // Holes are read as whole words, too, so a word more must be there; near the end of the bytes ahead it is not,
+        // and the entry is decoded.
+        let bytes = bytes.get(..(self.words.len() + 1) * WORD)?;
+        // Without a way out in the middle the loop compares several words at a time.
+        let mut differences = 0;
+        for ((ahead, word), mask) in bytes.chunks_exact(WORD).zip(&self.words).zip(&self.masks) {
+            differences |= (word_of(ahead) & mask) ^ word;
+        }
+        if differences != 0 {
+            return None;
+        }
         let mut entry = self.decoded.entry;
-        let mut from = 0;
         for hole in &self.holes {
-            if bytes[from..hole.start] != self.bytes[from..hole.start] {
-                return None;
-            }
-            from = hole.start + hole.length;
-            let word: [u8; 8] = bytes[hole.start..hole.start + size_of::<u64>()].try_into().ok()?;
-            let value = u64::from_le_bytes(word) & (u64::MAX >> (64 - 8 * hole.length));
+            let value = word_of(bytes.get(hole.start..hole.start + WORD)?) & (u64::MAX >> (64 - 8 * hole.length));
             match hole.kind {
                 HoleKind::Addr => entry.addr = non_negative(value, hole)?,
                 HoleKind::Size => entry.size = non_negative(value, hole)?,
@@ -128,11 +145,14 @@ impl Template {
                 }
             }
         }
-        if bytes[from..self.bytes.len()] != self.bytes[from..] {
-            return None;
-        }
         Some(Decoded { entry, ..self.decoded })
     }
+}
+
+/// Eight bytes as a word.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// `value` if its sign bit is clear. Operands of one and two bytes have none, but for LONG1, and values of those few
