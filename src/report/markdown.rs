@@ -63,6 +63,7 @@ fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}: {} {}\n", device_name(device.device), signed(bytes), metric.name())?;
     let mut place = match device.entry {
         Some(entry) => format!("At entry {entry} of {}", device.entries),
+        None if device.completeness.no_entries => "At the dump".to_owned(),
         None => "Before the first entry".to_owned(),
     };
     if let Some(since) = device.since_start_us {
@@ -73,6 +74,7 @@ fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "{place}.\n")?;
     let mut lines = notes::limits(&device.completeness, &device.baseline);
+    lines.extend(notes::early_peak(device));
     lines.extend(notes::anomalies(&device.anomalies));
     lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
     for line in lines {

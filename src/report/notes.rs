@@ -1,6 +1,6 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
-use crate::analysis::GroupBy;
+use crate::analysis::{DevicePeak, GroupBy};
 use crate::model::bytes::Bytes;
 use crate::model::{DeviceId, HOST_DEVICE, SourceNotes};
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
@@ -58,6 +58,15 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// A line for a maximum at the very start of what is known: memory was highest then or earlier.
+pub fn early_peak(device: &DevicePeak) -> Option<String> {
+    let maximum = device.maxima[device.metric as usize];
+    let at_start = maximum.instant == 0 && device.completeness.has_baseline && !device.completeness.no_entries;
+    at_start.then(|| {
+        format!("{} is highest where the kept history begins; the true peak may lie before", device.metric.name())
+    })
 }
 
 /// One line on the anomalies of a device, if it has any.

@@ -216,7 +216,10 @@ impl From<&DevicePeak> for PeakDevice {
             baseline_bytes: device.baseline.allocated,
             metric: device.metric.name(),
             complete_history: device.completeness.is_complete(),
-            notes: notes::limits(&device.completeness, &device.baseline),
+            notes: notes::limits(&device.completeness, &device.baseline)
+                .into_iter()
+                .chain(notes::early_peak(device))
+                .collect(),
             bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
             peak: PeakInstant {
                 entry: device.entry,

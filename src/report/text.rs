@@ -87,7 +87,7 @@ impl Render for TextReport {
 impl TextReport {
     fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
         let metric = device.metric;
-        let is_peak = device.maxima[metric as usize].instant == device.instant;
+        let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
         let title = format!(
             "{}: {}{} {}",
             device_name(device.device),
@@ -97,6 +97,7 @@ impl TextReport {
         );
         let mut place = match device.entry {
             Some(entry) => format!("entry {entry} of {}", device.entries),
+            None if device.completeness.no_entries => "at the dump".to_owned(),
             None => "before the first entry".to_owned(),
         };
         if let Some(since) = device.since_start_us {
@@ -112,6 +113,7 @@ impl TextReport {
             self.wrapped("  ", &[place], out)?;
         }
         let mut lines = notes::limits(&device.completeness, &device.baseline);
+        lines.extend(notes::early_peak(device));
         lines.extend(notes::anomalies(&device.anomalies));
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
