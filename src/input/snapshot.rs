@@ -192,6 +192,8 @@ impl Assembler {
             }
             None => self.gather(at, key, value)?,
         };
+        // Without entries there is nothing that the final segments could be too late for.
+        let truncated = truncated && !rows.is_empty();
         self.snapshot.traces.push(DeviceTrace { device, rows, truncated });
         Ok(())
     }
@@ -219,6 +221,8 @@ impl Assembler {
     }
 
     fn segments(&mut self, at: u64, key: &str, value: Value) -> Result<()> {
+        self.snapshot.notes.segments_truncated |=
+            matches!(value, Value::List(index) if self.open_lists.contains(&index));
         for item in self.items(at, key, value)? {
             self.record(at)?;
             let Value::Dict(index) = item else { return Err(expected(at, "a segment in", key, item)) };

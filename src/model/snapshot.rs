@@ -48,6 +48,8 @@ pub struct SourceNotes {
     pub protocol: u8,
     /// Byte offset at which the file ended early, when it was read with `allow_truncated`.
     pub truncated_at: Option<u64>,
+    /// Whether that was inside the list of segments, so that the final state is known only in part.
+    pub segments_truncated: bool,
     /// Whether entries carry times. PyTorch 2.0 writes none; the time column then holds entry indexes.
     pub has_times: bool,
     /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.

@@ -57,16 +57,12 @@ fn ranges_at_start(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulat
         for span in discovery.ranges.iter() {
             ranges.add(SegmentSpan { born: 0, ..*span });
         }
+        for segment in evident_segments(snapshot, trace, discovery) {
+            ranges.add(span_of(segment));
+        }
     }
     for segment in segments {
-        ranges.add(SegmentSpan {
-            addr: segment.address,
-            size: segment.total_size,
-            born: 0,
-            gone: NEVER,
-            expandable: segment.is_expandable,
-            stack: segment.stack,
-        });
+        ranges.add(span_of(segment));
     }
     let is_segment = |action: &Action| {
         matches!(action, Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap)
@@ -89,6 +85,32 @@ fn ranges_at_start(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulat
         };
     }
     ranges
+}
+
+fn span_of(segment: &Segment) -> SegmentSpan {
+    SegmentSpan {
+        addr: segment.address,
+        size: segment.total_size,
+        born: 0,
+        gone: NEVER,
+        expandable: segment.is_expandable,
+        stack: segment.stack,
+    }
+}
+
+/// Final segments that were there before a trace whose end is missing: those in which it allocates or frees without
+/// having made them. Of the others nobody knows whether they came before the trace or after the cut.
+fn evident_segments<'s>(
+    snapshot: &'s Snapshot,
+    trace: &DeviceTrace,
+    discovery: &Simulation,
+) -> impl Iterator<Item = &'s Segment> {
+    let mut used: Vec<u64> = discovery.allocations.iter().map(|allocation| allocation.addr).collect();
+    used.sort_unstable();
+    snapshot.segments_of(trace.device).iter().filter(move |segment| {
+        let first = used.partition_point(|&addr| addr < segment.address);
+        used.get(first).is_some_and(|&addr| addr - segment.address < segment.total_size)
+    })
 }
 
 fn blocks_at_start(

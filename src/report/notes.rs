@@ -34,6 +34,9 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.truncated {
         lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
+        if completeness.has_baseline {
+            lines.push("what was there before the first kept entry is known only in part: lower bounds".to_owned());
+        }
     }
     if completeness.no_free_requested {
         lines.push(
@@ -91,6 +94,9 @@ pub fn source(notes: &SourceNotes) -> Vec<String> {
     if let Some(at) = notes.truncated_at {
         lines.push(format!("the file ends at byte {at}, before its time; analysed up to there"));
     }
+    if notes.segments_truncated {
+        lines.push("the list of segments was cut off: totals at the dump are lower bounds".to_owned());
+    }
     if notes.trace_overflowed == Some(true) {
         lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
     }
@@ -111,6 +117,7 @@ pub fn source(notes: &SourceNotes) -> Vec<String> {
 /// The bound that a metric's values are, where they are not exact.
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
+        _ if completeness.truncated && completeness.has_baseline => Some("lower"),
         Metric::Allocated if completeness.no_free_requested => Some("upper"),
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
         _ => None,

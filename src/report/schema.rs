@@ -209,7 +209,10 @@ impl From<&DevicePeak> for PeakDevice {
     fn from(device: &DevicePeak) -> Self {
         let bound =
             |metric: Metric| Some((format!("{}_bytes", metric.name()), notes::bound(&device.completeness, metric)?));
-        let uncertain = device.completeness.baseline_uncertain_bytes > 0 || device.completeness.unrecorded_frees;
+        let completeness = &device.completeness;
+        let uncertain = completeness.baseline_uncertain_bytes > 0
+            || completeness.unrecorded_frees
+            || (completeness.truncated && completeness.has_baseline);
         let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
         Self {
             device: device.device,
