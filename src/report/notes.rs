@@ -50,7 +50,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if completeness.baseline_uncertain_bytes > 0 {
+    let unknown_anyway = completeness.truncated && completeness.has_baseline;
+    if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
