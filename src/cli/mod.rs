@@ -8,6 +8,7 @@ mod command;
 mod output;
 mod progress;
 
+use crate::report::safe;
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
@@ -76,10 +77,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Ok(outcome) => outcome,
         Err(Failure::ClosedPipe) => Outcome::Done,
         Err(Failure::Message(message)) => {
-            let _ = writeln!(io::stderr(), "memviz: {message}");
+            complain(&message);
             Outcome::Failed
         }
     }
+}
+
+/// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.
+fn complain(message: &str) {
+    // There is nobody left to tell when standard error is closed.
+    let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<Outcome, Failure> {

@@ -6,6 +6,14 @@ use crate::model::Action;
 use crate::replay::Metric;
 use std::io::{self, Write};
 
+/// The error underneath, so that a closed pipe stays recognisable.
+fn io_error(error: ::csv::Error) -> io::Error {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
 /// Writes RFC 4180 with a header line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CsvReport;
@@ -13,7 +21,8 @@ pub struct CsvReport;
 impl Render for CsvReport {
     fn peak(&self, _source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         let mut csv = ::csv::Writer::from_writer(out);
-        csv.write_record(["device", "metric", "entry", "by", "label", "bytes", "blocks", "inferred", "stack"])?;
+        csv.write_record(["device", "metric", "entry", "by", "label", "bytes", "blocks", "inferred", "stack"])
+            .map_err(io_error)?;
         for device in &report.devices {
             let entry = device.entry.map(|entry| entry.to_string()).unwrap_or_default();
             for row in &device.attribution.rows {
@@ -27,7 +36,8 @@ impl Render for CsvReport {
                     &row.blocks.to_string(),
                     &row.inferred.to_string(),
                     &row.stack.join(";"),
-                ])?;
+                ])
+                .map_err(io_error)?;
             }
         }
         csv.flush()
@@ -35,10 +45,10 @@ impl Render for CsvReport {
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         let mut csv = ::csv::Writer::from_writer(out);
-        csv.write_record(["device", "name", "value"])?;
+        csv.write_record(["device", "name", "value"]).map_err(io_error)?;
         for device in &report.devices {
             let id = device.device.to_string();
-            let mut line = |name: &str, value: String| csv.write_record([id.as_str(), name, &value]);
+            let mut line = |name: &str, value: String| csv.write_record([id.as_str(), name, &value]).map_err(io_error);
             line("entries", device.entries.to_string())?;
             for (action, count) in Action::ALL.iter().zip(device.actions) {
                 line(action.name(), count.to_string())?;

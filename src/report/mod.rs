@@ -13,7 +13,7 @@ mod text;
 pub use csv::CsvReport;
 pub use json::JsonReport;
 pub use markdown::MarkdownReport;
-pub use notes::device_name;
+pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;

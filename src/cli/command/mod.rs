@@ -26,7 +26,7 @@ fn with_recording(
     let answer = answer(&recording).map_err(|error| Failure::about(&path, &error))?;
     if !args.quiet {
         for warning in &answer.warnings {
-            writeln!(io::stderr(), "memviz: {path}: {warning}")?;
+            super::complain(&format!("{path}: {warning}"));
         }
     }
     let source = Source { path: &path, recording: &recording };
