@@ -2,6 +2,7 @@
 
 use super::notes::{self, device_name, safe, signed};
 use super::{Render, Source, percent};
+use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DevicePeak, GroupBy, InfoReport, PeakReport, Row};
 use crate::model::bytes::Bytes;
@@ -121,7 +122,8 @@ impl TextReport {
         writeln!(out)?;
 
         let attribution = &device.attribution;
-        let largest = attribution.rows.iter().map(|row| row.bytes).max().unwrap_or(0);
+        // What is summed up as other is no site of its own, so it does not set the scale.
+        let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
             self.row(row, attribution.total_bytes, largest, out)?;
             if attribution.by == GroupBy::Stack {
@@ -289,10 +291,10 @@ fn settings(settings: &AllocatorSettings) -> Vec<String> {
     lines
 }
 
-/// A bar of [`BAR`] columns, in eighths.
+/// A bar of at most [`BAR`] columns, in eighths.
 fn bar(bytes: u64, largest: u64) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let share = if largest == 0 { 0.0 } else { bytes as f64 / largest as f64 };
+    let share = if largest == 0 { 0.0 } else { (bytes as f64 / largest as f64).min(1.0) };
     let eighths = (share * (BAR * 8) as f64).round() as usize;
     let mut text = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {
