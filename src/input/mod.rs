@@ -131,13 +131,17 @@ pub fn read_observed<O: EntryObserver + 'static>(
     });
     let decode_options =
         DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
-    let mut decoded = decode(&mut reader, decode_options, rows)?;
+    let decoded = decode(&mut reader, decode_options, rows).map(|mut decoded| {
+        // Hangs up on the column thread.
+        decoded.recording.rows = Rows::default();
+        decoded
+    });
+    let (entries, observer) = columns.join().map_err(|_| Error::Request("the column thread failed".to_owned()))?;
+    let decoded = decoded?;
     if compression != Compression::None && !options.allow_truncated {
         // The checksum comes last.
         io::copy(&mut reader, &mut io::sink()).map_err(window::unwrap_io)?;
     }
-    decoded.recording.rows = Rows::default();
-    let (entries, observer) = columns.join().map_err(|_| Error::Request("the column thread failed".to_owned()))?;
     let snapshot = snapshot::assemble(decoded, entries)?;
     Ok((Input { snapshot, compression, bytes: bytes.load(Ordering::Relaxed) }, observer))
 }

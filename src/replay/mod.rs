@@ -115,6 +115,12 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
     if !trace.truncated {
         reconcile::reconcile(&simulation.allocations, &simulation.ranges, segments, &mut anomalies);
     }
+    if snapshot.notes.has_times {
+        let times = snapshot.entries.times().get(trace.rows.clone()).unwrap_or(&[]);
+        for (index, _) in times.windows(2).enumerate().filter(|(_, pair)| pair[1] < pair[0]) {
+            anomalies.add(AnomalyKind::TimeReversed, Some(index as u32 + 1), 0);
+        }
+    }
     let completeness = Completeness {
         no_entries: trace.rows.is_empty(),
         has_baseline: !baseline.is_empty(),

@@ -44,8 +44,6 @@ pub struct Simulation {
     live: HashMap<u64, u32, RandomState>,
     large: BTreeMap<u64, LargeBlock>,
     small: Occupancy,
-    /// Time of the entry before.
-    time_us: Option<i64>,
 }
 
 impl Simulation {
@@ -91,10 +89,6 @@ impl Simulation {
     /// Applies the next entry.
     #[inline]
     pub fn apply(&mut self, entry: &TraceEntry) {
-        if self.time_us.is_some_and(|before| entry.time_us < before) {
-            self.anomaly(AnomalyKind::TimeReversed, entry.addr);
-        }
-        self.time_us = Some(entry.time_us);
         let link = match entry.action {
             Action::Alloc => self.alloc(entry),
             Action::FreeRequested => self.free_requested(entry),
