@@ -4,6 +4,7 @@
 //! them yields [`Value::Opaque`] here: a stand-in that may be stored and ignored, and that is an error only where data
 //! is needed.
 
+use super::cut::Cut;
 use super::fast_entry::EntryDecoder;
 use super::opcode as op;
 use super::recording::{Recording, Rows, name};
@@ -27,14 +28,6 @@ pub struct Decoded {
     pub protocol: u8,
     /// Offset of the cut, and the list it fell into, for a file that was cut off.
     pub cut: Option<Cut>,
-}
-
-/// Where a truncated pickle was cut.
-#[derive(Clone, Debug)]
-pub struct Cut {
-    pub at: u64,
-    /// Lists that were still open, so that their ends are missing.
-    pub open_lists: Vec<u32>,
 }
 
 /// How to decode.
@@ -92,12 +85,13 @@ const MAX_ENTRIES: usize = u32::MAX as usize - 1;
 /// The list of a batch that belongs to none.
 const NO_LIST: u32 = u32::MAX;
 
-struct Machine<R> {
-    window: Window<R>,
+/// The machine's state.
+pub struct Machine<R> {
+    pub(super) window: Window<R>,
     options: DecodeOptions,
-    stack: Vec<Value>,
+    pub(super) stack: Vec<Value>,
     /// Stack heights at the open marks.
-    marks: Vec<usize>,
+    pub(super) marks: Vec<usize>,
     memo: Vec<Value>,
     /// Memo slots in use. Python numbers a MEMOIZE by this count, which only differs from the memo's length when a
     /// PUT left a gap.
@@ -556,7 +550,7 @@ impl<R: Read> Machine<R> {
     }
 
     /// Moves the values from `start` into the list or set below them.
-    fn extend_list(&mut self, at: u64, start: usize) -> Result<()> {
+    pub(super) fn extend_list(&mut self, at: u64, start: usize) -> Result<()> {
         let mut items = self.stack.split_off(start);
         let target = self.top(at)?;
         let index = match target {
@@ -599,7 +593,7 @@ impl<R: Read> Machine<R> {
     }
 
     /// Moves the keys and values from `start` into the dictionary below them.
-    fn extend_dict(&mut self, at: u64, opcode: u8, start: usize) -> Result<()> {
+    pub(super) fn extend_dict(&mut self, at: u64, opcode: u8, start: usize) -> Result<()> {
         let mut added = self.take_pairs(at, start)?;
         let target = self.top(at)?;
         let index = match target {
@@ -640,60 +634,6 @@ impl<R: Read> Machine<R> {
             return Err(Error::Limit { at, message });
         }
         Ok(())
-    }
-
-    /// Closes every open container as if the file had done so here, and returns the root and the lists that were open.
-    ///
-    /// A dictionary that the cut fell into is dropped when it stands in a list: it is an entry, a block or a segment of
-    /// which only a part is known.
-    fn close_at_cut(&mut self) -> Result<(Value, Vec<u32>)> {
-        let at = self.window.offset();
-        let mut open_lists = Vec::new();
-        while let Some(start) = self.marks.pop() {
-            let container = start.checked_sub(1).and_then(|below| self.stack.get(below)).copied();
-            match container {
-                Some(Value::List(index)) => {
-                    open_lists.push(index);
-                    if self.stack.len() > start && matches!(self.stack.last(), Some(Value::Dict(_))) {
-                        self.stack.pop();
-                    }
-                    self.extend_list(at, start)?;
-                }
-                Some(Value::Dict(_)) => self.close_dict_at_cut(at, start, &mut open_lists)?,
-                _ => self.stack.truncate(start),
-            }
-        }
-        // Protocol 0 fills dictionaries pair by pair, without a mark.
-        if matches!(self.stack.first(), Some(Value::Dict(_))) {
-            self.close_dict_at_cut(at, 1, &mut open_lists)?;
-        }
-        let root = self.stack.first().copied();
-        root.map(|root| (root, open_lists)).ok_or_else(|| self.window.truncated("the first instruction"))
-    }
-
-    /// Closes the dictionary below `start` with the keys and values from there on.
-    ///
-    /// A list of one item is written without a mark, so what follows the last complete pair may be a list, an item of
-    /// that list, and so on inwards: where a key should be there is none.
-    fn close_dict_at_cut(&mut self, at: u64, start: usize, open_lists: &mut Vec<u32>) -> Result<()> {
-        let keys = self.stack[start..].iter().step_by(2);
-        let complete = keys.take_while(|key| matches!(key, Value::Str(_))).count() * 2;
-        let chain = (start + complete).min(self.stack.len());
-        while self.stack.len() > chain {
-            let item = self.stack.last().copied();
-            let parent = self.stack.len().checked_sub(2).and_then(|below| self.stack.get(below)).copied();
-            match (parent, item) {
-                (Some(Value::List(index)), Some(Value::List(_) | Value::Entry(_) | Value::Stack(_))) => {
-                    open_lists.push(index);
-                    self.extend_list(at, self.stack.len() - 1)?;
-                }
-                _ => self.stack.truncate(self.stack.len() - 1),
-            }
-        }
-        if (self.stack.len() - start) % 2 == 1 {
-            self.stack.pop();
-        }
-        self.extend_dict(at, op::SETITEM, start)
     }
 }
 

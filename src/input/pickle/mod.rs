@@ -3,6 +3,7 @@
 //! In: a byte stream. Out: [`machine::Decoded`], the values on a flat heap, with trace entries already in columns and
 //! strings, frames and stacks interned. One pass, no recursion, memory bounded by the bytes read.
 
+pub mod cut;
 pub mod fast_entry;
 pub mod machine;
 pub mod opcode;

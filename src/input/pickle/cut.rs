@@ -1,0 +1,71 @@
+//! What a file that was cut off still says.
+
+use super::machine::Machine;
+use super::opcode as op;
+use super::value::Value;
+use crate::error::Result;
+use std::io::Read;
+
+/// Where a truncated pickle was cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    pub at: u64,
+    /// Lists that were still open, so that their ends are missing.
+    pub open_lists: Vec<u32>,
+}
+
+impl<R: Read> Machine<R> {
+    /// Closes every open container as if the file had done so here, and returns the root and the lists that were open.
+    ///
+    /// A dictionary that the cut fell into is dropped when it stands in a list: it is an entry, a block or a segment of
+    /// which only a part is known.
+    pub(super) fn close_at_cut(&mut self) -> Result<(Value, Vec<u32>)> {
+        let at = self.window.offset();
+        let mut open_lists = Vec::new();
+        while let Some(start) = self.marks.pop() {
+            let container = start.checked_sub(1).and_then(|below| self.stack.get(below)).copied();
+            match container {
+                Some(Value::List(index)) => {
+                    open_lists.push(index);
+                    if self.stack.len() > start && matches!(self.stack.last(), Some(Value::Dict(_))) {
+                        self.stack.pop();
+                    }
+                    self.extend_list(at, start)?;
+                }
+                Some(Value::Dict(_)) => self.close_dict_at_cut(at, start, &mut open_lists)?,
+                _ => self.stack.truncate(start),
+            }
+        }
+        // Protocol 0 fills dictionaries pair by pair, without a mark.
+        if matches!(self.stack.first(), Some(Value::Dict(_))) {
+            self.close_dict_at_cut(at, 1, &mut open_lists)?;
+        }
+        let root = self.stack.first().copied();
+        root.map(|root| (root, open_lists)).ok_or_else(|| self.window.truncated("the first instruction"))
+    }
+
+    /// Closes the dictionary below `start` with the keys and values from there on.
+    ///
+    /// A list of one item is written without a mark, so what follows the last complete pair may be a list, an item of
+    /// that list, and so on inwards: where a key should be there is none.
+    fn close_dict_at_cut(&mut self, at: u64, start: usize, open_lists: &mut Vec<u32>) -> Result<()> {
+        let keys = self.stack[start..].iter().step_by(2);
+        let complete = keys.take_while(|key| matches!(key, Value::Str(_))).count() * 2;
+        let chain = (start + complete).min(self.stack.len());
+        while self.stack.len() > chain {
+            let item = self.stack.last().copied();
+            let parent = self.stack.len().checked_sub(2).and_then(|below| self.stack.get(below)).copied();
+            match (parent, item) {
+                (Some(Value::List(index)), Some(Value::List(_) | Value::Entry(_) | Value::Stack(_))) => {
+                    open_lists.push(index);
+                    self.extend_list(at, self.stack.len() - 1)?;
+                }
+                _ => self.stack.truncate(self.stack.len() - 1),
+            }
+        }
+        if (self.stack.len() - start) % 2 == 1 {
+            self.stack.pop();
+        }
+        self.extend_dict(at, op::SETITEM, start)
+    }
+}
