@@ -3,11 +3,12 @@
 use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
-use super::sites::{NO_STACK, Sites};
-use crate::model::{PoolId, Snapshot, StackId};
-use crate::replay::{History, Instant, Metric};
+use super::sites::{NO_STACK, Sites, line_label};
+use crate::model::{PoolId, Snapshot, StackId, StrId};
+use crate::replay::{BaselineOrigin, History, Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// What rows stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,7 +91,27 @@ pub struct Attribution {
     pub rows: Vec<Row>,
 }
 
-/// What is added up for one label.
+/// Label of ranges whose stream the file does not tell.
+pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
+
+/// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// A group of its own, such as [`BASELINE`].
+    Special(&'static str),
+    /// A line of code, by the frame that stands for it.
+    Line { file: StrId, line: u64, name: StrId },
+    /// A function of a file.
+    Function { file: StrId, name: StrId },
+    /// A whole stack.
+    Stack(StackId),
+    /// Anything that its text identifies.
+    Text(String),
+    /// Open annotations, outermost first.
+    Annotations(Vec<StrId>),
+}
+
+/// What is added up for one key.
 #[derive(Default)]
 struct Group {
     bytes: u64,
@@ -99,12 +120,23 @@ struct Group {
     stacks: IndexMap<StackId, u64>,
 }
 
+impl Group {
+    fn add(&mut self, holder: &Holder) {
+        self.bytes = self.bytes.wrapping_add(holder.bytes);
+        self.blocks += 1;
+        let stack_bytes = self.stacks.entry(holder.stack).or_default();
+        *stack_bytes = stack_bytes.wrapping_add(holder.bytes);
+    }
+}
+
 /// A live block (or reserved range), reduced to what grouping needs.
 struct Holder {
     bytes: u64,
     stack: StackId,
-    /// Index of the allocation, `None` for a reserved range.
-    allocation: Option<usize>,
+    /// Row of the entry that made it; `None` for what is from before the trace.
+    row: Option<usize>,
+    /// Stream and pool of what is from before the trace.
+    origin: BaselineOrigin,
     baseline: bool,
     addr: u64,
 }
@@ -123,33 +155,36 @@ impl Attribution {
         let (metric, instant) = at;
         let holders = holders(snapshot, history, metric, instant);
         let grouper =
-            Grouper { sites, annotations, snapshot, history, pools: Pools::of(snapshot, history, instant), by };
-        // Blocks of one stack have most labels in common; only what depends on more is worked out per block.
+            Grouper { sites, annotations, snapshot, pools: Pools::of(snapshot, history, instant), metric, by };
+        let mut groups: IndexMap<Key, Group> = IndexMap::new();
+        // Blocks of one stack mostly share their keys; only what depends on more is worked out for each block.
         let per_stack =
             matches!(by, GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module);
-        let mut known: IndexMap<(StackId, bool), Vec<String>> = IndexMap::new();
-        let mut groups: IndexMap<String, Group> = IndexMap::new();
+        let mut known: HashMap<(StackId, bool), Vec<usize>> = HashMap::new();
         let mut total = 0u64;
         for holder in &holders {
             total = total.wrapping_add(holder.bytes);
-            let key = (holder.stack, holder.baseline);
-            if !per_stack || !known.contains_key(&key) {
-                let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
-                let labels = if passes { grouper.labels(holder) } else { vec![FILTERED.to_owned()] };
-                known.insert(key, labels);
-            }
-            for label in &known[&key] {
-                if !groups.contains_key(label) {
-                    groups.insert(label.clone(), Group::default());
+            let shared = (holder.stack, holder.baseline);
+            let indexes = match known.get(&shared).filter(|_| per_stack) {
+                Some(indexes) => indexes,
+                None => {
+                    let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
+                    let keys = if passes { grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
+                    let enter = |key| {
+                        let entry = groups.entry(key);
+                        let index = entry.index();
+                        entry.or_default();
+                        index
+                    };
+                    known.insert(shared, keys.into_iter().map(enter).collect());
+                    &known[&shared]
                 }
-                let group = &mut groups[label];
-                group.bytes = group.bytes.wrapping_add(holder.bytes);
-                group.blocks += 1;
-                let stack_bytes = group.stacks.entry(holder.stack).or_default();
-                *stack_bytes = stack_bytes.wrapping_add(holder.bytes);
+            };
+            for &index in indexes {
+                groups[index].add(holder);
             }
         }
-        let mut rows: Vec<Row> = groups.into_iter().map(|(label, group)| grouper.row(label, &group)).collect();
+        let mut rows = grouper.rows(&groups);
         rows.sort_by(|a, b| {
             b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
         });
@@ -183,8 +218,9 @@ fn holders(snapshot: &Snapshot, history: &History, metric: Metric, instant: Inst
             .map(|span| Holder {
                 bytes: span.size,
                 stack: span.stack,
-                allocation: None,
-                baseline: span.born == 0,
+                row: span.made.checked_sub(1).map(|entry| history.rows.start + entry as usize),
+                origin: BaselineOrigin::default(),
+                baseline: span.made == 0,
                 addr: span.addr,
             })
             .collect();
@@ -196,7 +232,8 @@ fn holders(snapshot: &Snapshot, history: &History, metric: Metric, instant: Inst
     live.map(|(index, allocation)| Holder {
         bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
         stack: history.stack_of(snapshot, index),
-        allocation: Some(index),
+        row: history.born_row(index),
+        origin: history.baseline.get(index).copied().unwrap_or_default(),
         baseline: allocation.is_baseline(),
         addr: allocation.addr,
     })
@@ -207,89 +244,116 @@ struct Grouper<'a> {
     sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     snapshot: &'a Snapshot,
-    history: &'a History,
     pools: Pools,
+    metric: Metric,
     by: GroupBy,
 }
 
 impl Grouper<'_> {
-    /// The labels a holder counts under: one, or under [`GroupBy::Function`] every function on its stack.
-    fn labels(&self, holder: &Holder) -> Vec<String> {
+    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    fn keys(&self, holder: &Holder) -> Vec<Key> {
         let stack = holder.stack;
+        let context = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
         let one = match self.by {
             GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module
                 if stack == StackId::EMPTY =>
             {
-                if holder.baseline {
-                    BASELINE.to_owned()
-                } else {
-                    NO_STACK.to_owned()
-                }
+                Key::Special(if holder.baseline { BASELINE } else { NO_STACK })
             }
-            GroupBy::Site => self.sites.site(stack),
-            // Two stacks may share a label; the number keeps their rows apart and is taken off again in `row`.
-            GroupBy::Stack => format!("{}\0{}", self.sites.site(stack), stack.index()),
-            GroupBy::File => self.sites.file(stack),
-            GroupBy::Module => self.sites.module(stack),
+            GroupBy::Site => self.site(stack),
+            GroupBy::Stack => Key::Stack(stack),
+            GroupBy::File => Key::Text(self.sites.file(stack)),
+            GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
-            GroupBy::Stream => match holder.allocation {
-                Some(index) => format!("stream {}", self.history.stream_and_pool_of(self.snapshot, index).0),
-                None => self.pools.stream_label(holder.addr),
+            GroupBy::Stream => match (context, self.metric) {
+                (Some(context), _) => Key::Text(format!("stream {}", context.stream)),
+                (None, Metric::Reserved) => self.pools.stream_key(holder.addr),
+                (None, _) => Key::Text(format!("stream {}", holder.origin.stream)),
             },
             GroupBy::Pool => {
-                let recorded =
-                    holder.allocation.and_then(|index| self.history.stream_and_pool_of(self.snapshot, index).1);
-                pool_label(recorded.or_else(|| self.pools.pool(holder.addr)))
+                let recorded = context.map_or(holder.origin.pool, |context| context.pool);
+                pool_key(recorded.or_else(|| self.pools.pool(holder.addr)))
             }
             GroupBy::Annotation => self.annotation(holder),
         };
         vec![one]
     }
 
+    fn site(&self, stack: StackId) -> Key {
+        let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
+        match (self.sites.original_line(id), self.snapshot.stacks.frame(id)) {
+            (Some(original), _) => Key::Text(original),
+            (None, Some(frame)) if self.sites.kind(id).is_python() => {
+                Key::Line { file: frame.filename, line: frame.line, name: frame.name }
+            }
+            _ => Key::Text(self.sites.label(id)),
+        }
+    }
+
     /// Functions of a stack without repetition. Next to Python frames, C++ frames say nothing about whose memory it is.
-    fn functions(&self, stack: StackId) -> Vec<String> {
+    fn functions(&self, stack: StackId) -> Vec<Key> {
         let python = self.sites.has_python(stack);
-        let mut functions: IndexSet<String> = IndexSet::new();
-        for &frame in self.snapshot.stacks.frame_ids(stack) {
-            let kind = self.sites.kind(frame);
+        let mut functions: IndexSet<Key> = IndexSet::new();
+        for &id in self.snapshot.stacks.frame_ids(stack) {
+            let kind = self.sites.kind(id);
             if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
                 continue;
             }
-            functions.insert(self.sites.function(frame));
+            functions.insert(match self.snapshot.stacks.frame(id) {
+                Some(frame) if kind.is_python() => Key::Function { file: frame.filename, name: frame.name },
+                _ => Key::Text(self.sites.function(id)),
+            });
         }
         if functions.is_empty() {
-            functions.insert(self.sites.site(stack));
+            functions.insert(self.site(stack));
         }
         functions.into_iter().collect()
     }
 
-    fn annotation(&self, holder: &Holder) -> String {
-        let Some(row) = holder.allocation.and_then(|index| self.history.born_row(index)) else {
-            return if holder.baseline { BASELINE.to_owned() } else { NO_ANNOTATION.to_owned() };
-        };
+    fn annotation(&self, holder: &Holder) -> Key {
+        let Some(row) = holder.row else { return Key::Special(BASELINE) };
         let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
-        let names: Vec<&str> =
-            self.annotations.enclosing(time).map(|range| self.snapshot.strings.get(range.name)).collect();
-        if names.is_empty() { NO_ANNOTATION.to_owned() } else { names.join(" / ") }
+        let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
+        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
     }
 
-    fn row(&self, label: String, group: &Group) -> Row {
-        let on_stacks = !matches!(self.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation) && label != FILTERED;
-        let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
-        let stack = example.filter(|_| on_stacks).map(|(&stack, _)| self.sites.stack_labels(stack)).unwrap_or_default();
-        let label = match label.split_once('\0') {
-            Some((site, _)) => site.to_owned(),
-            None => label,
+    /// Rows with labels. Where two keys of different files would share one, both show their whole path.
+    fn rows(&self, groups: &IndexMap<Key, Group>) -> Vec<Row> {
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        for key in groups.keys() {
+            *uses.entry(self.label(key, false)).or_default() += 1;
+        }
+        let row = |(key, group): (&Key, &Group)| {
+            let short = self.label(key, false);
+            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { self.label(key, true) } else { short };
+            let on_stacks = !matches!(self.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
+                && *key != Key::Special(FILTERED);
+            let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
+            let stack =
+                example.filter(|_| on_stacks).map(|(&stack, _)| self.sites.stack_labels(stack)).unwrap_or_default();
+            Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
         };
-        Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
+        groups.iter().map(row).collect()
+    }
+
+    fn label(&self, key: &Key, whole_path: bool) -> String {
+        let strings = &self.snapshot.strings;
+        match key {
+            Key::Special(label) => (*label).to_owned(),
+            Key::Text(text) => text.clone(),
+            Key::Stack(stack) => self.sites.site(*stack),
+            &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
+            &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
+            Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
+        }
     }
 }
 
-fn pool_label(pool: Option<PoolId>) -> String {
+fn pool_key(pool: Option<PoolId>) -> Key {
     match pool {
-        None => UNKNOWN_POOL.to_owned(),
-        Some((0, 0)) => "default pool".to_owned(),
-        Some((first, second)) => format!("private pool ({first}, {second})"),
+        None => Key::Special(UNKNOWN_POOL),
+        Some((0, 0)) => Key::Special("default pool"),
+        Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
     }
 }
 
@@ -297,7 +361,7 @@ fn pool_label(pool: Option<PoolId>) -> String {
 /// at the end does, and all its blocks are of its pool.
 struct Pools {
     /// Start, end, stream and pool of segments that lived from the instant to the end, in address order.
-    ranges: Vec<(u64, u64, u64, PoolId)>,
+    ranges: Vec<(u64, u64, u64, Option<PoolId>)>,
 }
 
 impl Pools {
@@ -318,16 +382,16 @@ impl Pools {
         Self { ranges: ranges.collect() }
     }
 
-    fn at(&self, addr: u64) -> Option<&(u64, u64, u64, PoolId)> {
+    fn at(&self, addr: u64) -> Option<&(u64, u64, u64, Option<PoolId>)> {
         let after = self.ranges.partition_point(|range| range.0 <= addr);
         self.ranges.get(after.checked_sub(1)?).filter(|range| addr < range.1)
     }
 
     fn pool(&self, addr: u64) -> Option<PoolId> {
-        self.at(addr).map(|range| range.3)
+        self.at(addr).and_then(|range| range.3)
     }
 
-    fn stream_label(&self, addr: u64) -> String {
-        self.at(addr).map_or_else(|| "(stream not recorded)".to_owned(), |range| format!("stream {}", range.2))
+    fn stream_key(&self, addr: u64) -> Key {
+        self.at(addr).map_or(Key::Special(UNKNOWN_STREAM), |range| Key::Text(format!("stream {}", range.2)))
     }
 }

@@ -217,9 +217,9 @@ pub fn package(file: &str) -> &str {
     first.strip_suffix(".py").unwrap_or(first)
 }
 
-/// Whether a frame's line is a line: not unknown, and no offset into a binary.
-pub fn has_line(frame: &Frame, file: &str) -> bool {
-    frame.line > 0 && frame.line != u64::MAX && !is_shared_object(file)
+/// Whether a recorded line is a line: not unknown, and no offset into a binary.
+pub fn has_line(line: u64, file: &str) -> bool {
+    line > 0 && line != u64::MAX && !is_shared_object(file)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct DevicePeak {
     pub device: DeviceId,
     /// Counters before the first kept entry.
     pub baseline: Counters,
+    /// First and last instant of the part of the history that is looked at, when it is not the whole.
+    pub window: Option<(Instant, Instant)>,
     /// The counter looked at.
     pub metric: Metric,
     /// The instant looked at: the peak, or what was asked for instead.
@@ -141,8 +143,11 @@ fn device_peak(
     }
     let whole = from == 0 && to == history.entries();
     let (maxima, end) = if whole { (history.maxima, history.end) } else { window(snapshot, history, from, to) };
-    let instant = resolve(&options.at, Purpose::At, maxima[metric as usize].instant)?;
-    let instant = if options.at == Some(When::Peak) { maxima[metric as usize].instant } else { instant };
+    let peak = maxima[metric as usize].instant;
+    let instant = match &options.at {
+        None | Some(When::Peak) => peak,
+        at => resolve(at, Purpose::At, peak)?,
+    };
 
     let entry = History::entry_before(instant);
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
@@ -156,6 +161,7 @@ fn device_peak(
     Ok(DevicePeak {
         device: history.device,
         baseline: history.start,
+        window: (!whole).then_some((from, to)),
         metric,
         instant,
         entry,

@@ -1,7 +1,8 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
 use super::frames::{FrameKind, has_line, installed_path, package, short_native_name};
-use crate::model::{Frame, FrameId, Snapshot, StackId};
+use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
+use std::collections::HashMap;
 
 /// Label of allocations without a stack.
 pub const NO_STACK: &str = "(no stack)";
@@ -17,7 +18,12 @@ impl<'s> Sites<'s> {
     /// Classifies every frame of the snapshot.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
-        Self { snapshot, kinds: frames.map(|frame| FrameKind::of(frame, &snapshot.strings)).collect() }
+        // Frames of one function differ in their lines only.
+        let mut known: HashMap<(StrId, StrId), FrameKind> = HashMap::new();
+        let kind = |frame: &Frame| {
+            *known.entry((frame.filename, frame.name)).or_insert_with(|| FrameKind::of(frame, &snapshot.strings))
+        };
+        Self { snapshot, kinds: frames.map(kind).collect() }
     }
 
     /// The kind of a frame.
@@ -52,10 +58,9 @@ impl<'s> Sites<'s> {
         let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
         let name = self.snapshot.strings.get(frame.name);
         if !self.kind(id).is_python() {
-            return short_native_name(name);
+            return clipped(&short_native_name(name)).to_owned();
         }
-        let file = short_path(self.snapshot.strings.get(frame.filename));
-        if has_line(frame, file) { format!("{file}:{} {name}", frame.line) } else { format!("{file} {name}") }
+        line_label(self.snapshot.strings.get(frame.filename), frame.line, name, false)
     }
 
     /// Every frame of a stack as a label, innermost first.
@@ -68,9 +73,9 @@ impl<'s> Sites<'s> {
         let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
         let name = self.snapshot.strings.get(frame.name);
         if self.kind(id).is_python() {
-            format!("{} {name}", short_path(self.snapshot.strings.get(frame.filename)))
+            line_label(self.snapshot.strings.get(frame.filename), 0, name, false)
         } else {
-            short_native_name(name)
+            clipped(&short_native_name(name)).to_owned()
         }
     }
 
@@ -108,7 +113,7 @@ impl<'s> Sites<'s> {
     }
 
     /// The user's line behind a frame of generated code, when the recording has it (`augment_with_fx_traces`).
-    fn original_line(&self, id: FrameId) -> Option<String> {
+    pub fn original_line(&self, id: FrameId) -> Option<String> {
         let frame = self.snapshot.stacks.frame(id)?;
         let (file, line, name) = original_trace(self.snapshot, frame)?;
         Some(format!("{}:{line} {name}", short_path(file)))
@@ -122,6 +127,21 @@ fn original_trace<'s>(snapshot: &'s Snapshot, frame: &Frame) -> Option<(&'s str,
     let (file, rest) = entry.split_once("\", line ")?;
     let (line, name) = rest.split_once(", in ")?;
     Some((file, line.parse().ok()?, name))
+}
+
+/// A line of Python code as `file.py:line function`, without a line that is none.
+pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String {
+    let file = clipped(if whole_path { file } else { short_path(file) });
+    let name = clipped(name);
+    if has_line(line, file) { format!("{file}:{line} {name}") } else { format!("{file} {name}") }
+}
+
+/// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
+const LONGEST_NAME: usize = 2048;
+
+/// The beginning of a name, if it is too long to be shown.
+fn clipped(name: &str) -> &str {
+    &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
 /// A path as people refer to it: inside the package for installed code, else the file's name.

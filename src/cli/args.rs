@@ -78,7 +78,7 @@ pub struct CommonArgs {
     /// Format of the answer
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub format: FormatArg,
-    /// Write the answer to a file instead of standard output
+    /// Write the answer to a file instead of standard output; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Overwrite the output file if it exists
@@ -93,7 +93,7 @@ pub struct CommonArgs {
     /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
-    /// Number of threads [default: one per core]
+    /// Number of threads for the replay [default: one per core]; reading always uses two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// No progress bar and no warnings

@@ -5,6 +5,7 @@ use super::args::{ColorArg, CommonArgs, FormatArg};
 use crate::report::{CsvReport, JsonReport, MarkdownReport, Render, TextReport};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 
 /// The renderer for the format asked for.
 pub fn renderer(args: &CommonArgs) -> Box<dyn Render> {
@@ -26,33 +27,44 @@ pub fn renderer(args: &CommonArgs) -> Box<dyn Render> {
 
 /// Columns of the terminal: `COLUMNS` if set, else what the terminal says.
 fn terminal_width() -> Option<usize> {
-    let variable = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let variable =
+        std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
 /// Writes an answer to the file or to standard output.
 pub fn write(args: &CommonArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-    let Some(path) = &args.output else {
+    let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else {
         let mut out = BufWriter::new(io::stdout().lock());
         render(&mut out)?;
         return Ok(out.flush()?);
     };
-    let file = OpenOptions::new().write(true).create(true).truncate(true).create_new(!args.force).open(path);
     let shown = path.display();
-    let file = file.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::Message(format!("{shown}: exists; --force overwrites it")),
+    let created =
+        OpenOptions::new().write(true).create(true).truncate(true).create_new(!may_replace(args, path)).open(path);
+    let file = created.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
         _ => Failure::Message(format!("{shown}: {error}")),
     })?;
     let mut out = BufWriter::new(file);
     render(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::Message(format!("{shown}: {error}")))
 }
 
-/// Refuses an output file that exists before any work is done for it.
+/// Refuses a bad target before any work is done for it: a file that exists, or the input itself.
 pub fn check_target(args: &CommonArgs) -> Result<(), Failure> {
-    match &args.output {
-        Some(path) if !args.force && path.exists() => {
-            Err(Failure::Message(format!("{}: exists; --force overwrites it", path.display())))
-        }
-        _ => Ok(()),
+    let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else { return Ok(()) };
+    let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if same(&args.input) {
+        return Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())));
     }
+    if path.exists() && !may_replace(args, path) { Err(exists(path)) } else { Ok(()) }
+}
+
+/// Whether writing to `path` may replace what is there: when asked to, or when it is no regular file.
+fn may_replace(args: &CommonArgs, path: &Path) -> bool {
+    args.force || path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::Message(format!("{}: exists; --force overwrites it", path.display()))
 }

@@ -123,11 +123,12 @@ impl Pump {
                         chunk.truncate(length);
                         self.sent += length as u64;
                         let _ = self.sender.send(Ok(chunk));
-                        return if error.kind() == io::ErrorKind::UnexpectedEof {
-                            Ok(())
-                        } else {
-                            Err(self.damaged(&error))
-                        };
+                        return Err(match error.kind() {
+                            io::ErrorKind::UnexpectedEof => {
+                                Error::Truncated { at: self.sent, within: format!("{} data", self.format) }
+                            }
+                            _ => self.damaged(&error),
+                        });
                     }
                 }
             }

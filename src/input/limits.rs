@@ -17,6 +17,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 64 << 20, expansion: 256 }
+        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 1 << 20, expansion: 256 }
     }
 }

@@ -138,9 +138,12 @@ pub fn read_observed<O: EntryObserver + 'static>(
     });
     let (entries, observer) = columns.join().map_err(|_| Error::Request("the column thread failed".to_owned()))?;
     let decoded = decoded?;
-    if compression != Compression::None && !options.allow_truncated {
+    if compression != Compression::None && decoded.cut.is_none() {
         // The checksum comes last.
-        io::copy(&mut reader, &mut io::sink()).map_err(window::unwrap_io)?;
+        match io::copy(&mut reader, &mut io::sink()).map_err(window::unwrap_io) {
+            Err(Error::Truncated { .. }) if options.allow_truncated => {}
+            result => result.map(|_| ())?,
+        }
     }
     let snapshot = snapshot::assemble(decoded, entries)?;
     Ok((Input { snapshot, compression, bytes: bytes.load(Ordering::Relaxed) }, observer))

@@ -1,14 +1,14 @@
 //! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
 
 use super::pickle::machine::Decoded;
-use super::pickle::recording::{Fields, Recording, expected, name, note_unknown, pool_id};
+use super::pickle::recording::{Fields, Recording, expected, name, pool_id};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
     AllocatorSettings, Annotation, Block, BlockState, DeviceId, DeviceTrace, HOST_DEVICE, Segment, SegmentType,
     Snapshot, SourceNotes, StackId, Stage, StrId, Strings, TraceEntries,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// Turns a decoded pickle into a snapshot.
@@ -19,7 +19,7 @@ pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
         heap,
         recording,
         open_lists,
-        records_left: bytes,
+        records_left: bytes / RECORD_BYTES + SMALL_FILE_RECORDS,
         snapshot: Snapshot { entries, ..Snapshot::default() },
     };
     assembler.snapshot.notes = SourceNotes {
@@ -33,13 +33,20 @@ pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
     Ok(assembler.finish())
 }
 
+/// Bytes that the shortest record takes in a file, at least.
+const RECORD_BYTES: u64 = 16;
+/// Keys of a record that are paid for with it; every so many more cost as much again.
+const EXPECTED_KEYS: usize = 32;
+/// Records that a file may have however small it is.
+const SMALL_FILE_RECORDS: u64 = 1024;
+
 struct Assembler {
     heap: Heap,
     recording: Recording,
     /// Lists that a truncated file left open.
-    open_lists: Vec<u32>,
-    /// Records that may still be built: a file of n bytes describes fewer than n. A pickle can name one object many
-    /// times over, and without this a small file could ask for any amount of memory.
+    open_lists: HashSet<u32>,
+    /// Records, and their keys, that may still be built. A pickle can name one object many times over, and without
+    /// this a small file could ask for any amount of memory and time.
     records_left: u64,
     snapshot: Snapshot,
 }
@@ -49,7 +56,7 @@ impl Assembler {
         let index = match self.heap.resolve(root) {
             Value::Dict(index) => index,
             // `torch.cuda.memory_snapshot()` pickled by hand is the bare list of segments.
-            Value::List(_) => return self.segments(0, "segments", root),
+            Value::List(_) if self.starts_with_segment(root) => return self.segments(0, "segments", root),
             other => return Err(Error::NotASnapshot(format!("the pickle holds {}", other.describe()))),
         };
         let at = Fields::of(&self.heap, index, "snapshot")?.at;
@@ -83,13 +90,24 @@ impl Assembler {
         Ok(())
     }
 
+    fn starts_with_segment(&self, list: Value) -> bool {
+        let first = self.items(0, "segments", list).ok().and_then(|items| items.first().copied());
+        matches!(first, Some(Value::Dict(_)))
+    }
+
     fn finish(self) -> Snapshot {
         let mut snapshot = self.snapshot;
         snapshot.strings = self.recording.strings;
         snapshot.stacks = self.recording.stacks;
         snapshot.contexts = self.recording.contexts;
-        snapshot.notes.unknown_keys = self.recording.unknown_keys;
-        snapshot.notes.unknown_actions = self.recording.unknown_actions;
+        let strings = &snapshot.strings;
+        let key_name = |key: Option<StrId>| key.map_or("a key that is no string", |id| strings.get(id));
+        let keys = self.recording.unknown_keys.into_iter();
+        snapshot.notes.unknown_keys =
+            keys.map(|((record, key), count)| (format!("{record}.{}", key_name(key)), count)).collect();
+        let actions = self.recording.unknown_actions.into_iter();
+        snapshot.notes.unknown_actions =
+            actions.map(|(action, count)| (strings.get(action).to_owned(), count)).collect();
         snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
         let mut traces: BTreeMap<DeviceId, DeviceTrace> = BTreeMap::new();
         for segment in &snapshot.segments {
@@ -115,8 +133,8 @@ impl Assembler {
         self.recording.strings.get(id)
     }
 
-    fn unknown(&mut self, record: &str, key: Value) {
-        note_unknown(&mut self.recording.unknown_keys, record, key, &self.recording.strings);
+    fn unknown(&mut self, record: &'static str, key: Value) {
+        self.recording.note_unknown(record, key);
     }
 
     /// Pays for one more record out of the file's bytes.
@@ -236,6 +254,9 @@ impl Assembler {
         let key = Keys::intern(&mut self.recording.strings);
         let fields = Fields::of(&self.heap, index, "segment")?;
         let at = fields.at;
+        let keys = (fields.pairs.len() / EXPECTED_KEYS) as u64;
+        self.records(at, keys)?;
+        let fields = Fields::of(&self.heap, index, "segment")?;
         let device = fields.required(key.device, "device")?;
         let device = DeviceId::try_from(fields.signed(device, "device")?)
             .map_err(|_| Error::malformed(at, "expected a device number of 32 bits"))?;
@@ -259,10 +280,7 @@ impl Assembler {
                     return Err(Error::malformed(at, message));
                 }
             },
-            pool: match fields.optional(key.segment_pool_id) {
-                Some(value) => pool_id(&self.heap, at, value)?,
-                None => (0, 0),
-            },
+            pool: fields.optional(key.segment_pool_id).map(|value| pool_id(&self.heap, at, value)).transpose()?,
             is_expandable: match fields.optional(key.is_expandable) {
                 None => false,
                 Some(Value::Bool(expandable)) => expandable,
@@ -302,6 +320,9 @@ impl Assembler {
     fn block(&mut self, index: u32, key: &Keys, next: u64) -> Result<Block> {
         let fields = Fields::of(&self.heap, index, "block")?;
         let at = fields.at;
+        let keys = (fields.pairs.len() / EXPECTED_KEYS) as u64;
+        self.records(at, keys)?;
+        let fields = Fields::of(&self.heap, index, "block")?;
         let state = fields.string(key.state, "state")?;
         let mut block = Block {
             address: fields.unsigned_or(key.address, "address", next)?,
@@ -380,7 +401,8 @@ impl Assembler {
             match self.text(id) {
                 "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => settings.alloc_conf = self.show(value),
                 "max_split_size" => {
-                    settings.max_split_size = u64::try_from(fields.signed(value, "max_split_size")?).ok();
+                    let size = self.heap.as_int(value).and_then(|size| u64::try_from(size).ok());
+                    settings.max_split_size = size.filter(|&size| size < u64::MAX);
                 }
                 "expandable_segments" => settings.expandable_segments = value == Value::Bool(true),
                 "garbage_collection_threshold" => {

@@ -45,8 +45,8 @@ pub struct Segment {
     pub stream: u64,
     /// Small or large pool.
     pub segment_type: SegmentType,
-    /// Default or private pool.
-    pub pool: PoolId,
+    /// Default or private pool; `None` in the oldest files, which do not tell.
+    pub pool: Option<PoolId>,
     /// Whether it is a mapped range of an expandable segment.
     pub is_expandable: bool,
     /// Stack of the request that created it.

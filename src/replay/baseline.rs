@@ -55,10 +55,7 @@ fn ranges_at_start(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulat
     let mut ranges = Ranges::default();
     if trace.truncated {
         for span in discovery.ranges.iter() {
-            ranges.add(SegmentSpan { born: 0, ..*span });
-        }
-        for segment in evident_segments(snapshot, trace, discovery) {
-            ranges.add(span_of(segment));
+            ranges.add(SegmentSpan { born: 0, made: 0, ..*span });
         }
     }
     for segment in segments {
@@ -78,11 +75,17 @@ fn ranges_at_start(snapshot: &Snapshot, trace: &DeviceTrace, discovery: &Simulat
                 addr: entry.addr,
                 size: entry.size,
                 born: 0,
+                made: 0,
                 gone: NEVER,
                 expandable: action == Action::SegmentUnmap,
                 stack: StackId::EMPTY,
             }),
         };
+    }
+    if trace.truncated {
+        for segment in evident_segments(snapshot, trace, discovery) {
+            ranges.add(span_of(segment));
+        }
     }
     ranges
 }
@@ -92,6 +95,7 @@ fn span_of(segment: &Segment) -> SegmentSpan {
         addr: segment.address,
         size: segment.total_size,
         born: 0,
+        made: 0,
         gone: NEVER,
         expandable: segment.is_expandable,
         stack: segment.stack,
@@ -135,6 +139,11 @@ fn blocks_at_start(
         let row = trace.rows.start + news as usize - 1;
         let context = snapshot.contexts.get(snapshot.entries.context(row));
         let origin = BaselineOrigin { stack: StackId::EMPTY, stream: context.stream, pool: context.pool };
+        let mut allocation = allocation;
+        if discovery.lacks_free_requests() {
+            // Its absence does not mean that the free was pending.
+            allocation.freed = NEVER;
+        }
         blocks.entry(allocation.addr).or_insert(BaselineBlock { allocation, settled: false, origin });
     }
 
@@ -163,7 +172,7 @@ fn blocks_at_start(
                         completed: NEVER,
                     },
                     settled: true,
-                    origin: BaselineOrigin { stack: block.stack, stream: segment.stream, pool: Some(segment.pool) },
+                    origin: BaselineOrigin { stack: block.stack, stream: segment.stream, pool: segment.pool },
                 },
             );
         }
@@ -194,7 +203,7 @@ fn size_blocks(blocks: &mut [BaselineBlock], ranges: &Ranges, rules: &SizeRules)
         let allocation = &mut block.allocation;
         let rounded = rules.round(allocation.requested);
         allocation.size = rounded;
-        let range = ranges.containing(allocation.addr).filter(|range| !range.expandable);
+        let range = ranges.containing(allocation.addr).filter(|range| !range.expandable && !rules.splits_always());
         let Some(range) = range.filter(|_| rules.is_large(rounded)) else {
             block.settled = true;
             continue;

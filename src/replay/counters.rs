@@ -56,6 +56,13 @@ pub struct Maximum {
     pub instant: Instant,
 }
 
+impl From<[Maximum; 4]> for Counters {
+    /// The maxima, in the order of [`Metric::ALL`].
+    fn from([allocated, active, requested, reserved]: [Maximum; 4]) -> Self {
+        Self { allocated: allocated.bytes, active: active.bytes, requested: requested.bytes, reserved: reserved.bytes }
+    }
+}
+
 impl Counters {
     /// The value of one counter.
     pub fn get(&self, metric: Metric) -> i64 {

@@ -64,6 +64,8 @@ pub struct SegmentSpan {
     pub gone: Instant,
     /// Whether it is a mapped range of an expandable segment.
     pub expandable: bool,
+    /// The instant right after the entry that made it, or the range it was cut from: 0 for those from before the trace.
+    pub made: Instant,
     /// Stack of the request that made it.
     pub stack: StackId,
 }
@@ -106,6 +108,8 @@ pub struct Completeness {
     /// Frees were recorded without `free_requested` (`skip_actions`): `allocated` is an upper bound, equal to
     /// `active`.
     pub no_free_requested: bool,
+    /// PyTorch says that the ring buffer dropped entries (`trace_alloc_overflowed`).
+    pub overflowed: bool,
     /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.
     pub unrecorded_frees: bool,
     /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
@@ -118,7 +122,7 @@ pub struct Completeness {
 impl Completeness {
     /// Whether recording started with an empty allocator and nothing is missing since.
     pub fn is_complete(&self) -> bool {
-        !self.no_entries && !self.has_baseline && !self.truncated && !self.no_free_requested
+        !self.no_entries && !self.has_baseline && !self.truncated && !self.no_free_requested && !self.overflowed
     }
 }
 
@@ -167,17 +171,6 @@ impl History {
         match self.born_row(index) {
             Some(row) => snapshot.entries.stack(row),
             None => self.baseline.get(index).map_or(StackId::EMPTY, |origin| origin.stack),
-        }
-    }
-
-    /// Stream and pool of the allocation with this index; the pool is `None` where the file does not tell.
-    pub fn stream_and_pool_of(&self, snapshot: &Snapshot, index: usize) -> (u64, Option<PoolId>) {
-        match self.born_row(index) {
-            Some(row) => {
-                let context = snapshot.contexts.get(snapshot.entries.context(row));
-                (context.stream, context.pool)
-            }
-            None => self.baseline.get(index).map_or((0, None), |origin| (origin.stream, origin.pool)),
         }
     }
 

@@ -49,6 +49,9 @@ pub struct HeadStart {
     runs: Vec<FirstRun>,
 }
 
+/// First runs kept: more than any machine has devices, and few enough for a file with a list for each entry.
+const MAX_FIRST_RUNS: usize = 256;
+
 #[derive(Debug)]
 struct FirstRun {
     list: u32,
@@ -60,10 +63,13 @@ impl EntryObserver for HeadStart {
     fn observe(&mut self, list: u32, first_row: usize, entries: &[TraceEntry]) {
         // Lists are read one after the other; whatever is laid out otherwise is simply replayed later.
         if self.runs.last().is_none_or(|run| run.list != list) {
+            if self.runs.len() >= MAX_FIRST_RUNS {
+                return;
+            }
             let simulation = Simulation::discovering(SizeRules::default());
             self.runs.push(FirstRun { list, rows: first_row..first_row, simulation });
         }
-        let Some(run) = self.runs.last_mut() else { return };
+        let Some(run) = self.runs.last_mut().filter(|run| run.rows.end == first_row) else { return };
         run.rows.end += entries.len();
         for entry in entries {
             run.simulation.apply(entry);
@@ -106,9 +112,8 @@ fn run(mut simulation: Simulation, snapshot: &Snapshot, trace: &DeviceTrace) -> 
 
 fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, baseline: &Baseline) -> History {
     let segments = snapshot.segments_of(trace.device);
+    let no_free_requested = simulation.lacks_free_requests();
     let mut anomalies = std::mem::take(&mut simulation.anomalies);
-    let no_free_requested = simulation.free_requests == 0
-        && anomalies.kinds().any(|anomaly| anomaly.kind == AnomalyKind::CompletedWithoutRequest);
     if no_free_requested {
         anomalies.forget(AnomalyKind::CompletedWithoutRequest);
     }
@@ -126,6 +131,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         has_baseline: !baseline.is_empty(),
         truncated: trace.truncated,
         no_free_requested,
+        overflowed: snapshot.notes.trace_overflowed == Some(true),
         unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,

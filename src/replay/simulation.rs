@@ -4,7 +4,7 @@
 //! ranges. Free blocks need no book of their own: the allocator merges neighbours at once, so a free block is the gap
 //! between two used ones, and the gap behind a new block is what decides its size.
 
-use super::anomaly::{Anomalies, AnomalyKind};
+use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
 use super::baseline::Baseline;
 use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
 use super::occupancy::Occupancy;
@@ -79,6 +79,12 @@ impl Simulation {
     /// The allocation that is in use at `addr`, pending frees included.
     pub fn live_at(&self, addr: u64) -> Option<u32> {
         self.live.get(&addr).copied()
+    }
+
+    /// Whether frees complete that were never requested, while no request is recorded at all (`skip_actions`).
+    pub fn lacks_free_requests(&self) -> bool {
+        let unrequested = |anomaly: &Anomaly| anomaly.kind == AnomalyKind::CompletedWithoutRequest;
+        self.free_requests == 0 && self.anomalies.kinds().any(unrequested)
     }
 
     /// Number of entries applied.
@@ -234,6 +240,7 @@ impl Simulation {
             addr: entry.addr,
             size: entry.size,
             born: self.applied() + 1,
+            made: self.applied() + 1,
             gone: NEVER,
             expandable: entry.action == Action::SegmentMap,
             stack: entry.stack,

@@ -18,13 +18,16 @@ pub struct SizeRules {
     max_split_size: u64,
     /// `roundup_power2_divisions` by bucket.
     divisions: [u64; 16],
+    /// Whether `expandable_segments` is set. The allocator asks the setting, not the segment, when it decides whether
+    /// to split: private pools keep plain segments, yet their blocks are split as in expandable ones.
+    expandable: bool,
     /// Pinned host memory: sizes are recorded as rounded, and every segment is one block.
     host: bool,
 }
 
 impl Default for SizeRules {
     fn default() -> Self {
-        Self { max_split_size: u64::MAX, divisions: [0; 16], host: false }
+        Self { max_split_size: u64::MAX, divisions: [0; 16], expandable: false, host: false }
     }
 }
 
@@ -34,6 +37,7 @@ impl SizeRules {
         Self {
             max_split_size: settings.max_split_size.unwrap_or(u64::MAX),
             divisions: settings.roundup_power2_divisions,
+            expandable: settings.expandable_segments,
             host: false,
         }
     }
@@ -69,7 +73,16 @@ impl SizeRules {
     /// the whole range where `should_split` says no.
     #[inline]
     pub fn large_block(&self, rounded: u64, free: u64) -> u64 {
-        if rounded >= self.max_split_size || free - rounded <= SMALL_SIZE { free } else { rounded }
+        if !self.expandable && (rounded >= self.max_split_size || free - rounded <= SMALL_SIZE) {
+            free
+        } else {
+            rounded
+        }
+    }
+
+    /// Whether every remainder is split off, also in plain segments.
+    pub fn splits_always(&self) -> bool {
+        self.expandable
     }
 
     /// Whether blocks of this rounded size take their free range whole, however large it is.

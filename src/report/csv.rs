@@ -1,5 +1,6 @@
 //! CSV: one table per answer, a line per row, bytes as integers.
 
+use super::notes::{self, safe};
 use super::{Render, Source};
 use crate::analysis::{InfoReport, PeakReport};
 use crate::model::Action;
@@ -21,21 +22,38 @@ pub struct CsvReport;
 impl Render for CsvReport {
     fn peak(&self, _source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         let mut csv = ::csv::Writer::from_writer(out);
-        csv.write_record(["device", "metric", "entry", "by", "label", "bytes", "blocks", "inferred", "stack"])
-            .map_err(io_error)?;
+        csv.write_record([
+            "device",
+            "metric",
+            "entry",
+            "by",
+            "label",
+            "bytes",
+            "blocks",
+            "inferred",
+            "stack",
+            "bound",
+            "complete_history",
+            "anomalies",
+        ])
+        .map_err(io_error)?;
         for device in &report.devices {
             let entry = device.entry.map(|entry| entry.to_string()).unwrap_or_default();
+            let bound = notes::bound(&device.completeness, device.metric).unwrap_or("exact");
             for row in &device.attribution.rows {
                 csv.write_record([
                     &device.device.to_string(),
                     device.metric.name(),
                     &entry,
                     device.attribution.by.name(),
-                    &row.label,
+                    &safe(&row.label),
                     &row.bytes.to_string(),
                     &row.blocks.to_string(),
                     &row.inferred.to_string(),
-                    &row.stack.join(";"),
+                    &safe(&row.stack.join(";")),
+                    bound,
+                    &device.completeness.is_complete().to_string(),
+                    &device.anomalies.total().to_string(),
                 ])
                 .map_err(io_error)?;
             }

@@ -15,7 +15,7 @@ pub struct MarkdownReport;
 impl Render for MarkdownReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## GPU memory peak of {}\n", code(source.path))?;
-        for line in notes::source(&source.recording.snapshot.notes) {
+        for line in notes::source(&source.recording.snapshot) {
             writeln!(out, "> {}\n", escape(&line))?;
         }
         for device in &report.devices {
@@ -26,7 +26,7 @@ impl Render for MarkdownReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "## {}\n", code(source.path))?;
-        for line in notes::source(&source.recording.snapshot.notes) {
+        for line in notes::source(&source.recording.snapshot) {
             writeln!(out, "> {}\n", escape(&line))?;
         }
         for device in &report.devices {
@@ -36,9 +36,7 @@ impl Render for MarkdownReport {
             for line in lines {
                 writeln!(out, "> {}\n", escape(&line))?;
             }
-            let maxima = device.maxima.map(|maximum| maximum.bytes);
-            let maxima = counters_of(maxima);
-            counters(&[("Baseline", device.baseline), ("Maximum", maxima), ("End", device.end)], out)?;
+            counters(&[("Baseline", device.baseline), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
             writeln!(out, "| Entries | Count |\n|---|--:|")?;
             for (action, count) in Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0) {
                 writeln!(out, "| {} | {count} |", action.name())?;
@@ -49,7 +47,7 @@ impl Render for MarkdownReport {
             writeln!(out, "| Annotation | Ranges | Time |\n|---|--:|--:|")?;
             for summary in &report.annotations {
                 let time = notes::duration(summary.total_us);
-                writeln!(out, "| {} | {} | {time} |", code(&summary.name), summary.count)?;
+                writeln!(out, "| {} | {} | {time} |", cell(&summary.name), summary.count)?;
             }
             writeln!(out)?;
         }
@@ -73,21 +71,18 @@ fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
         place += &format!(", during {}", code(&device.annotations.join(" / ")));
     }
     writeln!(out, "{place}.\n")?;
-    let mut lines = notes::limits(&device.completeness, &device.baseline);
-    lines.extend(notes::early_peak(device));
-    lines.extend(notes::anomalies(&device.anomalies));
+    let mut lines = notes::device(device);
     lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
     for line in lines {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    let maxima = counters_of(device.maxima.map(|maximum| maximum.bytes));
-    counters(&[("Here", device.at), ("Maximum", maxima), ("End", device.end)], out)?;
+    counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
 
     let attribution = &device.attribution;
     writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
     for row in &attribution.rows {
         let share = percent(row.bytes, attribution.total_bytes);
-        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, code(&row.label))?;
+        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
     }
     writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))
 }
@@ -104,13 +99,14 @@ fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn counters_of([allocated, active, requested, reserved]: [i64; 4]) -> Counters {
-    Counters { allocated, active, requested, reserved }
+/// A code span in a table cell, where bars must be escaped even inside code.
+fn cell(text: &str) -> String {
+    code(&text.replace('|', "\\|"))
 }
 
-/// A code span in a table cell: the fence is longer than any run of backticks inside, and bars are escaped.
+/// A code span: the fence is longer than any run of backticks inside.
 fn code(text: &str) -> String {
-    let text = safe(text).replace('|', "\\|");
+    let text = safe(text);
     let longest = text.split(|next| next != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
@@ -135,7 +131,7 @@ mod tests {
 
     #[test]
     fn labels_cannot_break_the_table() {
-        assert_eq!(code("a|b"), "`a\\|b`");
+        assert_eq!(cell("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a"), "`` `a ``");
         assert_eq!(escape("<b> *x*"), "\\<b\\> \\*x\\*");

@@ -2,8 +2,8 @@
 
 use crate::analysis::{DevicePeak, GroupBy};
 use crate::model::bytes::Bytes;
-use crate::model::{DeviceId, HOST_DEVICE, SourceNotes};
-use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
+use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
@@ -50,6 +50,9 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if completeness.overflowed {
+        lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
+    }
     let unknown_anyway = completeness.truncated && completeness.has_baseline;
     if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
@@ -64,8 +67,27 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     lines
 }
 
+/// Everything that must be said about one device's peak, a line each.
+pub fn device(device: &DevicePeak) -> Vec<String> {
+    let mut lines = limits(&device.completeness, &device.baseline);
+    lines.extend(early_peak(device));
+    if let Some((from, to)) = device.window {
+        lines.push(format!("maximum and end are those between {} and {}", place(from), place(to)));
+    }
+    lines.extend(anomalies(&device.anomalies));
+    lines
+}
+
+/// An instant in words.
+fn place(instant: Instant) -> String {
+    match History::entry_before(instant) {
+        Some(entry) => format!("entry {entry}"),
+        None => "the start".to_owned(),
+    }
+}
+
 /// A line for a maximum at the very start of what is known: memory was highest then or earlier.
-pub fn early_peak(device: &DevicePeak) -> Option<String> {
+fn early_peak(device: &DevicePeak) -> Option<String> {
     let maximum = device.maxima[device.metric as usize];
     let at_start = maximum.instant == 0 && device.completeness.has_baseline && !device.completeness.no_entries;
     at_start.then(|| {
@@ -89,8 +111,9 @@ pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
     Some(format!("{} {noun}, the recording contradicts itself: {}", anomalies.total(), kinds.join(", ")))
 }
 
-/// Lines on the file itself: what was cut off or not understood.
-pub fn source(notes: &SourceNotes) -> Vec<String> {
+/// Lines on the file itself: what was cut off, not recorded or not understood.
+pub fn source(snapshot: &Snapshot) -> Vec<String> {
+    let notes = &snapshot.notes;
     let mut lines = Vec::new();
     if let Some(at) = notes.truncated_at {
         lines.push(format!("the file ends at byte {at}, before its time; analysed up to there"));
@@ -98,8 +121,8 @@ pub fn source(notes: &SourceNotes) -> Vec<String> {
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at the dump are lower bounds".to_owned());
     }
-    if notes.trace_overflowed == Some(true) {
-        lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
+    if !snapshot.settings.recorded && !snapshot.entries.is_empty() {
+        lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".to_owned());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
         let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count})")).collect();
@@ -118,7 +141,10 @@ pub fn source(notes: &SourceNotes) -> Vec<String> {
 /// The bound that a metric's values are, where they are not exact.
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
+        _ if completeness.no_entries || completeness.overflowed => Some("lower"),
         _ if completeness.truncated && completeness.has_baseline => Some("lower"),
+        Metric::Reserved => None,
+        _ if completeness.unrecorded_frees => Some("lower"),
         Metric::Allocated if completeness.no_free_requested => Some("upper"),
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
         _ => None,
@@ -128,11 +154,6 @@ pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str
 /// How rows are to be read, where it is not obvious.
 pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
-}
-
-/// Whether every device asked for has a complete history.
-pub fn complete<'h>(histories: impl IntoIterator<Item = &'h History>) -> bool {
-    histories.into_iter().all(|history| history.completeness.is_complete())
 }
 
 /// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.
@@ -151,7 +172,7 @@ pub fn duration(micros: i64) -> String {
 pub fn safe(text: &str) -> String {
     let harmless = |next: char| {
         !(next.is_control()
-            || matches!(next, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+            || matches!(next, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
     };
     if text.chars().all(harmless) {
         return text.to_owned();

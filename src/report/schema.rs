@@ -6,7 +6,7 @@
 use super::{Source, notes};
 use crate::analysis::{Attribution, DeviceInfo, DevicePeak, GroupBy, InfoReport, PeakReport};
 use crate::model::{Action, AllocatorSettings};
-use crate::replay::{Anomalies, Counters, Maximum, Metric};
+use crate::replay::{Anomalies, Counters, History, Maximum, Metric};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -75,9 +75,9 @@ impl<'a> InputHead<'a> {
             format: "cuda_snapshot",
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
-            complete_history: notes::complete(&recording.histories),
+            complete_history: recording.is_complete(),
             anomalies,
-            notes: notes::source(&recording.snapshot.notes),
+            notes: notes::source(&recording.snapshot),
         }
     }
 }
@@ -135,6 +135,9 @@ pub struct PeakDevice {
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, &'static str>,
+    /// The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// The instant looked at.
     pub peak: PeakInstant,
     /// Each counter's own maximum.
@@ -143,6 +146,15 @@ pub struct PeakDevice {
     pub end: CounterBytes,
     /// Who holds the memory.
     pub attribution: AttributionRows,
+}
+
+/// A part of a history: from after one entry to after another; null for before the first entry.
+#[derive(Debug, Serialize)]
+pub struct Window {
+    /// Entry before the window.
+    pub from_entry: Option<u32>,
+    /// Last entry of the window.
+    pub to_entry: Option<u32>,
 }
 
 /// An instant and the counters there.
@@ -212,6 +224,7 @@ impl From<&DevicePeak> for PeakDevice {
         let completeness = &device.completeness;
         let uncertain = completeness.baseline_uncertain_bytes > 0
             || completeness.unrecorded_frees
+            || completeness.overflowed
             || (completeness.truncated && completeness.has_baseline);
         let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
         Self {
@@ -219,10 +232,11 @@ impl From<&DevicePeak> for PeakDevice {
             baseline_bytes: device.baseline.allocated,
             metric: device.metric.name(),
             complete_history: device.completeness.is_complete(),
-            notes: notes::limits(&device.completeness, &device.baseline)
-                .into_iter()
-                .chain(notes::early_peak(device))
-                .collect(),
+            notes: notes::device(device),
+            window: device.window.map(|(from, to)| Window {
+                from_entry: History::entry_before(from),
+                to_entry: History::entry_before(to),
+            }),
             bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
             peak: PeakInstant {
                 entry: device.entry,

@@ -7,7 +7,7 @@ use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DevicePeak, GroupBy, InfoReport, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, AllocatorSettings};
-use crate::replay::{Counters, Maximum, Metric};
+use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -33,7 +33,7 @@ const ANNOTATIONS: usize = 12;
 
 impl Render for TextReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        self.notes(&notes::source(&source.recording.snapshot.notes), out)?;
+        self.notes(&notes::source(&source.recording.snapshot), out)?;
         if report.devices.is_empty() {
             let path = safe(source.path);
             writeln!(out, "{path}: no memory was allocated on any device while recording")?;
@@ -54,9 +54,9 @@ impl Render for TextReport {
             crate::input::Compression::None => Bytes(file.bytes).to_string(),
             compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
         };
-        let path = self.bold(&safe(source.path));
-        writeln!(out, "{path}: CUDA memory snapshot, pickle protocol {}, {size}", file.protocol)?;
-        self.notes(&notes::source(file), out)?;
+        writeln!(out, "{}", self.bold(&safe(source.path)))?;
+        self.words("  ", &format!("CUDA memory snapshot, pickle protocol {}, {size}", file.protocol), out)?;
+        self.notes(&notes::source(&recording.snapshot), out)?;
         if report.devices.is_empty() {
             writeln!(out, "\nno memory was allocated on any device while recording")?;
         }
@@ -75,7 +75,7 @@ impl Render for TextReport {
                 self.wrapped("    ", &counts, out)?;
             }
             writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
-            counters([("baseline", device.baseline), ("maximum", maxima(device.maxima)), ("end", device.end)], out)?;
+            counters([("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         }
         writeln!(out, "\n{}", self.bold("Recording"))?;
         writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
@@ -111,14 +111,12 @@ impl TextReport {
             writeln!(out, "{} ({place})", self.bold(&title))?;
         } else {
             writeln!(out, "{}", self.bold(&title))?;
-            self.wrapped("  ", &[place], out)?;
+            self.words("  ", &place, out)?;
         }
-        let mut lines = notes::limits(&device.completeness, &device.baseline);
-        lines.extend(notes::early_peak(device));
-        lines.extend(notes::anomalies(&device.anomalies));
+        let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
-        counters([("here", device.at), ("maximum", maxima(device.maxima)), ("end", device.end)], out)?;
+        counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         writeln!(out)?;
 
         let attribution = &device.attribution;
@@ -131,7 +129,7 @@ impl TextReport {
             }
         }
         let total = Bytes(attribution.total_bytes);
-        let what = match (attribution.rows.len(), attribution.by.is_inclusive()) {
+        let what = match (attribution.total_bytes, attribution.by.is_inclusive()) {
             (0, _) => "nothing is held".to_owned(),
             (_, true) => format!("held in all, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
@@ -212,20 +210,36 @@ impl TextReport {
 
     fn notes(&self, lines: &[String], out: &mut dyn Write) -> io::Result<()> {
         for line in lines {
-            let words: Vec<&str> = line.split(' ').collect();
-            let width = self.width.unwrap_or(usize::MAX);
-            let mut text = "  ! ".to_owned();
-            for word in words {
-                if text.width() + word.width() + 1 > width && text.len() > 4 {
-                    writeln!(out, "{}", self.warn(text.trim_end()))?;
-                    "    ".clone_into(&mut text);
-                }
-                text += &safe(word);
-                text.push(' ');
+            for (index, line) in self.broken(4, line).iter().enumerate() {
+                let mark = if index == 0 { "!" } else { " " };
+                writeln!(out, "{}", self.warn(&format!("  {mark} {line}")))?;
             }
-            writeln!(out, "{}", self.warn(text.trim_end()))?;
         }
         Ok(())
+    }
+
+    /// Text on as many lines as it takes, broken between words.
+    fn words(&self, indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        self.broken(indent.len(), text).iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
+    }
+
+    /// Lines of text that leave room for an indent.
+    fn broken(&self, indent: usize, text: &str) -> Vec<String> {
+        let width = self.width.unwrap_or(usize::MAX).saturating_sub(indent);
+        let mut lines = vec![String::new()];
+        for word in safe(text).split(' ') {
+            let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
+            if full {
+                lines.push(String::new());
+            }
+            if let Some(line) = lines.last_mut() {
+                if !line.is_empty() {
+                    line.push(' ');
+                }
+                line.push_str(&shorten(word, width));
+            }
+        }
+        lines
     }
 
     fn paint(&self, text: &str, code: &str) -> String {
@@ -249,19 +263,14 @@ impl TextReport {
     }
 }
 
-/// The four counters, a line each, at the instants named; 48 columns wide.
+/// The four counters, a line each, at the instants named; 47 columns wide.
 fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  {:9} {:>12} {:>12} {:>12}", "", columns[0].0, columns[1].0, columns[2].0)?;
+    writeln!(out, "  {:9} {:>11} {:>11} {:>11}", "", columns[0].0, columns[1].0, columns[2].0)?;
     for metric in Metric::ALL {
         let [first, second, third] = columns.map(|(_, values)| signed(values.get(metric)));
-        writeln!(out, "  {:9} {first:>12} {second:>12} {third:>12}", metric.name())?;
+        writeln!(out, "  {:9} {first:>11} {second:>11} {third:>11}", metric.name())?;
     }
     Ok(())
-}
-
-/// Maxima as counters.
-fn maxima([allocated, active, requested, reserved]: [Maximum; 4]) -> Counters {
-    Counters { allocated: allocated.bytes, active: active.bytes, requested: requested.bytes, reserved: reserved.bytes }
 }
 
 /// Settings that differ from PyTorch's defaults.

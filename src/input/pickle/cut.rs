@@ -4,6 +4,7 @@ use super::machine::Machine;
 use super::opcode as op;
 use super::value::Value;
 use crate::error::Result;
+use std::collections::HashSet;
 use std::io::Read;
 
 /// Where a truncated pickle was cut.
@@ -11,7 +12,7 @@ use std::io::Read;
 pub struct Cut {
     pub at: u64,
     /// Lists that were still open, so that their ends are missing.
-    pub open_lists: Vec<u32>,
+    pub open_lists: HashSet<u32>,
 }
 
 impl<R: Read> Machine<R> {
@@ -19,15 +20,20 @@ impl<R: Read> Machine<R> {
     ///
     /// A dictionary that the cut fell into is dropped when it stands in a list: it is an entry, a block or a segment of
     /// which only a part is known.
-    pub(super) fn close_at_cut(&mut self) -> Result<(Value, Vec<u32>)> {
+    pub(super) fn close_at_cut(&mut self) -> Result<(Value, HashSet<u32>)> {
         let at = self.window.offset();
-        let mut open_lists = Vec::new();
+        let mut open_lists = HashSet::new();
         while let Some(start) = self.marks.pop() {
             let container = start.checked_sub(1).and_then(|below| self.stack.get(below)).copied();
             match container {
                 Some(Value::List(index)) => {
-                    open_lists.push(index);
-                    if self.stack.len() > start && matches!(self.stack.last(), Some(Value::Dict(_))) {
+                    open_lists.insert(index);
+                    // Its last item may be a list whose next batch was about to come.
+                    if let Some(&Value::List(last)) = self.stack[start..].last() {
+                        open_lists.insert(last);
+                    }
+                    let last = self.stack[start..].last().map(|&last| self.heap.resolve(last));
+                    if matches!(last, Some(Value::Dict(_))) {
                         self.stack.pop();
                     }
                     self.extend_list(at, start)?;
@@ -48,16 +54,22 @@ impl<R: Read> Machine<R> {
     ///
     /// A list of one item is written without a mark, so what follows the last complete pair may be a list, an item of
     /// that list, and so on inwards: where a key should be there is none.
-    fn close_dict_at_cut(&mut self, at: u64, start: usize, open_lists: &mut Vec<u32>) -> Result<()> {
+    fn close_dict_at_cut(&mut self, at: u64, start: usize, open_lists: &mut HashSet<u32>) -> Result<()> {
         let keys = self.stack[start..].iter().step_by(2);
         let complete = keys.take_while(|key| matches!(key, Value::Str(_))).count() * 2;
         let chain = (start + complete).min(self.stack.len());
+        // Lists without a mark may have been between two batches of items.
+        for value in &self.stack[chain.saturating_sub(1).max(start)..] {
+            if let &Value::List(index) = value {
+                open_lists.insert(index);
+            }
+        }
         while self.stack.len() > chain {
-            let item = self.stack.last().copied();
+            let item = self.stack.last().map(|&item| self.heap.resolve(item));
             let parent = self.stack.len().checked_sub(2).and_then(|below| self.stack.get(below)).copied();
             match (parent, item) {
                 (Some(Value::List(index)), Some(Value::List(_) | Value::Entry(_) | Value::Stack(_))) => {
-                    open_lists.push(index);
+                    open_lists.insert(index);
                     self.extend_list(at, self.stack.len() - 1)?;
                 }
                 _ => self.stack.truncate(self.stack.len() - 1),

@@ -111,7 +111,9 @@ impl EntryDecoder {
                 name::ADDR | name::DEVICE_FREE => {
                     let (value, length) = integer(rest)?;
                     self.note(at, length, HoleKind::Addr, rest);
-                    addr = Some(value);
+                    if addr.replace((key, value)).is_some() {
+                        return None;
+                    }
                     at += length;
                 }
                 name::SIZE => {
@@ -184,7 +186,10 @@ impl EntryDecoder {
         }
 
         let action = found_action.filter(|&action| action != Action::Unknown)?;
-        let (addr, size) = (addr?, size?);
+        let ((addr_key, addr), size) = (addr?, size?);
+        if (addr_key == name::DEVICE_FREE) != (action == Action::Oom) {
+            return None;
+        }
         recording.untimed |= time_us.is_none();
         let time_us = time_us.unwrap_or(0);
         let context = recording.contexts.intern(context);

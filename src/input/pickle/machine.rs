@@ -96,7 +96,7 @@ pub struct Machine<R> {
     /// Memo slots in use. Python numbers a MEMOIZE by this count, which only differs from the memo's length when a
     /// PUT left a gap.
     memo_filled: usize,
-    heap: Heap,
+    pub(super) heap: Heap,
     recording: Recording,
     decoder: EntryDecoder,
     templates: Templates,

@@ -159,8 +159,9 @@ pub struct Recording {
     pub stacks: Stacks,
     pub contexts: Contexts,
     pub rows: Rows,
-    pub unknown_keys: IndexMap<String, u64>,
-    pub unknown_actions: IndexMap<String, u64>,
+    /// Keys that this version does not know, by the kind of record they stand in.
+    pub unknown_keys: IndexMap<(&'static str, Option<StrId>), u64>,
+    pub unknown_actions: IndexMap<StrId, u64>,
     /// Whether any entry had no `time_us`, as in PyTorch 2.0.
     pub untimed: bool,
 }
@@ -185,7 +186,9 @@ impl Recording {
     pub fn recognise(&mut self, heap: &mut Heap, items: &mut [Value]) {
         for item in items {
             let Value::Dict(index) = *item else { continue };
-            let Some(dict) = heap.dicts.get(index as usize) else { continue };
+            let Some(dict) = heap.dicts.get_mut(index as usize).filter(|dict| !dict.plain) else { continue };
+            dict.plain = true;
+            let dict = &heap.dicts[index as usize];
             let moved = match &dict.body {
                 DictBody::Moved(moved) => *moved,
                 DictBody::Pairs(pairs) => {
@@ -235,12 +238,11 @@ impl Recording {
         for &(key, _) in fields.pairs {
             let known = matches!(key, Value::Str(key) if key <= name::DEVICE_FREE && key != StrId::EMPTY);
             if !known {
-                note_unknown(&mut self.unknown_keys, "trace entry", key, &self.strings);
+                self.note_unknown("trace entry", key);
             }
         }
         if action == Action::Unknown {
-            let text = self.strings.get(action_name).to_owned();
-            *self.unknown_actions.entry(text).or_default() += 1;
+            *self.unknown_actions.entry(action_name).or_default() += 1;
         }
         self.untimed |= time_us.is_none();
         let context = self.contexts.intern(context);
@@ -266,10 +268,19 @@ impl Recording {
         for &(key, _) in fields.pairs {
             let known = matches!(key, Value::Str(key) if (name::FILENAME..=name::FX_ORIGINAL_TRACE).contains(&key));
             if !known {
-                note_unknown(&mut self.unknown_keys, "frame", key, &self.strings);
+                self.note_unknown("frame", key);
             }
         }
         Ok(frame)
+    }
+
+    /// Counts a key that this version does not know.
+    pub fn note_unknown(&mut self, record: &'static str, key: Value) {
+        let key = match key {
+            Value::Str(id) => Some(id),
+            _ => None,
+        };
+        *self.unknown_keys.entry((record, key)).or_default() += 1;
     }
 
     /// The stack that a `frames` value describes. `at` is the offset of the dictionary it stands in.
@@ -296,15 +307,6 @@ impl Recording {
         }
         Ok(self.stacks.intern_stack(&frames))
     }
-}
-
-/// Counts a key that this version does not know.
-pub fn note_unknown(counts: &mut IndexMap<String, u64>, record: &str, key: Value, strings: &Strings) {
-    let key = match key {
-        Value::Str(id) => strings.get(id),
-        other => other.describe(),
-    };
-    *counts.entry(format!("{record}.{key}")).or_default() += 1;
 }
 
 /// The error for a value of the wrong kind.

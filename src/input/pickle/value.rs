@@ -52,6 +52,8 @@ pub struct Dict {
     /// Byte offset at which the dictionary began.
     pub at: u64,
     pub body: DictBody,
+    /// Looked at and found to be neither a trace entry nor a frame.
+    pub plain: bool,
 }
 
 /// What a dictionary holds.
@@ -116,7 +118,7 @@ impl Heap {
 
     pub fn dict(&mut self, at: u64, pairs: Vec<(Value, Value)>) -> Value {
         self.charge(size_of::<Dict>() + pairs.len() * 2 * size_of::<Value>());
-        self.dicts.push(Dict { at, body: DictBody::Pairs(pairs) });
+        self.dicts.push(Dict { at, body: DictBody::Pairs(pairs), plain: false });
         Value::Dict(self.dicts.len() as u32 - 1)
     }
 
