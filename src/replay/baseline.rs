@@ -111,7 +111,19 @@ fn evident_segments<'s>(
 ) -> impl Iterator<Item = &'s Segment> {
     let mut used: Vec<u64> = discovery.allocations.iter().map(|allocation| allocation.addr).collect();
     used.sort_unstable();
+    // Ranges made in the trace, by start, each with the furthest end up to there.
+    let mut made: Vec<(u64, u64)> = discovery.ranges.spans().iter().map(|span| (span.addr, span.end())).collect();
+    made.sort_unstable();
+    let mut furthest = 0;
+    for (_, end) in &mut made {
+        furthest = furthest.max(*end);
+        *end = furthest;
+    }
     snapshot.segments_of(trace.device).iter().filter(move |segment| {
+        let before = made.partition_point(|&(start, _)| start < segment.address.saturating_add(segment.total_size));
+        if before.checked_sub(1).is_some_and(|last| made[last].1 > segment.address) {
+            return false;
+        }
         let first = used.partition_point(|&addr| addr < segment.address);
         used.get(first).is_some_and(|&addr| addr - segment.address < segment.total_size)
     })

@@ -85,7 +85,12 @@ impl Ranges {
         self.live.values().filter_map(|&index| self.spans.get(index as usize))
     }
 
-    /// Every range there ever was.
+    /// Every range there ever was, in the order they were made.
+    pub fn spans(&self) -> &[SegmentSpan] {
+        &self.spans
+    }
+
+    /// As [`Ranges::spans`], by value.
     pub fn into_spans(self) -> Vec<SegmentSpan> {
         self.spans
     }

@@ -186,25 +186,27 @@ impl Recording {
     pub fn recognise(&mut self, heap: &mut Heap, items: &mut [Value]) {
         for item in items {
             let Value::Dict(index) = *item else { continue };
-            let Some(dict) = heap.dicts.get_mut(index as usize).filter(|dict| !dict.plain) else { continue };
-            dict.plain = true;
-            let dict = &heap.dicts[index as usize];
-            let moved = match &dict.body {
-                DictBody::Moved(moved) => *moved,
+            let Some(dict) = heap.dicts.get(index as usize).filter(|dict| !dict.plain) else { continue };
+            let found = match &dict.body {
+                DictBody::Moved(moved) => Some(*moved),
                 DictBody::Pairs(pairs) => {
                     let has = |key| pairs.iter().any(|&(name, _)| name == Value::Str(key));
-                    let found = if has(name::ACTION) {
+                    if has(name::ACTION) {
                         self.entry(heap, index).ok().map(|entry| self.rows.push(entry))
                     } else if has(name::FILENAME) && has(name::NAME) {
                         self.frame(heap, index).ok().map(|frame| Value::Frame(self.stacks.intern_frame(frame)))
                     } else {
                         None
-                    };
-                    let Some(moved) = found else { continue };
-                    heap.dicts[index as usize].body = DictBody::Moved(moved);
-                    moved
+                    }
                 }
             };
+            let dict = &mut heap.dicts[index as usize];
+            let Some(moved) = found else {
+                // It may be put into many lists; once is enough to look.
+                dict.plain = true;
+                continue;
+            };
+            dict.body = DictBody::Moved(moved);
             *item = moved;
         }
     }

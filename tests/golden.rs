@@ -1,0 +1,322 @@
+//! Whole answers, compared with the files in `tests/golden`.
+//!
+//! `MEMVIZ_BLESS=1 cargo test --test golden` writes the files anew; look at the difference before committing it.
+#![cfg(feature = "cli")]
+
+mod support;
+
+use memviz::Recording;
+use memviz::analysis::{GroupBy, PeakOptions};
+use memviz::input::ReadOptions;
+use memviz::report::{Render, Source, TextReport};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use support::{fixture, names};
+use unicode_width::UnicodeWidthStr;
+
+const GOLDEN: &str = "tests/golden";
+const BLESS: &str = "MEMVIZ_BLESS";
+/// Rows that people get.
+const TOP: usize = 20;
+
+/// Golden file, recording, arguments. The recording is a fixture's name, or a path.
+const ANSWERS: &[(&str, &str, &[&str])] = &[
+    ("tiny.peak.txt", "tiny", &["peak"]),
+    ("tiny.peak.json", "tiny", &["peak", "--format", "json"]),
+    ("tiny.peak.csv", "tiny", &["peak", "--format", "csv"]),
+    ("tiny.peak.md", "tiny", &["peak", "--format", "markdown"]),
+    ("tiny.info.txt", "tiny", &["info"]),
+    ("tiny.info.json", "tiny", &["info", "--format", "json"]),
+    ("tiny.info.csv", "tiny", &["info", "--format", "csv"]),
+    ("tiny.info.md", "tiny", &["info", "--format", "markdown"]),
+    ("tiny.peak.color.txt", "tiny", &["peak", "--color", "always"]),
+    ("gpt_train.site.txt", "gpt_train", &["peak", "--by", "site"]),
+    ("gpt_train.site.json", "gpt_train", &["peak", "--by", "site", "--format", "json"]),
+    ("gpt_train.site.csv", "gpt_train", &["peak", "--by", "site", "--format", "csv"]),
+    ("gpt_train.site.md", "gpt_train", &["peak", "--by", "site", "--format", "markdown"]),
+    ("gpt_train.function.txt", "gpt_train", &["peak", "--by", "function"]),
+    ("gpt_train.function.csv", "gpt_train", &["peak", "--by", "function", "--format", "csv", "--top", "8"]),
+    ("gpt_train.stack.txt", "gpt_train", &["peak", "--by", "stack", "--top", "3"]),
+    ("gpt_train.stack.md", "gpt_train", &["peak", "--by", "stack", "--top", "8", "--format", "markdown"]),
+    ("gpt_train.reserved.txt", "gpt_train", &["peak", "--metric", "reserved"]),
+    ("gpt_train.end.txt", "gpt_train", &["peak", "--at", "end"]),
+    ("gpt_train.window.txt", "gpt_train", &["peak", "--from", "annotation:step_3", "--top", "5"]),
+    ("gpt_train.filtered.txt", "gpt_train", &["peak", "--exclude", "minigpt"]),
+    ("gpt_train.info.txt", "gpt_train", &["info"]),
+    ("gpt_train.info.json", "gpt_train", &["info", "--format", "json"]),
+    ("multi_gpu.peak.txt", "multi_gpu", &["peak"]),
+    ("multi_gpu.peak.json", "multi_gpu", &["peak", "--top", "3", "--format", "json"]),
+    ("multi_gpu.peak.csv", "multi_gpu", &["peak", "--top", "5", "--format", "csv"]),
+    ("multi_gpu.peak.md", "multi_gpu", &["peak", "--top", "5", "--format", "markdown"]),
+    ("multi_gpu.stream.txt", "multi_gpu", &["peak", "--by", "stream"]),
+    ("multi_gpu.info.txt", "multi_gpu", &["info"]),
+    ("multi_gpu.info.json", "multi_gpu", &["info", "--format", "json"]),
+    ("multi_gpu.info.md", "multi_gpu", &["info", "--format", "markdown"]),
+    ("oom.peak.txt", "oom", &["peak"]),
+    ("oom.at_oom.txt", "oom", &["peak", "--at", "oom", "--top", "5"]),
+    ("oom.info.txt", "oom", &["info"]),
+    ("oom.info.json", "oom", &["info", "--format", "json"]),
+    ("state_only.peak.txt", "state_only", &["peak"]),
+    ("state_only.peak.json", "state_only", &["peak", "--format", "json"]),
+    ("state_only.peak.csv", "state_only", &["peak", "--format", "csv"]),
+    ("state_only.peak.md", "state_only", &["peak", "--format", "markdown"]),
+    ("state_only.info.txt", "state_only", &["info"]),
+    ("state_only.info.json", "state_only", &["info", "--format", "json"]),
+    ("compiled_fx.peak.txt", "compiled_fx", &["peak"]),
+    ("compiled_fx.peak.json", "compiled_fx", &["peak", "--top", "2", "--format", "json"]),
+    ("compiled_fx.augmented.txt", "fixtures/snapshots/compiled_fx/snapshot_fx.pickle.gz", &["peak"]),
+    ("compiled_fx.info.txt", "compiled_fx", &["info"]),
+    ("llama_hf_all.peak.txt", "llama_hf_all", &["peak"]),
+    ("llama_hf_all.peak.json", "llama_hf_all", &["peak", "--top", "4", "--format", "json"]),
+    ("llama_hf_all.function.txt", "llama_hf_all", &["peak", "--by", "function"]),
+    ("llama_hf_all.module.txt", "llama_hf_all", &["peak", "--by", "module"]),
+    ("llama_hf_all.file.md", "llama_hf_all", &["peak", "--by", "file", "--format", "markdown"]),
+    ("llama_hf_all.info.txt", "llama_hf_all", &["info"]),
+    ("llama_hf_all_t215.peak.txt", "llama_hf_all_t215", &["peak"]),
+    ("pinned_t215.peak.txt", "pinned_t215", &["peak"]),
+    ("pinned_t215.peak.json", "pinned_t215", &["peak", "--format", "json"]),
+    ("pinned_t215.peak.csv", "pinned_t215", &["peak", "--format", "csv"]),
+    ("pinned_t215.peak.md", "pinned_t215", &["peak", "--format", "markdown"]),
+    ("pinned_t215.info.txt", "pinned_t215", &["info"]),
+    ("pinned_t215.info.json", "pinned_t215", &["info", "--format", "json"]),
+    ("annotated.annotation.txt", "annotated", &["peak", "--by", "annotation"]),
+    ("annotated.annotation.json", "annotated", &["peak", "--by", "annotation", "--format", "json"]),
+    ("annotated.annotation.csv", "annotated", &["peak", "--by", "annotation", "--format", "csv"]),
+    ("annotated.annotation.md", "annotated", &["peak", "--by", "annotation", "--format", "markdown"]),
+    ("annotated.info.txt", "annotated", &["info"]),
+    ("annotated.info.json", "annotated", &["info", "--format", "json"]),
+    ("private_pool.pool.txt", "private_pool", &["peak", "--by", "pool"]),
+    ("empty.peak.txt", "empty", &["peak"]),
+    ("empty.peak.json", "empty", &["peak", "--format", "json"]),
+    ("empty.peak.csv", "empty", &["peak", "--format", "csv"]),
+    ("empty.peak.md", "empty", &["peak", "--format", "markdown"]),
+    ("empty.info.txt", "empty", &["info"]),
+    ("no_history.peak.txt", "no_history", &["peak"]),
+    ("no_history.peak.md", "no_history", &["peak", "--format", "markdown"]),
+    ("ring.peak.txt", "ring", &["peak", "--top", "5"]),
+    ("ring.peak.json", "ring", &["peak", "--top", "1", "--format", "json"]),
+    ("gpt_late_t201.peak.txt", "gpt_late_t201", &["peak", "--top", "5"]),
+    ("skip_actions.peak.txt", "skip_actions", &["peak", "--top", "5"]),
+    ("conf_roundup.info.txt", "conf_roundup", &["info"]),
+    ("expandable.info.txt", "expandable", &["info"]),
+    ("contradicting.peak.txt", "fixtures/malformed/free-of-unknown-address.pickle", &["peak"]),
+    ("contradicting.peak.json", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "json"]),
+    ("contradicting.peak.md", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "markdown"]),
+    ("contradicting.info.json", "fixtures/malformed/free-of-unknown-address.pickle", &["info", "--format", "json"]),
+    ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
+    ("cut.peak.txt", "fixtures/malformed/truncated-in-segments.pickle", &["peak", "--allow-truncated"]),
+];
+
+/// Text as wide as a terminal: stem of the golden file, fixture, what is asked.
+const IN_TERMINALS: &[(&str, &str, Question)] = &[
+    ("gpt_train.site", "gpt_train", Question::Peak(GroupBy::Site)),
+    ("gpt_train.stack", "gpt_train", Question::Peak(GroupBy::Stack)),
+    ("llama_hf_all.site", "llama_hf_all", Question::Peak(GroupBy::Site)),
+    ("annotated.annotation", "annotated", Question::Peak(GroupBy::Annotation)),
+    ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
+    ("annotated.info", "annotated", Question::Info),
+    ("conf_roundup.info", "conf_roundup", Question::Info),
+];
+
+/// Columns of those terminals.
+const WIDTHS: [usize; 3] = [50, 80, 160];
+
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Peak(GroupBy),
+    Info,
+}
+
+#[test]
+fn answers_are_as_before() {
+    let mut failures = Vec::new();
+    let mut used = BTreeSet::from([".gitattributes".to_owned()]);
+    for (golden, recording, args) in ANSWERS {
+        let path = if recording.contains('/') { (*recording).to_owned() } else { fixture(recording) };
+        let run = support::memviz(&[*args, &[path.as_str()]].concat());
+        run.expect(0);
+        assert_eq!(run.stderr, "", "{golden}");
+        assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
+        failures.extend(compare(golden, &run.stdout));
+    }
+    for (stem, name, question) in IN_TERMINALS {
+        let recording = open(name);
+        for width in WIDTHS {
+            let golden = format!("{stem}.{width}.txt");
+            failures.extend(compare(&golden, &render(&recording, &fixture(name), *question, Some(width))));
+            assert!(used.insert(golden), "{stem} is there twice");
+        }
+    }
+    let stale: Vec<String> = names(GOLDEN).into_iter().filter(|name| !used.contains(name)).collect();
+    assert!(stale.is_empty(), "no test compares {stale:?} in {GOLDEN}");
+    let hint = format!("{BLESS}=1 cargo test --test golden takes the new answers over");
+    assert!(failures.is_empty(), "{} answers changed; {hint}\n\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The library gives what the binary gives.
+#[test]
+fn pipes_get_what_the_library_renders() {
+    for (name, question, args) in [
+        ("gpt_train", Question::Peak(GroupBy::Site), &["peak"] as &[&str]),
+        ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),
+        ("annotated", Question::Info, &["info"]),
+    ] {
+        let path = fixture(name);
+        let run = support::memviz(&[args, &[path.as_str()]].concat());
+        assert_eq!(run.stdout, render(&open(name), &path, question, None), "{name} {args:?}");
+    }
+}
+
+#[test]
+fn lines_fit_into_the_terminal() {
+    // Said on one line whatever the width: see the next test.
+    let too_long = |line: &str| line.starts_with("snapshot.pickle: ") || line.starts_with("  entry ");
+    support::assert_none(&wide_lines(too_long));
+}
+
+#[test]
+fn every_line_fits_into_the_terminal() {
+    support::assert_none(&wide_lines(|_| false));
+}
+
+/// Lines that are wider than the terminal they are meant for.
+fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
+    let groups = [
+        GroupBy::Site,
+        GroupBy::Stack,
+        GroupBy::Function,
+        GroupBy::File,
+        GroupBy::Module,
+        GroupBy::Stream,
+        GroupBy::Pool,
+        GroupBy::Annotation,
+    ];
+    let questions: Vec<Question> = groups.map(Question::Peak).into_iter().chain([Question::Info]).collect();
+    let mut problems = BTreeSet::new();
+    for name in ["gpt_train", "multi_gpu", "llama_hf_all", "annotated", "gpt_late_t201", "conf_roundup", "skip_actions"]
+    {
+        let recording = open(name);
+        for width in (50..=120).step_by(10) {
+            for &question in &questions {
+                for line in render(&recording, "snapshot.pickle", question, Some(width)).lines() {
+                    // A single word, to be copied as it is.
+                    let one_word = line.trim_start().starts_with("PYTORCH_CUDA_ALLOC_CONF=");
+                    if line.width() > width && !one_word && !excused(line) {
+                        problems.insert(format!("{name} {question:?} in {width} columns: {line:?}"));
+                    }
+                }
+            }
+        }
+    }
+    problems.into_iter().collect()
+}
+
+#[test]
+fn differences_are_readable() {
+    let before = "a\nb\nc\nd\ne\nf\ng\n";
+    assert_eq!(difference(before, before), None);
+    assert_eq!(difference(before, "a\nb\nc\nd\nE\nf\ng\n").unwrap(), "  ...\n  c\n  d\n- e\n+ E\n  f\n  g\n");
+    assert_eq!(difference(before, "a\nb\nc\nd\ne\nf\n").unwrap(), "  ...\n  e\n  f\n- g\n");
+    assert_eq!(difference("", "a\n").unwrap(), "+ a\n");
+    assert_eq!(difference("a\n", "a").unwrap(), "  a\n+ (no line break at the end)\n");
+}
+
+fn open(name: &str) -> Recording {
+    Recording::open(fixture(name).as_ref(), &ReadOptions::default()).unwrap()
+}
+
+fn render(recording: &Recording, path: &str, question: Question, width: Option<usize>) -> String {
+    let text = TextReport { width, color: false };
+    let source = Source { path, recording };
+    let mut out = Vec::new();
+    match question {
+        Question::Peak(by) => {
+            let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
+            text.peak(source, &recording.peak(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// What is different from the golden file, unless the file is to be written.
+fn compare(golden: &str, found: &str) -> Option<String> {
+    // A file with raw escape sequences cannot be looked at.
+    let found = found.replace('\u{1b}', "\\e");
+    let path = format!("{GOLDEN}/{golden}");
+    if std::env::var(BLESS).is_ok_and(|value| value == "1") {
+        fs::write(&path, found).unwrap();
+        return None;
+    }
+    if !Path::new(&path).exists() {
+        return Some(format!("{path} does not exist; the answer is\n{found}"));
+    }
+    difference(&support::read_text(&path), &found).map(|difference| format!("{path}\n{difference}"))
+}
+
+/// Lines that differ, each with two lines around it: `-` before, `+` now. `None` when there are none.
+fn difference(before: &str, now: &str) -> Option<String> {
+    const AROUND: usize = 2;
+    if before == now {
+        return None;
+    }
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        if !text.is_empty() && !text.ends_with('\n') {
+            lines.push("(no line break at the end)".to_owned());
+        }
+        lines
+    };
+    let (before, now) = (lines(before), lines(now));
+    let marked = align(&before, &now);
+    let changed: Vec<usize> = (0..marked.len()).filter(|&index| marked[index].0 != ' ').collect();
+    let shown = |index: usize| changed.iter().any(|&change| change.abs_diff(index) <= AROUND);
+    let mut text = String::new();
+    let mut gap = false;
+    for (index, (mark, line)) in marked.iter().enumerate() {
+        if shown(index) {
+            text += &format!("{mark} {line}\n");
+            gap = false;
+        } else if !gap {
+            // Nothing is said about what follows the last change.
+            if changed.iter().any(|&change| change > index) {
+                text += "  ...\n";
+            }
+            gap = true;
+        }
+    }
+    Some(text)
+}
+
+/// A longest common subsequence of lines, with what is only on one side marked.
+fn align<'l>(before: &'l [String], now: &'l [String]) -> Vec<(char, &'l str)> {
+    let columns = now.len() + 1;
+    let mut common = vec![0u32; (before.len() + 1) * columns];
+    for i in (0..before.len()).rev() {
+        for j in (0..now.len()).rev() {
+            common[i * columns + j] = if before[i] == now[j] {
+                common[(i + 1) * columns + j + 1] + 1
+            } else {
+                common[(i + 1) * columns + j].max(common[i * columns + j + 1])
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut marked = Vec::new();
+    while i < before.len() || j < now.len() {
+        let stays = i < before.len() && j < now.len() && before[i] == now[j];
+        let goes = i < before.len() && (j == now.len() || common[(i + 1) * columns + j] >= common[i * columns + j + 1]);
+        if stays {
+            marked.push((' ', before[i].as_str()));
+            (i, j) = (i + 1, j + 1);
+        } else if goes {
+            marked.push(('-', before[i].as_str()));
+            i += 1;
+        } else {
+            marked.push(('+', now[j].as_str()));
+            j += 1;
+        }
+    }
+    marked
+}
