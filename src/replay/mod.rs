@@ -118,7 +118,8 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         anomalies.forget(AnomalyKind::CompletedWithoutRequest);
     }
     if !trace.truncated {
-        reconcile::reconcile(&simulation.allocations, &simulation.ranges, segments, &mut anomalies);
+        let pending_known = !no_free_requested;
+        reconcile::reconcile(&simulation.allocations, &simulation.ranges, segments, pending_known, &mut anomalies);
     }
     if snapshot.notes.has_times {
         let times = snapshot.entries.times().get(trace.rows.clone()).unwrap_or(&[]);
@@ -166,25 +167,28 @@ fn count(snapshot: &Snapshot, history: &mut History) {
     let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
     let mut anomalies = std::mem::take(&mut history.anomalies);
     let mut before = history.start;
+    if before.any_negative() {
+        anomalies.add(AnomalyKind::Overflow, None, 0);
+    }
+    // A checksum above the replay by no more than what is uncertain about the baseline contradicts nothing.
+    let uncertain = history.completeness.baseline_uncertain_bytes;
     let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
     let sizes = snapshot.entries.sizes().get(history.rows.clone()).unwrap_or(&[]);
     history.walk(snapshot, |instant, now| {
         let index = instant as usize - 1;
         let action = actions[index];
         let rises = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
-        if rises {
-            for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
-                let bytes = now.get(metric);
-                if bytes > maximum.bytes {
-                    *maximum = Maximum { bytes, instant };
-                }
+        for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
+            let bytes = now.get(metric);
+            if bytes > maximum.bytes {
+                *maximum = Maximum { bytes, instant };
             }
         }
         if now.any_negative() && !before.any_negative() {
             let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
             anomalies.add(kind, Some(instant - 1), 0);
         }
-        if action == Action::Snapshot && now.active as u64 != sizes[index] {
+        if action == Action::Snapshot && sizes[index].wrapping_sub(now.active as u64) > uncertain {
             anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
         }
         before = *now;

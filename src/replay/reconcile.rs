@@ -7,15 +7,22 @@ use super::ranges::{Ranges, coalesce};
 use crate::model::{Block, BlockState, Segment};
 use std::cmp::Ordering;
 
-/// Counts every difference between the replayed end and `segments`.
-pub fn reconcile(allocations: &[Allocation], ranges: &Ranges, segments: &[Segment], anomalies: &mut Anomalies) {
+/// Counts every difference between the replayed end and `segments`. Which frees are pending is compared only when it is
+/// known.
+pub fn reconcile(
+    allocations: &[Allocation],
+    ranges: &Ranges,
+    segments: &[Segment],
+    pending_known: bool,
+    anomalies: &mut Anomalies,
+) {
     let replayed = coalesce(ranges.iter().map(|span| (span.addr, span.end())));
     let recorded = covered(segments);
     if replayed != recorded {
         let differ = replayed.iter().zip(&recorded).find(|(replayed, recorded)| replayed != recorded);
         anomalies.add(AnomalyKind::EndSegmentMismatch, None, differ.map_or(0, |(replayed, _)| replayed.0));
     }
-    blocks(allocations, segments, anomalies);
+    blocks(allocations, segments, pending_known, anomalies);
     for segment in segments {
         if !totals_agree(segment) {
             anomalies.add(AnomalyKind::SegmentTotalsMismatch, None, segment.address);
@@ -24,7 +31,7 @@ pub fn reconcile(allocations: &[Allocation], ranges: &Ranges, segments: &[Segmen
 }
 
 /// Walks both sides in address order.
-fn blocks(allocations: &[Allocation], segments: &[Segment], anomalies: &mut Anomalies) {
+fn blocks(allocations: &[Allocation], segments: &[Segment], pending_known: bool, anomalies: &mut Anomalies) {
     let mut live: Vec<&Allocation> = allocations.iter().filter(|allocation| allocation.completed == NEVER).collect();
     live.sort_by_key(|allocation| allocation.addr);
     let all = segments.iter().flat_map(|segment| &segment.blocks);
@@ -45,17 +52,17 @@ fn blocks(allocations: &[Allocation], segments: &[Segment], anomalies: &mut Anom
             Ordering::Greater => (None, recorded.next()),
         };
         let addr = allocation.map(|allocation| allocation.addr).or(block.map(|block| block.address));
-        if !matches!((allocation, block), (Some(allocation), Some(block)) if same(allocation, block)) {
+        if !matches!((allocation, block), (Some(allocation), Some(block)) if same(allocation, block, pending_known)) {
             anomalies.add(AnomalyKind::EndBlockMismatch, None, addr.unwrap_or(0));
         }
     }
 }
 
-fn same(allocation: &Allocation, block: &Block) -> bool {
+fn same(allocation: &Allocation, block: &Block, pending_known: bool) -> bool {
     let pending = block.state == BlockState::ActivePendingFree;
     allocation.size == block.size
         && allocation.requested == block.requested_size
-        && (allocation.freed != NEVER) == pending
+        && (!pending_known || (allocation.freed != NEVER) == pending)
 }
 
 /// Whether a segment's blocks tile it and sum to the totals that PyTorch wrote beside them.

@@ -11,3 +11,6 @@ pub mod recording;
 pub mod template;
 pub mod text;
 pub mod value;
+
+#[cfg(test)]
+mod agreement;

@@ -1,0 +1,144 @@
+//! Any entries and segments at all, replayed.
+
+#![no_main]
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use memviz::model::trace_entry::TraceEntry;
+use memviz::model::{
+    Action, AllocatorSettings, Block, BlockState, DeviceTrace, EntryContext, HOST_DEVICE, Segment, SegmentType,
+    Snapshot, StackId,
+};
+use memviz::replay::replay;
+
+/// Device memory is used in units of this, so that ranges meet often.
+const UNIT: u64 = 512 << 10;
+
+#[derive(Arbitrary, Debug)]
+struct Plan {
+    devices: Vec<DevicePlan>,
+    max_split_size: Option<Number>,
+    divisions: [u8; 16],
+    has_times: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+struct DevicePlan {
+    host: bool,
+    truncated: bool,
+    entries: Vec<EntryPlan>,
+    segments: Vec<SegmentPlan>,
+}
+
+#[derive(Arbitrary, Debug)]
+struct EntryPlan {
+    action: u8,
+    addr: Number,
+    size: Number,
+    time_us: i8,
+    stream: u8,
+    private_pool: Option<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+struct SegmentPlan {
+    address: Number,
+    large: bool,
+    expandable: bool,
+    blocks: Vec<(Number, Number, u8)>,
+}
+
+/// An address or a size.
+#[derive(Clone, Copy, Debug)]
+struct Number(u64);
+
+impl<'a> Arbitrary<'a> for Number {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(Self(match bytes.arbitrary::<u8>()? {
+            extreme @ 0xfe.. => u64::from(extreme) << 56 | bytes.arbitrary::<u64>()? >> 8,
+            0xfd => bytes.arbitrary()?,
+            units => u64::from(units) * UNIT + 300 * u64::from(bytes.arbitrary::<u8>()? & 3),
+        }))
+    }
+}
+
+fn snapshot(plan: &Plan) -> Snapshot {
+    let mut snapshot = Snapshot {
+        settings: AllocatorSettings {
+            recorded: true,
+            max_split_size: plan.max_split_size.map(|size| size.0),
+            roundup_power2_divisions: plan.divisions.map(u64::from),
+            ..AllocatorSettings::default()
+        },
+        ..Snapshot::default()
+    };
+    snapshot.notes.has_times = plan.has_times;
+    let hosts = plan.devices.iter().filter(|device| device.host).take(1).map(|device| (HOST_DEVICE, device));
+    let others = plan.devices.iter().filter(|device| !device.host);
+    for (device, contents) in hosts.chain((0..).zip(others)) {
+        let start = snapshot.entries.len();
+        for entry in &contents.entries {
+            let context = EntryContext {
+                stream: entry.stream.into(),
+                pool: entry.private_pool.map(|pool| (0, pool.into())),
+                ..EntryContext::default()
+            };
+            let context = snapshot.contexts.intern(context);
+            snapshot.entries.push(TraceEntry {
+                action: Action::ALL[usize::from(entry.action) % Action::ALL.len()],
+                addr: entry.addr.0,
+                size: entry.size.0,
+                time_us: entry.time_us.into(),
+                stack: StackId::EMPTY,
+                context,
+            });
+        }
+        let rows = start..snapshot.entries.len();
+        snapshot.traces.push(DeviceTrace { device, rows, truncated: contents.truncated });
+        snapshot.segments.extend(contents.segments.iter().map(|plan| segment(device, plan)));
+    }
+    snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
+    snapshot
+}
+
+/// A segment whose blocks tile it. Like the reader's, it ends below 2^64.
+fn segment(device: i32, plan: &SegmentPlan) -> Segment {
+    let states = [BlockState::ActiveAllocated, BlockState::ActivePendingFree, BlockState::Inactive];
+    let mut next = plan.address.0;
+    let mut blocks = Vec::new();
+    for &(size, requested_size, state) in &plan.blocks {
+        let state = states[usize::from(state) % states.len()];
+        let Some(end) = next.checked_add(size.0) else { break };
+        blocks.push(Block {
+            address: next,
+            size: size.0,
+            requested_size: requested_size.0,
+            state,
+            stack: StackId::EMPTY,
+        });
+        next = end;
+    }
+    let sum = |counted: &[BlockState]| {
+        let blocks = blocks.iter().filter(|block| counted.contains(&block.state));
+        blocks.map(|block| block.size).sum()
+    };
+    Segment {
+        device,
+        address: plan.address.0,
+        total_size: next - plan.address.0,
+        allocated_size: sum(&states[..1]),
+        active_size: sum(&states[..2]),
+        requested_size: None,
+        stream: 0,
+        segment_type: if plan.large { SegmentType::Large } else { SegmentType::Small },
+        pool: (0, 0),
+        is_expandable: plan.expandable,
+        stack: StackId::EMPTY,
+        blocks,
+    }
+}
+
+fuzz_target!(|plan: Plan| {
+    let snapshot = snapshot(&plan);
+    memviz_fuzz::check(&snapshot, &replay(&snapshot));
+});

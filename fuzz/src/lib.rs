@@ -1,0 +1,70 @@
+//! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
+
+use memviz::input::{ReadOptions, read_observed};
+use memviz::model::{Action, Snapshot};
+use memviz::replay::{AnomalyKind, HeadStart, History, replay};
+use std::io::Cursor;
+
+/// Reads and replays a file from a stranger. Errors are fine, panics are not.
+pub fn read_and_replay(bytes: Vec<u8>, allow_truncated: bool) {
+    let mut options = ReadOptions::default();
+    options.allow_truncated = allow_truncated;
+    let Ok((input, head_start)) = read_observed(Cursor::new(bytes), &options, HeadStart::default()) else { return };
+    let snapshot = input.snapshot;
+    let histories = head_start.finish(&snapshot);
+    check(&snapshot, &histories);
+    for (early, late) in histories.iter().zip(replay(&snapshot)) {
+        assert_eq!(early.allocations, late.allocations, "a replay made while reading is no other");
+        assert_eq!(early.anomalies, late.anomalies, "a replay made while reading is no other");
+    }
+}
+
+/// Panics unless the numbers of each history agree with one another, however contradictory the entries are.
+///
+/// # Panics
+/// When they do not.
+pub fn check(snapshot: &Snapshot, histories: &[History]) {
+    assert_eq!(snapshot.traces.len(), histories.len());
+    for history in histories {
+        counters_are_sums(history);
+        let counts: u64 = history.action_counts(snapshot).iter().sum();
+        assert_eq!(counts, u64::from(history.entries()));
+        for index in 0..history.allocations.len() {
+            let allocation = history.allocations[index];
+            assert!(allocation.born <= allocation.freed && allocation.freed <= allocation.completed);
+            assert_eq!(allocation.is_baseline(), history.born_row(index).is_none());
+            if let Some(row) = history.born_row(index) {
+                let entry = snapshot.entries.get(row).expect("allocations are born in rows");
+                assert_eq!(
+                    (entry.action, entry.addr, entry.size),
+                    (Action::Alloc, allocation.addr, allocation.requested)
+                );
+            }
+        }
+    }
+}
+
+/// The counters at the end are those of what is still there.
+fn counters_are_sums(history: &History) {
+    let end = history.entries();
+    let (mut allocated, mut active, mut requested, mut reserved) = (0i64, 0i64, 0i64, 0i64);
+    for allocation in &history.allocations {
+        if allocation.allocated_at(end) {
+            allocated = allocated.wrapping_add_unsigned(allocation.size);
+        }
+        if allocation.active_at(end) {
+            active = active.wrapping_add_unsigned(allocation.size);
+            requested = requested.wrapping_add_unsigned(allocation.requested);
+        }
+    }
+    assert_eq!([history.end.allocated, history.end.active, history.end.requested], [allocated, active, requested]);
+
+    let disputed = [AnomalyKind::OverlappingSegment, AnomalyKind::UnknownSegment];
+    if history.anomalies.kinds().any(|anomaly| disputed.contains(&anomaly.kind)) {
+        return;
+    }
+    for span in history.segments.iter().filter(|span| span.reserved_at(end)) {
+        reserved = reserved.wrapping_add_unsigned(span.size);
+    }
+    assert_eq!(history.end.reserved, reserved);
+}

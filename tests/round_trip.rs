@@ -1,0 +1,218 @@
+//! Random histories, written as pickles in many styles and read back: everything that was written must be there.
+
+#[path = "common/allocator_model.rs"]
+mod allocator_model;
+#[path = "common/pickle_writer.rs"]
+mod pickle_writer;
+#[path = "common/programs.rs"]
+mod programs;
+#[path = "common/snapshot_file.rs"]
+mod snapshot_file;
+
+use allocator_model::Expandable;
+use memviz::input::{EntryObserver, ReadOptions, read_observed, read_stream};
+use memviz::model::trace_entry::TraceEntry;
+use memviz::model::{Action, Snapshot};
+use memviz::replay::{HeadStart, History, replay};
+use pickle_writer::{Integers, Memo, Node, Style};
+use programs::{EPOCH, plain_or_expandable, programs};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use serde_pickle::{HashableValue, SerOptions};
+use snapshot_file::{Facts, File, Impossible, Version};
+use std::io::Cursor;
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(file in files(), style in styles()) {
+        let bytes = pickle_writer::write(&file.pickle(), style);
+        let length = bytes.len() as u64;
+        let (input, head_start) = read_observed(Cursor::new(bytes), &ReadOptions::default(), HeadStart::default())?;
+        let notes = &input.snapshot.notes;
+        prop_assert_eq!((input.bytes, notes.bytes, notes.protocol), (length, length, style.protocol));
+        prop_assert!(notes.unknown_keys.is_empty() && notes.unknown_actions.is_empty(), "{:?}", notes);
+        same_facts(&input.snapshot, &file)?;
+
+        let histories = replay(&input.snapshot);
+        same_histories(&head_start.finish(&input.snapshot), &histories)?;
+        if file.version == Version::V2_15 && !file.host {
+            same_histories(&histories, &replay(&file.recording.snapshot()))?;
+        }
+    }
+
+    #[test]
+    fn what_serde_pickle_writes_is_read(file in files(), old in any::<bool>()) {
+        let options = if old { SerOptions::new().proto_v2() } else { SerOptions::new() };
+        let bytes = serde_pickle::value_to_vec(&serde_value(&file.pickle()), options)?;
+        let input = read_stream(Cursor::new(bytes), &ReadOptions::default())?;
+        same_facts(&input.snapshot, &file)?;
+    }
+
+    #[test]
+    fn observers_see_every_row(file in files(), style in styles()) {
+        let bytes = pickle_writer::write(&file.pickle(), style);
+        let (input, seen) = read_observed(Cursor::new(bytes), &ReadOptions::default(), Seen::default())?;
+        // Files without times get them when all has been read.
+        let timeless = |entry: TraceEntry| TraceEntry { time_us: 0, ..entry };
+        let seen: Vec<_> = seen.0.into_iter().map(timeless).collect();
+        prop_assert_eq!(seen, input.snapshot.entries.rows(0..usize::MAX).map(timeless).collect::<Vec<_>>());
+    }
+
+    /// A file that was cut off yields the beginning of each trace.
+    #[test]
+    fn what_is_left_of_a_file_is_read(file in files(), style in styles(), at in any::<prop::sample::Index>()) {
+        let mut bytes = pickle_writer::write(&file.pickle(), style);
+        // At least the header of a frame and the first opcode are left.
+        bytes.truncate(12 + at.index(bytes.len() - 12));
+        let length = bytes.len() as u64;
+        prop_assert!(read_stream(Cursor::new(bytes.clone()), &ReadOptions::default()).is_err());
+
+        let mut options = ReadOptions::default();
+        options.allow_truncated = true;
+        let snapshot = read_stream(Cursor::new(bytes), &options)?.snapshot;
+        prop_assert_eq!(snapshot.notes.truncated_at, Some(length));
+        let (read, written) = (Facts::of(&snapshot), file.facts());
+        for trace in &snapshot.traces {
+            let read: Vec<_> = read.entries.iter().filter(|entry| entry.device == trace.device).collect();
+            let written: Vec<_> = written.entries.iter().filter(|entry| entry.device == trace.device).collect();
+            prop_assert!(written.starts_with(&read), "device {}", trace.device);
+            prop_assert!(trace.truncated || read.is_empty() || read.len() == written.len());
+        }
+        prop_assert!(read.segments.iter().all(|segment| written.segments.contains(segment)));
+        prop_assert!(written.annotations.starts_with(&read.annotations));
+    }
+
+    /// Numbers that no size, address or stream can be are errors, in whatever form they are written.
+    #[test]
+    fn impossible_numbers_are_refused(
+        file in files(),
+        style in styles(),
+        row in any::<prop::sample::Index>(),
+        key in prop::sample::select(vec!["addr", "size", "stream"]),
+        instead in impossible_numbers(),
+    ) {
+        let entries = &file.recording.logs[0].entries;
+        prop_assume!(!entries.is_empty());
+        let row = row.index(entries.len());
+        let entry = entries[row];
+        prop_assume!(key != "addr" || entry.action != Action::Oom);
+        let truth = match key {
+            "addr" => entry.addr,
+            "size" => entry.size,
+            _ => entry.stream,
+        };
+        let number = instead.number(truth.into());
+        let file = File { impossible: Some((row, key, instead)), ..file };
+        let bytes = pickle_writer::write(&file.pickle(), style);
+        let message = match read_stream(Cursor::new(bytes), &ReadOptions::default()) {
+            Ok(_) => return Err(TestCaseError::fail("the file was read")),
+            Err(error) => error.to_string(),
+        };
+        let expected = format!("expected a non-negative 64-bit integer for \"{key}\", found {number}");
+        prop_assert!(message.ends_with(&expected), "{}", message);
+    }
+}
+
+fn files() -> impl Strategy<Value = File> {
+    let expandable = prop_oneof![4 => plain_or_expandable(), 1 => Just(Expandable::OutsidePrivatePools)];
+    let recording = (programs(expandable, true), vec(prop_oneof![Just(0), 0..1000usize], 3))
+        .prop_map(|(program, cut)| program.run().cut(&cut));
+    let version = prop::sample::select(vec![Version::V2_0, Version::V2_3, Version::V2_15, Version::V2_15]);
+    let name = (0..5usize).prop_map(|step| format!("ProfilerStep#{step}"));
+    let annotations = vec((any::<bool>(), name, 0..3, EPOCH..EPOCH + 1_000_000), 0..20);
+    let layout = (any::<bool>(), 0..3usize, vec(any::<u8>(), 16), any::<bool>(), any::<bool>());
+    (recording, version, annotations, layout).prop_map(
+        |(recording, version, annotations, (host, idle, key_order, shared_stacks, pools_as_lists))| File {
+            recording,
+            version,
+            host: host && version == Version::V2_15,
+            annotations: if version == Version::V2_15 { annotations } else { Vec::new() },
+            idle,
+            key_order,
+            shared_stacks,
+            pools_as_lists,
+            impossible: None,
+        },
+    )
+}
+
+fn impossible_numbers() -> impl Strategy<Value = Impossible> {
+    let numbers = prop_oneof![i128::from(i64::MIN)..0, -300..0i128, (1 << 64)..i128::MAX];
+    prop_oneof![Just(Impossible::Negated), numbers.prop_map(Impossible::Any)]
+}
+
+fn styles() -> impl Strategy<Value = Style> {
+    let memo = prop::sample::select(vec![
+        (2, Memo::Strings),
+        (2, Memo::Put),
+        (2, Memo::SparsePut),
+        (4, Memo::Put),
+        (4, Memo::Memoize),
+    ]);
+    let integers = prop_oneof![3 => Just(Integers::Shortest), 1 => Just(Integers::EveryForm)];
+    // Python appends a thousand items at once.
+    let batch = prop_oneof![2 => Just(1000), 1 => 1..50usize];
+    let frame = prop_oneof![2 => Just(None), 1 => (1..200usize).prop_map(Some)];
+    (memo, integers, batch, any::<bool>(), frame).prop_map(|((protocol, memo), integers, batch, always_mark, frame)| {
+        Style { protocol, memo, integers, batch, always_mark, frame: frame.filter(|_| protocol >= 4) }
+    })
+}
+
+/// Keeps every row it is shown.
+#[derive(Default)]
+struct Seen(Vec<TraceEntry>);
+
+impl EntryObserver for Seen {
+    fn observe(&mut self, _list: u32, first_row: usize, entries: &[TraceEntry]) {
+        assert_eq!(first_row, self.0.len());
+        self.0.extend(entries);
+    }
+}
+
+fn same_facts(snapshot: &Snapshot, file: &File) -> TestCaseResult {
+    let (read, written) = (Facts::of(snapshot), file.facts());
+    prop_assert_eq!(read.entries, written.entries);
+    prop_assert_eq!(read.segments, written.segments);
+    prop_assert_eq!(read.annotations, written.annotations);
+    prop_assert_eq!(format!("{:?}", read.settings), format!("{:?}", written.settings));
+    Ok(())
+}
+
+fn same_histories(left: &[History], right: &[History]) -> TestCaseResult {
+    prop_assert_eq!(left.len(), right.len());
+    for (left, right) in left.iter().zip(right) {
+        prop_assert_eq!(left.device, right.device);
+        prop_assert_eq!(&left.allocations, &right.allocations);
+        prop_assert_eq!((left.start, left.end, left.maxima), (right.start, right.end, right.maxima));
+        prop_assert_eq!(&left.anomalies, &right.anomalies);
+        prop_assert_eq!(left.completeness, right.completeness);
+    }
+    Ok(())
+}
+
+/// The same object for serde-pickle, which knows no identity: what stands in several places is repeated.
+fn serde_value(node: &Node) -> serde_pickle::Value {
+    use serde_pickle::Value;
+    match node {
+        Node::Bool(value) => Value::Bool(*value),
+        Node::Int(value) => i64::try_from(*value).map_or_else(|_| big_integer(*value), Value::I64),
+        Node::Float(value) => Value::F64(*value),
+        Node::Str(text) => Value::String(text.clone()),
+        Node::List(items) => Value::List(items.iter().map(serde_value).collect()),
+        Node::Tuple(items) => Value::Tuple(items.iter().map(serde_value).collect()),
+        Node::Dict(pairs) => {
+            let key = |key: &Node| match key {
+                Node::Str(text) => HashableValue::String(text.clone()),
+                other => panic!("{other:?} is no key of a snapshot"),
+            };
+            Value::Dict(pairs.iter().map(|(name, value)| (key(name), serde_value(value))).collect())
+        }
+    }
+}
+
+/// serde-pickle's integers beyond 64 bits are of a type that it does not export; its reader makes them.
+fn big_integer(value: i128) -> serde_pickle::Value {
+    let bytes = [&[0x80, 2, 0x8a, 16][..], &value.to_le_bytes(), b"."].concat();
+    serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).expect("a pickle of one integer")
+}
