@@ -165,22 +165,18 @@ impl Attribution {
         for holder in &holders {
             total = total.wrapping_add(holder.bytes);
             let shared = (holder.stack, holder.baseline);
-            let indexes = match known.get(&shared).filter(|_| per_stack) {
-                Some(indexes) => indexes,
-                None => {
-                    let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
-                    let keys = if passes { grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
-                    let enter = |key| {
-                        let entry = groups.entry(key);
-                        let index = entry.index();
-                        entry.or_default();
-                        index
-                    };
-                    known.insert(shared, keys.into_iter().map(enter).collect());
-                    &known[&shared]
-                }
-            };
-            for &index in indexes {
+            if !per_stack || !known.contains_key(&shared) {
+                let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
+                let keys = if passes { grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
+                let enter = |key| {
+                    let entry = groups.entry(key);
+                    let index = entry.index();
+                    entry.or_default();
+                    index
+                };
+                known.insert(shared, keys.into_iter().map(enter).collect());
+            }
+            for &index in &known[&shared] {
                 groups[index].add(holder);
             }
         }

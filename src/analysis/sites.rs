@@ -141,7 +141,8 @@ const LONGEST_NAME: usize = 2048;
 
 /// The beginning of a name, if it is too long to be shown.
 fn clipped(name: &str) -> &str {
-    &name[..name.floor_char_boundary(LONGEST_NAME)]
+    let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
 }
 
 /// A path as people refer to it: inside the package for installed code, else the file's name.

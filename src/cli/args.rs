@@ -94,7 +94,7 @@ pub struct CommonArgs {
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
     /// Number of threads for the replay [default: one per core]; reading always uses two
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// No progress bar and no warnings
     #[arg(short, long)]
