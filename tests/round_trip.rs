@@ -9,13 +9,13 @@ mod programs;
 #[path = "common/snapshot_file.rs"]
 mod snapshot_file;
 
-use allocator_model::Expandable;
+use allocator_model::{Config, Entry, Expandable, Log, Moment};
 use memviz::input::{EntryObserver, ReadOptions, read_observed, read_stream};
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{HeadStart, History, replay};
 use pickle_writer::{Integers, Memo, Node, Style};
-use programs::{EPOCH, plain_or_expandable, programs};
+use programs::{EPOCH, Recording, SITES, plain_or_expandable, programs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -61,10 +61,19 @@ proptest! {
 
     /// A file that was cut off yields the beginning of each trace.
     #[test]
-    fn what_is_left_of_a_file_is_read(file in files(), style in styles(), at in any::<prop::sample::Index>()) {
+    fn what_is_left_of_a_file_is_read(
+        file in files(),
+        style in styles(),
+        at in any::<prop::sample::Index>(),
+        between_batches in any::<bool>(),
+    ) {
         let mut bytes = pickle_writer::write(&file.pickle(), style);
         // At least the header of a frame and the first opcode are left.
-        bytes.truncate(12 + at.index(bytes.len() - 12));
+        let all = 12..bytes.len();
+        let behind_items = all.clone().filter(|&end| !between_batches || b"ae".contains(&bytes[end - 1]));
+        let ends: Vec<_> = behind_items.collect();
+        prop_assume!(!ends.is_empty());
+        bytes.truncate(*at.get(&ends));
         let length = bytes.len() as u64;
         prop_assert!(read_stream(Cursor::new(bytes.clone()), &ReadOptions::default()).is_err());
 
@@ -118,6 +127,7 @@ fn files() -> impl Strategy<Value = File> {
     let expandable = prop_oneof![4 => plain_or_expandable(), 1 => Just(Expandable::OutsidePrivatePools)];
     let recording = (programs(expandable, true), vec(prop_oneof![Just(0), 0..1000usize], 3))
         .prop_map(|(program, cut)| program.run().cut(&cut));
+    let recording = prop_oneof![3 => recording, 1 => monotonous_recordings()];
     let version = prop::sample::select(vec![Version::V2_0, Version::V2_3, Version::V2_15, Version::V2_15]);
     let name = (0..5usize).prop_map(|step| format!("ProfilerStep#{step}"));
     let annotations = vec((any::<bool>(), name, 0..3, EPOCH..EPOCH + 1_000_000), 0..20);
@@ -137,19 +147,31 @@ fn files() -> impl Strategy<Value = File> {
     )
 }
 
+/// Long runs of entries that differ in nothing but their numbers, as in a training loop, each run from another call
+/// site. The first entry of a run has another list of frames than the others, see [`File::shared_stacks`].
+fn monotonous_recordings() -> impl Strategy<Value = Recording> {
+    vec((prop::sample::select(vec![2, 4, 5]), 1..60usize), 1..8).prop_map(|runs| {
+        let ops = runs
+            .into_iter()
+            .flat_map(|(site, length)| std::iter::once(site).chain(std::iter::repeat_n(SITES + site, length)));
+        let entry = |(op, addr)| Entry { action: Action::Alloc, addr, size: 70_000, stream: 0, private_pool: 0, op };
+        let entries: Vec<_> = ops.zip((1 << 42..).step_by(1 << 20)).map(entry).collect();
+        let moments = vec![Moment::default(); entries.len() + 1];
+        let config =
+            Config { expandable: Expandable::Never, max_split_size: None, divisions: [0; 16], capacity: 0, spacing: 0 };
+        Recording { config, logs: vec![Log { entries, moments, segments: Vec::new() }] }
+    })
+}
+
 fn impossible_numbers() -> impl Strategy<Value = Impossible> {
     let numbers = prop_oneof![i128::from(i64::MIN)..0, -300..0i128, (1 << 64)..i128::MAX];
     prop_oneof![Just(Impossible::Negated), numbers.prop_map(Impossible::Any)]
 }
 
 fn styles() -> impl Strategy<Value = Style> {
-    let memo = prop::sample::select(vec![
-        (2, Memo::Strings),
-        (2, Memo::Put),
-        (2, Memo::SparsePut),
-        (4, Memo::Put),
-        (4, Memo::Memoize),
-    ]);
+    let usual = vec![(2, Memo::Strings), (2, Memo::Put), (4, Memo::Put), (4, Memo::Memoize)];
+    let gap = (0..1000u32).prop_map(|empty| (2, Memo::PutAround(empty)));
+    let memo = prop_oneof![4 => prop::sample::select(usual), 1 => gap];
     let integers = prop_oneof![3 => Just(Integers::Shortest), 1 => Just(Integers::EveryForm)];
     // Python appends a thousand items at once.
     let batch = prop_oneof![2 => Just(1000), 1 => 1..50usize];

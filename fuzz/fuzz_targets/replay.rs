@@ -131,7 +131,7 @@ fn segment(device: i32, plan: &SegmentPlan) -> Segment {
         requested_size: None,
         stream: 0,
         segment_type: if plan.large { SegmentType::Large } else { SegmentType::Small },
-        pool: (0, 0),
+        pool: Some((0, 0)),
         is_expandable: plan.expandable,
         stack: StackId::EMPTY,
         blocks,

@@ -8,6 +8,7 @@ use super::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
+use indexmap::IndexSet;
 use rayon::prelude::*;
 
 /// What to look at.
@@ -121,7 +122,8 @@ pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Res
             Error::Request(format!("expected one of the recorded devices ({known}), found {device}"))
         })
     };
-    devices.iter().map(find).collect()
+    let distinct: IndexSet<&DeviceId> = devices.iter().collect();
+    distinct.into_iter().map(find).collect()
 }
 
 fn device_peak(

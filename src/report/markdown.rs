@@ -18,6 +18,9 @@ impl Render for MarkdownReport {
         for line in notes::source(&source.recording.snapshot) {
             writeln!(out, "> {}\n", escape(&line))?;
         }
+        if report.devices.is_empty() {
+            writeln!(out, "No memory was allocated on any device while recording.")?;
+        }
         for device in &report.devices {
             peak_device(device, out)?;
         }

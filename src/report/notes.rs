@@ -86,11 +86,14 @@ fn place(instant: Instant) -> String {
     }
 }
 
+/// Whether a metric's maximum lies at the very start of an incomplete history.
+pub fn is_early(device: &DevicePeak, metric: Metric) -> bool {
+    device.maxima[metric as usize].instant == 0 && device.completeness.has_baseline
+}
+
 /// A line for a maximum at the very start of what is known: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
-    let maximum = device.maxima[device.metric as usize];
-    let at_start = maximum.instant == 0 && device.completeness.has_baseline && !device.completeness.no_entries;
-    at_start.then(|| {
+    (is_early(device, device.metric) && !device.completeness.no_entries).then(|| {
         format!("{} is highest where the kept history begins; the true peak may lie before", device.metric.name())
     })
 }

@@ -219,8 +219,11 @@ impl From<&Attribution> for AttributionRows {
 
 impl From<&DevicePeak> for PeakDevice {
     fn from(device: &DevicePeak) -> Self {
-        let bound =
-            |metric: Metric| Some((format!("{}_bytes", metric.name()), notes::bound(&device.completeness, metric)?));
+        let early = |metric: Metric| notes::is_early(device, metric).then_some("lower");
+        let bound = |metric: Metric| {
+            let bound = notes::bound(&device.completeness, metric).or_else(|| early(metric))?;
+            Some((format!("{}_bytes", metric.name()), bound))
+        };
         let completeness = &device.completeness;
         let uncertain = completeness.baseline_uncertain_bytes > 0
             || completeness.unrecorded_frees

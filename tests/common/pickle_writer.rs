@@ -41,8 +41,8 @@ pub enum Memo {
     Strings,
     /// Strings and containers, by slot number.
     Put,
-    /// The same, but every second slot stays empty.
-    SparsePut,
+    /// The same, but the slot of this number stays empty.
+    PutAround(u32),
     /// Strings and containers, by MEMOIZE.
     Memoize,
 }
@@ -219,7 +219,10 @@ impl Writer {
     /// Puts what was just written into the memo.
     fn put(&mut self) -> u32 {
         let count = (self.strings.len() + self.containers.len()) as u32;
-        let slot = if self.style.memo == Memo::SparsePut { 2 * count } else { count };
+        let slot = match self.style.memo {
+            Memo::PutAround(empty) if count >= empty => count + 1,
+            _ => count,
+        };
         match (self.style.memo, u8::try_from(slot)) {
             (Memo::Memoize, _) => self.opcode(0x94, &[]),
             (_, Ok(slot)) => self.opcode(b'q', &[slot]),

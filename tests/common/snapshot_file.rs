@@ -32,7 +32,7 @@ pub struct File {
     pub idle: usize,
     /// Ranks of keys: those of a dictionary are written by rank.
     pub key_order: Vec<u8>,
-    /// Whether entries of one call site share lists of frames.
+    /// Whether entries of one call site share lists of frames: one list for every second round of operations.
     pub shared_stacks: bool,
     /// Whether pool ids are lists, as after a round trip through JSON.
     pub pools_as_lists: bool,
