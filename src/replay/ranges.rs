@@ -19,10 +19,13 @@ impl Ranges {
         self.spans.get(index as usize).filter(|span| addr < span.end())
     }
 
-    /// Adds a range; false, and no change, when it is empty or overlaps one that is there.
+    /// Adds a range; false, and no change, when it is empty, overlaps one that is there, or ends beyond 2^64.
     pub fn add(&mut self, span: SegmentSpan) -> bool {
         let before = self.live.range(..span.end()).next_back().and_then(|(_, &index)| self.spans.get(index as usize));
-        if span.size == 0 || before.is_some_and(|before| before.end() > span.addr) {
+        if span.size == 0
+            || span.addr.checked_add(span.size).is_none()
+            || before.is_some_and(|before| before.end() > span.addr)
+        {
             return false;
         }
         self.live.insert(span.addr, self.spans.len() as u32);
@@ -45,7 +48,7 @@ impl Ranges {
     /// Takes any part of the mapped ranges out; false, and no change, when a part of it is not mapped. What remains of
     /// a range lives on as a span of its own.
     pub fn cut(&mut self, addr: u64, size: u64, at: Instant) -> bool {
-        let end = addr.saturating_add(size);
+        let Some(end) = addr.checked_add(size) else { return false };
         let first = self.live.range(..=addr).next_back().map_or(addr, |(&start, _)| start);
         let hit: Vec<u32> = self.live.range(first..end).map(|(_, &index)| index).collect();
         let mut covered = addr;
