@@ -26,7 +26,7 @@ pub use size_rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
 
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, DeviceTrace, HOST_DEVICE, Snapshot};
+use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot};
 use baseline::Baseline;
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
@@ -112,7 +112,13 @@ fn run(mut simulation: Simulation, snapshot: &Snapshot, trace: &DeviceTrace) -> 
 
 fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, baseline: &Baseline) -> History {
     let segments = snapshot.segments_of(trace.device);
-    let no_free_requested = simulation.lacks_free_requests();
+    // So does a free that is pending at the end without ever having been requested in the trace.
+    let unrequested = |block: &Block| {
+        let live = simulation.live_at(block.address).map(|index| simulation.allocations[index as usize]);
+        block.state == BlockState::ActivePendingFree && live.is_some_and(|live| !live.is_baseline())
+    };
+    let pending = simulation.free_requests == 0 && segments.iter().flat_map(|segment| &segment.blocks).any(unrequested);
+    let no_free_requested = simulation.lacks_free_requests() || (pending && !trace.truncated);
     let mut anomalies = std::mem::take(&mut simulation.anomalies);
     if no_free_requested {
         anomalies.forget(AnomalyKind::CompletedWithoutRequest);
