@@ -13,7 +13,7 @@ use memviz::report::schema::{self, CounterBytes, PeakDevice};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use support::{Case, assert_none, cases, fixture};
+use support::{Case, assert_none, cases, fixture, open};
 
 /// Pinned host memory.
 const HOST: i32 = -1;
@@ -214,11 +214,6 @@ struct Answers {
     complete: bool,
     notes: Vec<String>,
     devices: Vec<Answer>,
-}
-
-fn open(path: &str) -> Recording {
-    Recording::open(path.as_ref(), &memviz::input::ReadOptions::default())
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 fn answers(case: &Case, recording: &Recording) -> Answers {

@@ -3,6 +3,7 @@
 use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
+use super::layout::Layout;
 use super::sites::{NO_STACK, Sites, line_label};
 use crate::model::{PoolId, Snapshot, StackId, StrId};
 use crate::replay::{BaselineOrigin, History, Instant, Metric};
@@ -154,8 +155,12 @@ impl Attribution {
     ) -> Self {
         let (metric, instant) = at;
         let holders = holders(snapshot, history, metric, instant);
-        let grouper =
-            Grouper { sites, annotations, snapshot, pools: Pools::of(snapshot, history, instant), metric, by };
+        // Streams and pools of reserved ranges and, before PyTorch 2.15, pools of blocks are known by address only.
+        let layout = match by {
+            GroupBy::Stream | GroupBy::Pool => Layout::at(snapshot, history, instant),
+            _ => Layout::default(),
+        };
+        let grouper = Grouper { sites, annotations, snapshot, layout, metric, by };
         let mut groups: IndexMap<Key, Group> = IndexMap::new();
         // Blocks of one stack mostly share their keys; only what depends on more is worked out for each block.
         let per_stack =
@@ -240,7 +245,7 @@ struct Grouper<'a> {
     sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     snapshot: &'a Snapshot,
-    pools: Pools,
+    layout: Layout,
     metric: Metric,
     by: GroupBy,
 }
@@ -263,12 +268,15 @@ impl Grouper<'_> {
             GroupBy::Function => return self.functions(stack),
             GroupBy::Stream => match (context, self.metric) {
                 (Some(context), _) => Key::Text(format!("stream {}", context.stream)),
-                (None, Metric::Reserved) => self.pools.stream_key(holder.addr),
+                (None, Metric::Reserved) => match self.layout.segment_of(holder.addr).and_then(|found| found.stream) {
+                    Some(stream) => Key::Text(format!("stream {stream}")),
+                    None => Key::Special(UNKNOWN_STREAM),
+                },
                 (None, _) => Key::Text(format!("stream {}", holder.origin.stream)),
             },
             GroupBy::Pool => {
                 let recorded = context.map_or(holder.origin.pool, |context| context.pool);
-                pool_key(recorded.or_else(|| self.pools.pool(holder.addr)))
+                pool_key(recorded.or_else(|| self.layout.segment_of(holder.addr)?.pool))
             }
             GroupBy::Annotation => self.annotation(holder),
         };
@@ -350,44 +358,5 @@ fn pool_key(pool: Option<PoolId>) -> Key {
         None => Key::Special(UNKNOWN_POOL),
         Some((0, 0)) => Key::Special("default pool"),
         Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
-    }
-}
-
-/// Stream and pool by address. Before PyTorch 2.15 entries do not record the pool, but a segment that is still there
-/// at the end does, and all its blocks are of its pool.
-struct Pools {
-    /// Start, end, stream and pool of segments that lived from the instant to the end, in address order.
-    ranges: Vec<(u64, u64, u64, Option<PoolId>)>,
-}
-
-impl Pools {
-    fn of(snapshot: &Snapshot, history: &History, instant: Instant) -> Self {
-        let mut spans: Vec<_> = history
-            .segments
-            .iter()
-            .filter(|span| span.reserved_at(instant) && span.gone == crate::replay::NEVER)
-            .collect();
-        spans.sort_by_key(|span| span.addr);
-        let segments = snapshot.segments_of(history.device);
-        let ranges = spans.into_iter().filter_map(|span| {
-            let after = segments.partition_point(|segment| segment.address <= span.addr);
-            let segment = segments.get(after.checked_sub(1)?)?;
-            let inside = span.addr - segment.address < segment.total_size;
-            inside.then_some((span.addr, span.end(), segment.stream, segment.pool))
-        });
-        Self { ranges: ranges.collect() }
-    }
-
-    fn at(&self, addr: u64) -> Option<&(u64, u64, u64, Option<PoolId>)> {
-        let after = self.ranges.partition_point(|range| range.0 <= addr);
-        self.ranges.get(after.checked_sub(1)?).filter(|range| addr < range.1)
-    }
-
-    fn pool(&self, addr: u64) -> Option<PoolId> {
-        self.at(addr).and_then(|range| range.3)
-    }
-
-    fn stream_key(&self, addr: u64) -> Key {
-        self.at(addr).map_or(Key::Special(UNKNOWN_STREAM), |range| Key::Text(format!("stream {}", range.2)))
     }
 }

@@ -99,6 +99,12 @@ pub fn fixture(name: &str) -> String {
     format!("{FIXTURES}/{name}/snapshot.pickle.gz")
 }
 
+/// A recording, read and replayed.
+pub fn open(path: &str) -> memviz::Recording {
+    memviz::Recording::open(path.as_ref(), &memviz::input::ReadOptions::default())
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 /// The corpus, or `None` where a machine does not have it; the omission is announced.
 pub fn corpus() -> Option<&'static str> {
     if Path::new(CORPUS).is_dir() {
@@ -123,6 +129,7 @@ pub fn assert_none(problems: &[String]) {
 }
 
 #[cfg(feature = "cli")]
+#[allow(unused_imports, reason = "as above")]
 pub use binary::*;
 
 /// The real binary.
