@@ -1,0 +1,31 @@
+//! `memviz info` as CSV.
+
+use super::io_error;
+use crate::analysis::InfoReport;
+use crate::model::Action;
+use crate::replay::Metric;
+use std::io::{self, Write};
+
+pub(super) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record(["device", "name", "value"]).map_err(io_error)?;
+    for device in &report.devices {
+        let id = device.device.to_string();
+        let mut line = |name: &str, value: String| csv.write_record([id.as_str(), name, &value]).map_err(io_error);
+        line("entries", device.entries.to_string())?;
+        for (action, count) in Action::ALL.iter().zip(device.actions) {
+            line(action.name(), count.to_string())?;
+        }
+        line("segments", device.segments.to_string())?;
+        line("blocks", device.blocks.to_string())?;
+        line("complete_history", device.completeness.is_complete().to_string())?;
+        line("anomalies", device.anomalies.total().to_string())?;
+        for metric in Metric::ALL {
+            let name = metric.name();
+            line(&format!("baseline_{name}_bytes"), device.baseline.get(metric).to_string())?;
+            line(&format!("max_{name}_bytes"), device.maxima[metric as usize].bytes.to_string())?;
+            line(&format!("end_{name}_bytes"), device.end.get(metric).to_string())?;
+        }
+    }
+    csv.flush()
+}

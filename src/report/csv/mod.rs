@@ -1,0 +1,30 @@
+//! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
+
+mod info;
+mod peak;
+
+use super::{Render, Source};
+use crate::analysis::{InfoReport, PeakReport};
+use std::io::{self, Write};
+
+/// Writes RFC 4180 with a header line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CsvReport;
+
+impl Render for CsvReport {
+    fn peak(&self, _source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+        peak::write(report, out)
+    }
+
+    fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+        info::write(report, out)
+    }
+}
+
+/// The error underneath, so that a closed pipe stays recognisable.
+fn io_error(error: ::csv::Error) -> io::Error {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}

@@ -1,0 +1,47 @@
+//! `memviz peak` as CSV.
+
+use super::io_error;
+use crate::analysis::PeakReport;
+use crate::report::notes::{self, safe};
+use std::io::{self, Write};
+
+pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record([
+        "device",
+        "metric",
+        "entry",
+        "by",
+        "label",
+        "bytes",
+        "blocks",
+        "inferred",
+        "stack",
+        "bound",
+        "complete_history",
+        "anomalies",
+    ])
+    .map_err(io_error)?;
+    for device in &report.devices {
+        let entry = device.entry.map(|entry| entry.to_string()).unwrap_or_default();
+        let bound = notes::bound(&device.completeness, device.metric).unwrap_or("exact");
+        for row in &device.attribution.rows {
+            csv.write_record([
+                &device.device.to_string(),
+                device.metric.name(),
+                &entry,
+                device.attribution.by.name(),
+                &safe(&row.label),
+                &row.bytes.to_string(),
+                &row.blocks.to_string(),
+                &row.inferred.to_string(),
+                &safe(&row.stack.join(";")),
+                bound,
+                &device.completeness.is_complete().to_string(),
+                &device.anomalies.total().to_string(),
+            ])
+            .map_err(io_error)?;
+        }
+    }
+    csv.flush()
+}

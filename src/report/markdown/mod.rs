@@ -1,0 +1,75 @@
+//! Markdown for issues and pull requests. A file per report; here is what they share.
+
+mod info;
+mod peak;
+
+use super::notes::{safe, signed};
+use super::{Render, Source};
+use crate::analysis::{InfoReport, PeakReport};
+use crate::replay::{Counters, Metric};
+use std::io::{self, Write};
+
+/// Writes GitHub-flavoured Markdown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MarkdownReport;
+
+impl Render for MarkdownReport {
+    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+        peak::write(source, report, out)
+    }
+
+    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+        info::write(source, report, out)
+    }
+}
+
+fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "| | Allocated | Active | Requested | Reserved |\n|---|--:|--:|--:|--:|")?;
+    for (name, values) in lines {
+        write!(out, "| {name} |")?;
+        for metric in Metric::ALL {
+            write!(out, " {} |", signed(values.get(metric)))?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)
+}
+
+/// A code span in a table cell, where bars must be escaped even inside code.
+fn cell(text: &str) -> String {
+    code(&text.replace('|', "\\|"))
+}
+
+/// A code span: the fence is longer than any run of backticks inside.
+fn code(text: &str) -> String {
+    let text = safe(text);
+    let longest = text.split(|next| next != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// Plain text that Markdown leaves alone.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for next in safe(text).chars() {
+        if matches!(next, '\\' | '`' | '*' | '_' | '<' | '>' | '|' | '[' | ']' | '#') {
+            escaped.push('\\');
+        }
+        escaped.push(next);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_cannot_break_the_table() {
+        assert_eq!(cell("a|b"), "`a\\|b`");
+        assert_eq!(code("a`b"), "``a`b``");
+        assert_eq!(code("`a"), "`` `a ``");
+        assert_eq!(escape("<b> *x*"), "\\<b\\> \\*x\\*");
+    }
+}

@@ -1,0 +1,54 @@
+//! `memviz peak` as Markdown.
+
+use super::{cell, code, counters, escape};
+use crate::analysis::{DevicePeak, PeakReport};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, signed};
+use crate::report::{Source, percent};
+use std::io::{self, Write};
+
+pub(super) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## GPU memory peak of {}\n", code(source.path))?;
+    for line in notes::source(&source.recording.snapshot) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if report.devices.is_empty() {
+        writeln!(out, "No memory was allocated on any device while recording.")?;
+    }
+    for device in &report.devices {
+        peak_device(device, out)?;
+    }
+    Ok(())
+}
+
+fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    let metric = device.metric;
+    let bytes = device.at.get(metric);
+    writeln!(out, "### {}: {} {}\n", device_name(device.device), signed(bytes), metric.name())?;
+    let mut place = match device.entry {
+        Some(entry) => format!("At entry {entry} of {}", device.entries),
+        None if device.completeness.no_entries => "At the dump".to_owned(),
+        None => "Before the first entry".to_owned(),
+    };
+    if let Some(since) = device.since_start_us {
+        place += &format!(", {} after the first one", notes::duration(since));
+    }
+    if !device.annotations.is_empty() {
+        place += &format!(", during {}", code(&device.annotations.join(" / ")));
+    }
+    writeln!(out, "{place}.\n")?;
+    let mut lines = notes::device(device);
+    lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
+    for line in lines {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
+
+    let attribution = &device.attribution;
+    writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
+    for row in &attribution.rows {
+        let share = percent(row.bytes, attribution.total_bytes);
+        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
+    }
+    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))
+}

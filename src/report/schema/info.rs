@@ -1,0 +1,164 @@
+//! The JSON of `memviz info`.
+
+use super::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::analysis::{DeviceInfo, InfoReport};
+use crate::model::{Action, AllocatorSettings};
+use crate::report::{Source, notes};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// `memviz info`: the head with what concerns the file as a whole.
+#[derive(Debug, Serialize)]
+pub struct Info<'a> {
+    /// Head and devices.
+    #[serde(flatten)]
+    pub head: Head<'a, InfoDevice>,
+    /// gzip, zstd, zip or plain.
+    pub compression: &'static str,
+    /// Pickle protocol.
+    pub pickle_protocol: u8,
+    /// Bytes after decompression.
+    pub decompressed_bytes: u64,
+    /// Distinct stacks.
+    pub stacks: usize,
+    /// Distinct frames.
+    pub frames: usize,
+    /// Allocator settings; null where the file has none.
+    pub settings: Option<Settings>,
+    /// Annotations by name.
+    pub annotations: Vec<AnnotationCount>,
+    /// Keys that were not understood, with how often each occurs.
+    pub unknown_keys: IndexMap<String, u64>,
+    /// Actions that were not understood, with how often each occurs.
+    pub unknown_actions: IndexMap<String, u64>,
+}
+
+/// `memviz info`, one device.
+#[derive(Debug, Serialize)]
+pub struct InfoDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Trace entries.
+    pub entries: u32,
+    /// Trace entries by action; actions that do not occur are left out.
+    pub actions: IndexMap<&'static str, u64>,
+    /// Time of the first entry since the epoch.
+    pub first_time_us: Option<i64>,
+    /// Time of the last entry since the epoch.
+    pub last_time_us: Option<i64>,
+    /// Segments at the dump.
+    pub segments: usize,
+    /// Blocks at the dump.
+    pub blocks: usize,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// Contradictions.
+    pub anomalies: AnomalyCounts,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Counters before the first kept entry.
+    pub baseline: CounterBytes,
+    /// Each counter's own maximum.
+    pub maxima: CounterBytes,
+    /// Counters at the end.
+    pub end: CounterBytes,
+}
+
+/// Allocator settings.
+#[derive(Debug, Serialize)]
+pub struct Settings {
+    /// `PYTORCH_CUDA_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// Blocks of at least this size are not split; null for no limit.
+    pub max_split_size_bytes: Option<u64>,
+    /// Whether segments grow in place.
+    pub expandable_segments: bool,
+    /// 0 when off.
+    pub garbage_collection_threshold: f64,
+    /// Divisions for sizes of 1, 2, 4, ... 32768 MiB.
+    pub roundup_power2_divisions: [u64; 16],
+    /// Every other setting as text.
+    pub other: IndexMap<String, String>,
+}
+
+/// Annotations of one name.
+#[derive(Debug, Serialize)]
+pub struct AnnotationCount {
+    /// The name.
+    pub name: String,
+    /// Ranges.
+    pub count: u64,
+    /// Time of those with both ends.
+    pub total_us: i64,
+    /// Those without.
+    pub open: u64,
+}
+
+impl From<&AllocatorSettings> for Settings {
+    fn from(settings: &AllocatorSettings) -> Self {
+        Self {
+            alloc_conf: settings.alloc_conf.clone(),
+            max_split_size_bytes: settings.max_split_size,
+            expandable_segments: settings.expandable_segments,
+            garbage_collection_threshold: settings.garbage_collection_threshold,
+            roundup_power2_divisions: settings.roundup_power2_divisions,
+            other: settings.other.iter().cloned().collect(),
+        }
+    }
+}
+
+impl From<&DeviceInfo> for InfoDevice {
+    fn from(device: &DeviceInfo) -> Self {
+        let mut anomalies = AnomalyCounts::default();
+        anomalies.add(&device.anomalies);
+        let counts = Action::ALL.iter().map(|action| action.name()).zip(device.actions);
+        Self {
+            device: device.device,
+            entries: device.entries,
+            actions: counts.filter(|&(_, count)| count > 0).collect(),
+            first_time_us: device.time_us.map(|(first, _)| first),
+            last_time_us: device.time_us.map(|(_, last)| last),
+            segments: device.segments,
+            blocks: device.blocks,
+            complete_history: device.completeness.is_complete(),
+            notes: notes::limits(&device.completeness, &device.baseline),
+            anomalies,
+            baseline_bytes: device.baseline.allocated,
+            baseline: (&device.baseline).into(),
+            maxima: (&device.maxima).into(),
+            end: (&device.end).into(),
+        }
+    }
+}
+
+/// The whole answer of `memviz info`.
+pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
+    let recording = source.recording;
+    let notes = &recording.snapshot.notes;
+    let settings = &recording.snapshot.settings;
+    let annotations = report.annotations.iter().map(|summary| AnnotationCount {
+        name: summary.name.clone(),
+        count: summary.count,
+        total_us: summary.total_us,
+        open: summary.open,
+    });
+    Info {
+        head: Head {
+            schema_version: SCHEMA_VERSION,
+            command: "info",
+            input: InputHead::of(source),
+            devices: report.devices.iter().map(InfoDevice::from).collect(),
+        },
+        compression: recording.compression.name(),
+        pickle_protocol: notes.protocol,
+        decompressed_bytes: notes.bytes,
+        stacks: report.stacks,
+        frames: report.frames,
+        settings: settings.recorded.then(|| settings.into()),
+        annotations: annotations.collect(),
+        unknown_keys: notes.unknown_keys.clone(),
+        unknown_actions: notes.unknown_actions.clone(),
+    }
+}

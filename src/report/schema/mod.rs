@@ -1,0 +1,170 @@
+//! The JSON that memviz writes, as types. Keys are stable: [`SCHEMA_VERSION`] changes when they do.
+//!
+//! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
+//! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
+
+mod info;
+mod peak;
+
+pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use peak::{PeakDevice, PeakInstant, Window, peak};
+
+use super::{Source, notes};
+use crate::analysis::{Attribution, GroupBy};
+use crate::replay::{Anomalies, Counters, Maximum, Metric};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// Version of the keys.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What every answer starts with.
+#[derive(Debug, Serialize)]
+pub struct Head<'a, D> {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The subcommand.
+    pub command: &'static str,
+    /// The file.
+    pub input: InputHead<'a>,
+    /// The answer, device by device.
+    pub devices: Vec<D>,
+}
+
+/// The file an answer is about.
+#[derive(Debug, Serialize)]
+pub struct InputHead<'a> {
+    /// As the user named it.
+    pub path: &'a str,
+    /// `cuda_snapshot`.
+    pub format: &'static str,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Trace entries of all devices.
+    pub entries: u64,
+    /// Whether recording started with an empty allocator and nothing is missing.
+    pub complete_history: bool,
+    /// Contradictions of all devices.
+    pub anomalies: AnomalyCounts,
+    /// What was cut off or not understood.
+    pub notes: Vec<String>,
+}
+
+/// Contradictions.
+#[derive(Debug, Default, Serialize)]
+pub struct AnomalyCounts {
+    /// Of all kinds.
+    pub total: u64,
+    /// By kind; kinds that did not occur are left out.
+    pub kinds: IndexMap<&'static str, u64>,
+}
+
+impl AnomalyCounts {
+    fn add(&mut self, anomalies: &Anomalies) {
+        self.total += anomalies.total();
+        for anomaly in anomalies.kinds() {
+            *self.kinds.entry(anomaly.kind.name()).or_default() += anomaly.count;
+        }
+    }
+}
+
+impl<'a> InputHead<'a> {
+    fn of(source: Source<'a>) -> Self {
+        let recording = source.recording;
+        let mut anomalies = AnomalyCounts::default();
+        for history in &recording.histories {
+            anomalies.add(&history.anomalies);
+        }
+        Self {
+            path: source.path,
+            format: "cuda_snapshot",
+            bytes: recording.bytes,
+            entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
+            complete_history: recording.is_complete(),
+            anomalies,
+            notes: notes::source(&recording.snapshot),
+        }
+    }
+}
+
+/// The four counters.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CounterBytes {
+    /// See [`Counters::requested`].
+    pub requested_bytes: i64,
+    /// See [`Counters::allocated`].
+    pub allocated_bytes: i64,
+    /// See [`Counters::active`].
+    pub active_bytes: i64,
+    /// See [`Counters::reserved`].
+    pub reserved_bytes: i64,
+}
+
+impl From<&Counters> for CounterBytes {
+    fn from(counters: &Counters) -> Self {
+        Self {
+            requested_bytes: counters.requested,
+            allocated_bytes: counters.allocated,
+            active_bytes: counters.active,
+            reserved_bytes: counters.reserved,
+        }
+    }
+}
+
+impl From<&[Maximum; 4]> for CounterBytes {
+    fn from(maxima: &[Maximum; 4]) -> Self {
+        let bytes = |metric: Metric| maxima[metric as usize].bytes;
+        Self {
+            requested_bytes: bytes(Metric::Requested),
+            allocated_bytes: bytes(Metric::Allocated),
+            active_bytes: bytes(Metric::Active),
+            reserved_bytes: bytes(Metric::Reserved),
+        }
+    }
+}
+
+/// Rows of an attribution.
+#[derive(Debug, Serialize)]
+pub struct AttributionRows {
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Bytes of the metric at the instant. Rows sum to it, unless they are inclusive.
+    pub total_bytes: u64,
+    /// Whether rows overlap.
+    pub inclusive: bool,
+    /// Groups, largest first.
+    pub rows: Vec<AttributionRow>,
+}
+
+/// One group.
+#[derive(Debug, Serialize)]
+pub struct AttributionRow {
+    /// The group.
+    pub label: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Whether the label is inferred.
+    pub inferred: bool,
+    /// The stack with most bytes in the group, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+impl From<&Attribution> for AttributionRows {
+    fn from(attribution: &Attribution) -> Self {
+        let rows = attribution.rows.iter().map(|row| AttributionRow {
+            label: row.label.clone(),
+            bytes: row.bytes,
+            blocks: row.blocks,
+            inferred: row.inferred,
+            stack: row.stack.clone(),
+        });
+        Self {
+            by: attribution.by,
+            total_bytes: attribution.total_bytes,
+            inclusive: attribution.by.is_inclusive(),
+            rows: rows.collect(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The JSON of `memviz peak`.
+
+use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::analysis::{DevicePeak, PeakReport};
+use crate::replay::{History, Metric};
+use crate::report::{Source, notes};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// `memviz peak`, one device.
+#[derive(Debug, Serialize)]
+pub struct PeakDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// The counter looked at.
+    pub metric: &'static str,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound. Left out
+    /// when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<String, &'static str>,
+    /// The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// The instant looked at.
+    pub peak: PeakInstant,
+    /// Each counter's own maximum.
+    pub maxima: CounterBytes,
+    /// Counters at the end.
+    pub end: CounterBytes,
+    /// Who holds the memory.
+    pub attribution: AttributionRows,
+}
+
+/// A part of a history: from after one entry to after another; null for before the first entry.
+#[derive(Debug, Serialize)]
+pub struct Window {
+    /// Entry before the window.
+    pub from_entry: Option<u32>,
+    /// Last entry of the window.
+    pub to_entry: Option<u32>,
+}
+
+/// An instant and the counters there.
+#[derive(Debug, Serialize)]
+pub struct PeakInstant {
+    /// Entry that leads to it, counted within the device's trace; null before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry since the epoch; null where the file has no times.
+    pub time_us: Option<i64>,
+    /// The counters.
+    #[serde(flatten)]
+    pub counters: CounterBytes,
+    /// Open `record_function` ranges, outermost first.
+    pub annotations: Vec<String>,
+}
+
+impl From<&DevicePeak> for PeakDevice {
+    fn from(device: &DevicePeak) -> Self {
+        let early = |metric: Metric| notes::is_early(device, metric).then_some("lower");
+        let bound = |metric: Metric| {
+            let bound = notes::bound(&device.completeness, metric).or_else(|| early(metric))?;
+            Some((format!("{}_bytes", metric.name()), bound))
+        };
+        let completeness = &device.completeness;
+        let uncertain = completeness.baseline_uncertain_bytes > 0
+            || completeness.unrecorded_frees
+            || completeness.overflowed
+            || (completeness.truncated && completeness.has_baseline);
+        let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
+        Self {
+            device: device.device,
+            baseline_bytes: device.baseline.allocated,
+            metric: device.metric.name(),
+            complete_history: device.completeness.is_complete(),
+            notes: notes::device(device),
+            window: device.window.map(|(from, to)| Window {
+                from_entry: History::entry_before(from),
+                to_entry: History::entry_before(to),
+            }),
+            bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
+            peak: PeakInstant {
+                entry: device.entry,
+                time_us: device.time_us,
+                counters: (&device.at).into(),
+                annotations: device.annotations.clone(),
+            },
+            maxima: (&device.maxima).into(),
+            end: (&device.end).into(),
+            attribution: (&device.attribution).into(),
+        }
+    }
+}
+
+/// The whole answer of `memviz peak`.
+pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, PeakDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "peak",
+        input: InputHead::of(source),
+        devices: report.devices.iter().map(PeakDevice::from).collect(),
+    }
+}

@@ -1,0 +1,95 @@
+//! `memviz info` as text.
+
+use super::{TextReport, counters, shorten};
+use crate::analysis::InfoReport;
+use crate::model::bytes::Bytes;
+use crate::model::{Action, AllocatorSettings};
+use crate::report::Source;
+use crate::report::notes::{self, device_name, safe};
+use std::io::{self, Write};
+
+/// Annotations shown before the rest is counted.
+const ANNOTATIONS: usize = 12;
+
+pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+    let recording = source.recording;
+    let file = &recording.snapshot.notes;
+    let size = match recording.compression {
+        crate::input::Compression::None => Bytes(file.bytes).to_string(),
+        compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
+    };
+    writeln!(out, "{}", text.bold(&safe(source.path)))?;
+    text.words("  ", &format!("CUDA memory snapshot, pickle protocol {}, {size}", file.protocol), out)?;
+    text.notes(&notes::source(&recording.snapshot), out)?;
+    if report.devices.is_empty() {
+        writeln!(out, "\nno memory was allocated on any device while recording")?;
+    }
+    for device in &report.devices {
+        writeln!(out, "\n{}", text.bold(&device_name(device.device)))?;
+        let mut lines = notes::limits(&device.completeness, &device.baseline);
+        lines.extend(notes::anomalies(&device.anomalies));
+        text.notes(&lines, out)?;
+        let span = device.time_us.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
+        let complete = if device.completeness.is_complete() { ", complete history" } else { "" };
+        writeln!(out, "  {} entries{}{complete}", device.entries, span.unwrap_or_default())?;
+        let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
+        let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();
+        if !counts.is_empty() {
+            text.wrapped("    ", &counts, out)?;
+        }
+        writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
+        counters([("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+    }
+    writeln!(out, "\n{}", text.bold("Recording"))?;
+    writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
+    let settings = settings(&recording.snapshot.settings);
+    text.wrapped("  ", &settings, out)?;
+    text.annotations(report, out)
+}
+
+impl TextReport {
+    fn annotations(&self, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+        if report.annotations.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n{}", self.bold("Annotations"))?;
+        for summary in report.annotations.iter().take(ANNOTATIONS) {
+            let open = if summary.open > 0 { format!(", {} without both ends", summary.open) } else { String::new() };
+            let line = format!("{:>8}x {:>10}  ", summary.count, notes::duration(summary.total_us));
+            let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.len() + open.len());
+            writeln!(out, "{line}{}{}", shorten(&safe(&summary.name), room), self.dim(&open))?;
+        }
+        let rest = report.annotations.len().saturating_sub(ANNOTATIONS);
+        if rest > 0 {
+            writeln!(out, "{rest:>9} more names")?;
+        }
+        Ok(())
+    }
+}
+
+/// Settings that differ from PyTorch's defaults.
+fn settings(settings: &AllocatorSettings) -> Vec<String> {
+    if !settings.recorded {
+        return vec!["allocator settings were not recorded".to_owned()];
+    }
+    let mut lines = Vec::new();
+    if !settings.alloc_conf.is_empty() {
+        lines.push(format!("PYTORCH_CUDA_ALLOC_CONF={}", settings.alloc_conf));
+    }
+    if let Some(size) = settings.max_split_size {
+        lines.push(format!("max_split_size {}", Bytes(size)));
+    }
+    if settings.expandable_segments {
+        lines.push("expandable_segments".to_owned());
+    }
+    if settings.garbage_collection_threshold > 0.0 {
+        lines.push(format!("garbage_collection_threshold {}", settings.garbage_collection_threshold));
+    }
+    if settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1) {
+        lines.push("roundup_power2_divisions".to_owned());
+    }
+    if lines.is_empty() {
+        lines.push("default allocator settings".to_owned());
+    }
+    lines
+}

@@ -1,0 +1,123 @@
+//! `memviz peak` as text.
+
+use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
+use crate::analysis::attribution::OTHER;
+use crate::analysis::sites::NO_STACK;
+use crate::analysis::{DevicePeak, GroupBy, PeakReport, Row};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, safe, signed};
+use crate::report::{Source, percent};
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// Terminals narrower than this do without bars.
+const BAR_FROM: usize = 72;
+/// Terminals narrower than this do without block counts.
+const BLOCKS_FROM: usize = 56;
+/// Share of allocations without a stack, in percent, from which on the reason is given.
+const WORTH_A_HINT: f64 = 1.0;
+
+pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+    text.notes(&notes::source(&source.recording.snapshot), out)?;
+    if report.devices.is_empty() {
+        let path = safe(source.path);
+        writeln!(out, "{path}: no memory was allocated on any device while recording")?;
+    }
+    for (index, device) in report.devices.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        text.peak_device(device, out)?;
+    }
+    Ok(())
+}
+
+impl TextReport {
+    fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+        let metric = device.metric;
+        let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
+        let title = format!(
+            "{}: {}{} {}",
+            device_name(device.device),
+            if is_peak { "peak " } else { "" },
+            metric.name(),
+            signed(device.at.get(metric))
+        );
+        let mut place = match device.entry {
+            Some(entry) => format!("entry {entry} of {}", device.entries),
+            None if device.completeness.no_entries => "at the dump".to_owned(),
+            None => "before the first entry".to_owned(),
+        };
+        if let Some(since) = device.since_start_us {
+            place += &format!(", after {}", notes::duration(since));
+        }
+        if !device.annotations.is_empty() {
+            place += &format!(", in {}", safe(&device.annotations.join(" / ")));
+        }
+        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
+            writeln!(out, "{} ({place})", self.bold(&title))?;
+        } else {
+            writeln!(out, "{}", self.bold(&title))?;
+            self.words("  ", &place, out)?;
+        }
+        let mut lines = notes::device(device);
+        lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
+        self.notes(&lines, out)?;
+        counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        writeln!(out)?;
+
+        let attribution = &device.attribution;
+        // What is summed up as other is no site of its own, so it does not set the scale.
+        let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
+        for row in &attribution.rows {
+            self.row(row, attribution.total_bytes, largest, out)?;
+            if attribution.by == GroupBy::Stack {
+                self.stack(row, out)?;
+            }
+        }
+        let total = Bytes(attribution.total_bytes);
+        let what = match (attribution.total_bytes, attribution.by.is_inclusive()) {
+            (0, _) => "nothing is held".to_owned(),
+            (_, true) => format!("held in all, by {}", attribution.by.name()),
+            _ => format!("total, by {}", attribution.by.name()),
+        };
+        writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
+        if percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
+            let hint =
+                "             (no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
+            writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
+        }
+        Ok(())
+    }
+
+    fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.width.unwrap_or(usize::MAX);
+        let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
+        if width >= BAR_FROM {
+            line += &format!("  {}", self.tint(&bar(row.bytes, largest)));
+        }
+        let mut used = UnicodeWidthStr::width(line.as_str());
+        if width >= BAR_FROM {
+            used = 11 + 1 + 7 + 2 + BAR;
+        }
+        if width >= BLOCKS_FROM {
+            line += &format!("  {:>7}", format!("{}x", row.blocks));
+            used += 9;
+        }
+        let label = safe(&row.label);
+        let inferred = if row.inferred { " (inferred)" } else { "" };
+        let label = shorten(&format!("{label}{inferred}"), width.saturating_sub(used + 2));
+        writeln!(out, "{line}  {label}")
+    }
+
+    /// The frames under a row, innermost first.
+    fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
+        const INDENT: &str = "                       ";
+        let width = self.width.unwrap_or(usize::MAX).saturating_sub(INDENT.len());
+        for frame in &row.stack {
+            writeln!(out, "{INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;
+        }
+        Ok(())
+    }
+}
