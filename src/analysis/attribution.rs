@@ -2,61 +2,15 @@
 
 use super::annotations::Annotations;
 use super::filter::Filter;
-use super::frames::FrameKind;
-use super::layout::Layout;
-use super::sites::{NO_STACK, Sites, line_label};
-use crate::model::{PoolId, Snapshot, StackId, StrId};
-use crate::replay::{BaselineOrigin, History, Instant, Metric};
-use indexmap::{IndexMap, IndexSet};
-use serde::Serialize;
+use super::grouping::{FILTERED, GroupBy, Grouper, Holder, Key};
+use super::sites::Sites;
+use crate::model::{Snapshot, StackId};
+use crate::replay::{History, Instant, Metric};
+use indexmap::IndexMap;
 use std::collections::HashMap;
 
-/// What rows stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GroupBy {
-    /// The line of the user's own code: see [`Sites::site_frame`].
-    #[default]
-    Site,
-    /// The whole stack.
-    Stack,
-    /// Every function on the stack, inclusive: a block counts once in each of them, so rows overlap.
-    Function,
-    /// The file of the site.
-    File,
-    /// The Python package: see [`Sites::module`].
-    Module,
-    /// The CUDA stream.
-    Stream,
-    /// The memory pool.
-    Pool,
-    /// The `record_function` ranges that were open at the allocation.
-    Annotation,
-}
-
-impl GroupBy {
-    /// The name as in flags and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Site => "site",
-            Self::Stack => "stack",
-            Self::Function => "function",
-            Self::File => "file",
-            Self::Module => "module",
-            Self::Stream => "stream",
-            Self::Pool => "pool",
-            Self::Annotation => "annotation",
-        }
-    }
-
-    /// Whether rows overlap, so that they do not sum to the total.
-    pub fn is_inclusive(self) -> bool {
-        self == Self::Function
-    }
-}
-
 /// Bytes held by one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The group.
     pub label: String,
@@ -72,15 +26,6 @@ pub struct Row {
 
 /// Label of the row that [`Attribution::keep_top`] sums up the rest in.
 pub const OTHER: &str = "(other)";
-/// Label of blocks from before the first kept entry whose stack the file does not hold.
-pub const BASELINE: &str = "(before the recording)";
-/// Label of blocks that a filter excludes.
-pub const FILTERED: &str = "(filtered out)";
-/// Label of blocks allocated outside of any annotation.
-pub const NO_ANNOTATION: &str = "(no annotation)";
-/// Label of blocks whose pool the file does not tell.
-pub const UNKNOWN_POOL: &str = "(pool not recorded)";
-
 /// Who holds the memory at an instant. Rows sum to the total, unless grouping is inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
@@ -90,26 +35,6 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-}
-
-/// Label of ranges whose stream the file does not tell.
-pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
-
-/// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    /// A group of its own, such as [`BASELINE`].
-    Special(&'static str),
-    /// A line of code, by the frame that stands for it.
-    Line { file: StrId, line: u64, name: StrId },
-    /// A function of a file.
-    Function { file: StrId, name: StrId },
-    /// A whole stack.
-    Stack(StackId),
-    /// Anything that its text identifies.
-    Text(String),
-    /// Open annotations, outermost first.
-    Annotations(Vec<StrId>),
 }
 
 /// What is added up for one key.
@@ -130,18 +55,6 @@ impl Group {
     }
 }
 
-/// A live block (or reserved range), reduced to what grouping needs.
-struct Holder {
-    bytes: u64,
-    stack: StackId,
-    /// Row of the entry that made it; `None` for what is from before the trace.
-    row: Option<usize>,
-    /// Stream and pool of what is from before the trace.
-    origin: BaselineOrigin,
-    baseline: bool,
-    addr: u64,
-}
-
 impl Attribution {
     /// Groups everything that counts for `metric` at an instant.
     pub fn of(
@@ -153,43 +66,9 @@ impl Attribution {
         at: (Metric, Instant),
         by: GroupBy,
     ) -> Self {
-        let (metric, instant) = at;
-        let holders = holders(snapshot, history, metric, instant);
-        // Streams and pools of reserved ranges and, before PyTorch 2.15, pools of blocks are known by address only.
-        let layout = match by {
-            GroupBy::Stream | GroupBy::Pool => Layout::at(snapshot, history, instant),
-            _ => Layout::default(),
-        };
-        let grouper = Grouper { sites, annotations, snapshot, layout, metric, by };
-        let mut groups: IndexMap<Key, Group> = IndexMap::new();
-        // Blocks of one stack mostly share their keys; only what depends on more is worked out for each block.
-        let per_stack =
-            matches!(by, GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module);
-        let mut known: HashMap<(StackId, bool), Vec<usize>> = HashMap::new();
-        let mut total = 0u64;
-        for holder in &holders {
-            total = total.wrapping_add(holder.bytes);
-            let shared = (holder.stack, holder.baseline);
-            if !per_stack || !known.contains_key(&shared) {
-                let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
-                let keys = if passes { grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
-                let enter = |key| {
-                    let entry = groups.entry(key);
-                    let index = entry.index();
-                    entry.or_default();
-                    index
-                };
-                known.insert(shared, keys.into_iter().map(enter).collect());
-            }
-            for &index in &known[&shared] {
-                groups[index].add(holder);
-            }
-        }
-        let mut rows = grouper.rows(&groups);
-        rows.sort_by(|a, b| {
-            b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
-        });
-        Self { by, total_bytes: total, rows }
+        let grouper = Grouper::new(sites, annotations, filter, snapshot, history, by);
+        let (total_bytes, rows) = grouped_rows(&grouper, snapshot, history, at);
+        Self { by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
@@ -212,151 +91,61 @@ impl Attribution {
     }
 }
 
-fn holders(snapshot: &Snapshot, history: &History, metric: Metric, instant: Instant) -> Vec<Holder> {
-    if metric == Metric::Reserved {
-        let spans = history.segments.iter().filter(|span| span.reserved_at(instant));
-        return spans
-            .map(|span| Holder {
-                bytes: span.size,
-                stack: span.stack,
-                row: span.made.checked_sub(1).map(|entry| history.rows.start + entry as usize),
-                origin: BaselineOrigin::default(),
-                baseline: span.made == 0,
-                addr: span.addr,
-            })
-            .collect();
-    }
-    let live = history.allocations.iter().enumerate().filter(|(_, allocation)| match metric {
-        Metric::Allocated => allocation.allocated_at(instant),
-        _ => allocation.active_at(instant),
+/// The rows of an attribution, largest first, with their keys, and the bytes of all blocks.
+pub(super) fn grouped_rows(
+    grouper: &Grouper<'_>,
+    snapshot: &Snapshot,
+    history: &History,
+    at: (Metric, Instant),
+) -> (u64, Vec<(Key, Row)>) {
+    let (metric, instant) = at;
+    let mut groups: IndexMap<Key, Group> = IndexMap::new();
+    let mut known: HashMap<(StackId, bool), Vec<usize>> = HashMap::new();
+    let mut total = 0u64;
+    let counts = |born, gone| born <= instant && instant < gone;
+    Holder::visit(snapshot, history, metric, counts, |holder| {
+        total = total.wrapping_add(holder.bytes);
+        let mut enter = || -> Vec<usize> {
+            let index = |key| {
+                let entry = groups.entry(key);
+                let index = entry.index();
+                entry.or_default();
+                index
+            };
+            grouper.keys(holder).into_iter().map(index).collect()
+        };
+        let unshared;
+        let indexes = if let Some(shared) = grouper.shared(holder) {
+            known.entry(shared).or_insert_with(enter)
+        } else {
+            unshared = enter();
+            &unshared
+        };
+        for &index in indexes {
+            groups[index].add(holder);
+        }
     });
-    live.map(|(index, allocation)| Holder {
-        bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
-        stack: history.stack_of(snapshot, index),
-        row: history.born_row(index),
-        origin: history.baseline.get(index).copied().unwrap_or_default(),
-        baseline: allocation.is_baseline(),
-        addr: allocation.addr,
-    })
-    .collect()
+    let mut rows = rows(grouper, groups);
+    rows.sort_by(|(_, a), (_, b)| {
+        b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
+    });
+    (total, rows)
 }
 
-struct Grouper<'a> {
-    sites: &'a Sites<'a>,
-    annotations: &'a Annotations,
-    snapshot: &'a Snapshot,
-    layout: Layout,
-    metric: Metric,
-    by: GroupBy,
-}
-
-impl Grouper<'_> {
-    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
-    fn keys(&self, holder: &Holder) -> Vec<Key> {
-        let stack = holder.stack;
-        let context = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
-        let one = match self.by {
-            GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module
-                if stack == StackId::EMPTY =>
-            {
-                Key::Special(if holder.baseline { BASELINE } else { NO_STACK })
-            }
-            GroupBy::Site => self.site(stack),
-            GroupBy::Stack => Key::Stack(stack),
-            GroupBy::File => Key::Text(self.sites.file(stack)),
-            GroupBy::Module => Key::Text(self.sites.module(stack)),
-            GroupBy::Function => return self.functions(stack),
-            GroupBy::Stream => match (context, self.metric) {
-                (Some(context), _) => Key::Text(format!("stream {}", context.stream)),
-                (None, Metric::Reserved) => match self.layout.segment_of(holder.addr).and_then(|found| found.stream) {
-                    Some(stream) => Key::Text(format!("stream {stream}")),
-                    None => Key::Special(UNKNOWN_STREAM),
-                },
-                (None, _) => Key::Text(format!("stream {}", holder.origin.stream)),
-            },
-            GroupBy::Pool => {
-                let recorded = context.map_or(holder.origin.pool, |context| context.pool);
-                pool_key(recorded.or_else(|| self.layout.segment_of(holder.addr)?.pool))
-            }
-            GroupBy::Annotation => self.annotation(holder),
-        };
-        vec![one]
+/// Rows with labels. Where two keys of different files would share one, both show their whole path.
+fn rows(grouper: &Grouper<'_>, groups: IndexMap<Key, Group>) -> Vec<(Key, Row)> {
+    let mut uses: HashMap<String, usize> = HashMap::new();
+    for key in groups.keys() {
+        *uses.entry(grouper.label(key, false)).or_default() += 1;
     }
-
-    fn site(&self, stack: StackId) -> Key {
-        let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
-        match (self.sites.original_line(id), self.snapshot.stacks.frame(id)) {
-            (Some(original), _) => Key::Text(original),
-            (None, Some(frame)) if self.sites.kind(id).is_python() => {
-                Key::Line { file: frame.filename, line: frame.line, name: frame.name }
-            }
-            _ => Key::Text(self.sites.label(id)),
-        }
-    }
-
-    /// Functions of a stack without repetition. Next to Python frames, C++ frames say nothing about whose memory it is.
-    fn functions(&self, stack: StackId) -> Vec<Key> {
-        let python = self.sites.has_python(stack);
-        let mut functions: IndexSet<Key> = IndexSet::new();
-        for &id in self.snapshot.stacks.frame_ids(stack) {
-            let kind = self.sites.kind(id);
-            if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
-                continue;
-            }
-            functions.insert(match self.snapshot.stacks.frame(id) {
-                Some(frame) if kind.is_python() => Key::Function { file: frame.filename, name: frame.name },
-                _ => Key::Text(self.sites.function(id)),
-            });
-        }
-        if functions.is_empty() {
-            functions.insert(self.site(stack));
-        }
-        functions.into_iter().collect()
-    }
-
-    fn annotation(&self, holder: &Holder) -> Key {
-        let Some(row) = holder.row else { return Key::Special(BASELINE) };
-        let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
-        let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
-        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
-    }
-
-    /// Rows with labels. Where two keys of different files would share one, both show their whole path.
-    fn rows(&self, groups: &IndexMap<Key, Group>) -> Vec<Row> {
-        let mut uses: HashMap<String, usize> = HashMap::new();
-        for key in groups.keys() {
-            *uses.entry(self.label(key, false)).or_default() += 1;
-        }
-        let row = |(key, group): (&Key, &Group)| {
-            let short = self.label(key, false);
-            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { self.label(key, true) } else { short };
-            let on_stacks = !matches!(self.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
-                && *key != Key::Special(FILTERED);
-            let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
-            let stack =
-                example.filter(|_| on_stacks).map(|(&stack, _)| self.sites.stack_labels(stack)).unwrap_or_default();
-            Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
-        };
-        groups.iter().map(row).collect()
-    }
-
-    fn label(&self, key: &Key, whole_path: bool) -> String {
-        let strings = &self.snapshot.strings;
-        match key {
-            Key::Special(label) => (*label).to_owned(),
-            Key::Text(text) => text.clone(),
-            Key::Stack(stack) => self.sites.site(*stack),
-            &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
-            &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
-            Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
-        }
-    }
-}
-
-fn pool_key(pool: Option<PoolId>) -> Key {
-    match pool {
-        None => Key::Special(UNKNOWN_POOL),
-        Some((0, 0)) => Key::Special("default pool"),
-        Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
-    }
+    let row = |(key, group): (Key, Group)| {
+        let short = grouper.label(&key, false);
+        let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(&key, true) } else { short };
+        let on_stacks = grouper.is_by_stack() && key != Key::Special(FILTERED);
+        let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
+        let stack =
+            example.filter(|_| on_stacks).map(|(&stack, _)| grouper.sites.stack_labels(stack)).unwrap_or_default();
+        (key, Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack })
+    };
+    groups.into_iter().map(row).collect()
 }

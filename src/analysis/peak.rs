@@ -1,8 +1,9 @@
 //! The peak of each device, or any other instant, and what holds the memory there.
 
 use super::annotations::Annotations;
-use super::attribution::{Attribution, GroupBy};
+use super::attribution::Attribution;
 use super::filter::Filter;
+use super::grouping::GroupBy;
 use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::{Error, Result};

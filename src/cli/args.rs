@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use crate::analysis::{GroupBy, When};
+use crate::analysis::{GroupBy, When, XAxis};
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -21,6 +21,8 @@ pub enum Command {
     Info(InfoArgs),
     /// The peak of each device and the lines of code that hold it
     Peak(PeakArgs),
+    /// Draw live memory over time as SVG, stacked by what holds it
+    Timeline(TimelineArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -34,12 +36,18 @@ pub enum Command {
 pub struct InfoArgs {
     #[command(flatten)]
     pub common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
 }
 
 #[derive(Debug, Args)]
 pub struct PeakArgs {
     #[command(flatten)]
     pub common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
     /// Which counter's peak to find and attribute
     #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
     pub metric: MetricArg,
@@ -67,6 +75,44 @@ pub struct PeakArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct TimelineArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Which counter to draw
+    #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
+    pub metric: MetricArg,
+    /// What the bands stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of bands; the rest becomes one band
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// What the x axis counts
+    #[arg(long, value_enum, default_value_t = AxisArg::Time)]
+    pub x: AxisArg,
+    /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    pub from: Option<When>,
+    /// Draw up to this instant
+    #[arg(long, value_name = "WHEN")]
+    pub to: Option<When>,
+    /// Attribute only stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AxisArg {
+    /// Seconds since the first entry
+    Time,
+    /// Entries of the trace
+    Entry,
+}
+
+#[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CommonArgs {
     /// Snapshot file, plain or compressed with gzip, zstd or zip; - for standard input
@@ -75,9 +121,6 @@ pub struct CommonArgs {
     /// Device number, -1 for pinned host memory, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
-    pub format: FormatArg,
     /// Write the answer to a file instead of standard output; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -188,6 +231,15 @@ pub enum ByArg {
     Pool,
     /// The open `record_function` ranges
     Annotation,
+}
+
+impl From<AxisArg> for XAxis {
+    fn from(axis: AxisArg) -> Self {
+        match axis {
+            AxisArg::Time => Self::Time,
+            AxisArg::Entry => Self::Entry,
+        }
+    }
 }
 
 impl From<ByArg> for GroupBy {

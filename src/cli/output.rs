@@ -8,8 +8,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 /// The renderer for the format asked for.
-pub fn renderer(args: &CommonArgs) -> Box<dyn Render> {
-    match args.format {
+pub fn renderer(args: &CommonArgs, format: FormatArg) -> Box<dyn Render> {
+    match format {
         FormatArg::Json => Box::new(JsonReport),
         FormatArg::Csv => Box::new(CsvReport),
         FormatArg::Markdown => Box::new(MarkdownReport),
@@ -48,6 +48,14 @@ pub fn write(args: &CommonArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
     })?;
     let mut out = BufWriter::new(file);
     render(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::Message(format!("{shown}: {error}")))
+}
+
+/// Refuses to write a picture to a terminal, where nobody can see it.
+pub fn check_picture_target(args: &CommonArgs) -> Result<(), Failure> {
+    if args.output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::Message("expected -o FILE: a terminal does not show SVG".to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses a bad target before any work is done for it: a file that exists, or the input itself.

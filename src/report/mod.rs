@@ -4,9 +4,12 @@
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
 mod csv;
+mod fit;
 mod json;
 mod markdown;
 mod notes;
+#[cfg(feature = "plot")]
+pub mod picture;
 pub mod schema;
 mod text;
 

@@ -2,13 +2,14 @@
 
 pub mod info;
 pub mod peak;
+pub mod timeline;
 
 use super::args::CommonArgs;
 use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
 use crate::input::ReadOptions;
-use crate::report::{Render, Source};
+use crate::report::Source;
 use std::io::{self, Write};
 
 /// Reads the input, lets `answer` work and write, and settles the outcome.
@@ -30,22 +31,20 @@ fn with_recording(
         }
     }
     let source = Source { path: &path, recording: &recording };
-    let renderer = output::renderer(args);
-    output::write(args, |out| (answer.write)(renderer.as_ref(), source, out))?;
+    output::write(args, |out| (answer.write)(source, out))?;
     if args.strict && recording.anomalies() > 0 {
         return Ok(Outcome::CheckFailed);
     }
     Ok(Outcome::Done)
 }
 
-/// Writes an answer in whatever format was asked for.
-type WriteAnswer = Box<dyn FnOnce(&dyn Render, Source<'_>, &mut dyn Write) -> io::Result<()>>;
-
-/// What a command has worked out.
+/// What a command has worked out, and how to write it.
 struct Answer {
     warnings: Vec<String>,
     write: WriteAnswer,
 }
+
+type WriteAnswer = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 
 fn read(args: &CommonArgs) -> crate::Result<Recording> {
     let mut options = ReadOptions { allow_truncated: args.allow_truncated, ..ReadOptions::default() };

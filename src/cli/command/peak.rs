@@ -3,13 +3,13 @@
 use super::{Answer, with_recording};
 use crate::analysis::{Filter, PeakOptions};
 use crate::cli::args::{FormatArg, PeakArgs};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Outcome, output};
 
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 
 pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
-    let for_people = matches!(args.common.format, FormatArg::Text | FormatArg::Markdown);
+    let for_people = matches!(args.format, FormatArg::Text | FormatArg::Markdown);
     let options = PeakOptions {
         metric: args.metric.into(),
         by: args.by.into(),
@@ -20,11 +20,12 @@ pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
         filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
         devices: args.common.devices(),
     };
+    let renderer = output::renderer(&args.common, args.format);
     with_recording(&args.common, |recording| {
         let mut report = recording.peak(&options)?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
-            write: Box::new(move |renderer, source, out| renderer.peak(source, &report, out)),
+            write: Box::new(move |source, out| renderer.peak(source, &report, out)),
         })
     })
 }

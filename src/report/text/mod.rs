@@ -3,12 +3,13 @@
 mod info;
 mod peak;
 
+use super::fit::{broken, shorten, shorten_end};
 use super::notes::{safe, signed};
 use super::{Render, Source};
 use crate::analysis::{InfoReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Writes text for people.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,21 +67,7 @@ impl TextReport {
 
     /// Lines of text that leave room for an indent.
     fn broken(&self, indent: usize, text: &str) -> Vec<String> {
-        let width = self.width.unwrap_or(usize::MAX).saturating_sub(indent);
-        let mut lines = vec![String::new()];
-        for word in safe(text).split(' ') {
-            let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
-            if full {
-                lines.push(String::new());
-            }
-            if let Some(line) = lines.last_mut() {
-                if !line.is_empty() {
-                    line.push(' ');
-                }
-                line.push_str(&shorten(word, width));
-            }
-        }
-        lines
+        broken(&safe(text), self.width.unwrap_or(usize::MAX).saturating_sub(indent))
     }
 
     fn paint(&self, text: &str, code: &str) -> String {
@@ -127,36 +114,6 @@ fn bar(bytes: u64, largest: u64) -> String {
     text + &" ".repeat(BAR.saturating_sub(columns))
 }
 
-/// Text in at most `width` columns. What is cut is the beginning: the end of a path is what tells files apart.
-fn shorten(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut kept = Vec::new();
-    let mut used = 1;
-    for next in text.chars().rev() {
-        used += next.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        kept.push(next);
-    }
-    std::iter::once('…').chain(kept.into_iter().rev()).collect()
-}
-
-/// Text in at most `width` columns, without its end.
-fn shorten_end(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut used = 1;
-    let fits = |next: &char| {
-        used += next.width().unwrap_or(0);
-        used <= width
-    };
-    text.chars().take_while(fits).chain(std::iter::once('…')).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,12 +124,5 @@ mod tests {
         assert_eq!(bar(0, 10), " ".repeat(BAR));
         assert_eq!(bar(1, 160), format!("▏{}", " ".repeat(BAR - 1)));
         assert_eq!(bar(0, 0), " ".repeat(BAR));
-    }
-
-    #[test]
-    fn long_labels_keep_their_end() {
-        assert_eq!(shorten("torch/nn/modules/linear.py:134 forward", 20), "…near.py:134 forward");
-        assert_eq!(shorten("short", 20), "short");
-        assert_eq!(shorten("日本語", 4), "…語");
     }
 }

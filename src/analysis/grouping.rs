@@ -1,0 +1,313 @@
+//! Which group a block belongs to, under each `--by`.
+
+use super::annotations::Annotations;
+use super::filter::Filter;
+use super::frames::FrameKind;
+use super::sites::{NO_STACK, Sites, line_label};
+use crate::model::{PoolId, Segment, Snapshot, StackId, StrId};
+use crate::replay::{BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
+use indexmap::IndexSet;
+use serde::Serialize;
+
+/// What rows and bands stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// The line of the user's own code: see [`Sites::site_frame`].
+    #[default]
+    Site,
+    /// The whole stack.
+    Stack,
+    /// Every function on the stack, inclusive: a block counts once in each of them, so rows overlap.
+    Function,
+    /// The file of the site.
+    File,
+    /// The Python package: see [`Sites::module`].
+    Module,
+    /// The CUDA stream.
+    Stream,
+    /// The memory pool.
+    Pool,
+    /// The `record_function` ranges that were open at the allocation.
+    Annotation,
+}
+
+impl GroupBy {
+    /// The name as in flags and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Site => "site",
+            Self::Stack => "stack",
+            Self::Function => "function",
+            Self::File => "file",
+            Self::Module => "module",
+            Self::Stream => "stream",
+            Self::Pool => "pool",
+            Self::Annotation => "annotation",
+        }
+    }
+
+    /// Whether rows overlap, so that they do not sum to the total.
+    pub fn is_inclusive(self) -> bool {
+        self == Self::Function
+    }
+
+    /// Whether a block's group follows from its stack.
+    fn is_by_stack(self) -> bool {
+        matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
+    }
+}
+
+/// Label of blocks from before the first kept entry whose stack the file does not hold.
+pub const BASELINE: &str = "(before the recording)";
+/// Label of blocks that a filter excludes.
+pub const FILTERED: &str = "(filtered out)";
+/// Label of blocks allocated outside of any annotation.
+pub const NO_ANNOTATION: &str = "(no annotation)";
+/// Label of blocks whose pool the file does not tell.
+pub const UNKNOWN_POOL: &str = "(pool not recorded)";
+/// Label of ranges whose stream the file does not tell.
+pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
+
+/// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// A group of its own, such as [`BASELINE`].
+    Special(&'static str),
+    /// A line of code, by the frame that stands for it.
+    Line { file: StrId, line: u64, name: StrId },
+    /// A function of a file.
+    Function { file: StrId, name: StrId },
+    /// A whole stack.
+    Stack(StackId),
+    /// Anything that its text identifies.
+    Text(String),
+    /// Open annotations, outermost first.
+    Annotations(Vec<StrId>),
+}
+
+impl Key {
+    /// Groups of what cannot be attributed. They always have a band of their own.
+    pub(super) const APART: [Self; 3] = [Self::Special(NO_STACK), Self::Special(BASELINE), Self::Special(FILTERED)];
+
+    /// Whether the group is one of [`Key::APART`].
+    pub(super) fn stands_apart(&self) -> bool {
+        Self::APART.contains(self)
+    }
+}
+
+/// A block (or, for [`Metric::Reserved`], a reserved range), reduced to what grouping needs.
+pub(super) struct Holder {
+    pub(super) bytes: u64,
+    pub(super) stack: StackId,
+    /// Row of the entry that made it; `None` for what is from before the trace.
+    row: Option<usize>,
+    /// Stream and pool of a block from before the trace.
+    origin: Option<BaselineOrigin>,
+    baseline: bool,
+    addr: u64,
+    /// First instant at which it counts.
+    pub(super) born: Instant,
+    /// First instant at which it does not count any more.
+    pub(super) gone: Instant,
+}
+
+impl Holder {
+    /// Calls `visit` with everything that counts for a metric at some time, and whose lifetime is `wanted`.
+    pub(super) fn visit(
+        snapshot: &Snapshot,
+        history: &History,
+        metric: Metric,
+        wanted: impl Fn(Instant, Instant) -> bool,
+        mut visit: impl FnMut(&Self),
+    ) {
+        if metric == Metric::Reserved {
+            for span in history.segments.iter().filter(|span| wanted(span.born, span.gone)) {
+                visit(&Self {
+                    bytes: span.size,
+                    stack: span.stack,
+                    row: span.made.checked_sub(1).map(|entry| history.rows.start + entry as usize),
+                    origin: None,
+                    baseline: span.made == 0,
+                    addr: span.addr,
+                    born: span.born,
+                    gone: span.gone,
+                });
+            }
+            return;
+        }
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            let gone = if metric == Metric::Allocated { allocation.freed } else { allocation.completed };
+            if wanted(allocation.born, gone) {
+                visit(&Self {
+                    bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
+                    stack: history.stack_of(snapshot, index),
+                    row: history.born_row(index),
+                    origin: history.baseline.get(index).copied(),
+                    baseline: allocation.is_baseline(),
+                    addr: allocation.addr,
+                    born: allocation.born,
+                    gone,
+                });
+            }
+        }
+    }
+}
+
+/// Finds the groups of blocks of one device.
+pub(super) struct Grouper<'a> {
+    pub(super) sites: &'a Sites<'a>,
+    annotations: &'a Annotations,
+    filter: &'a Filter,
+    snapshot: &'a Snapshot,
+    pools: Pools<'a>,
+    by: GroupBy,
+}
+
+impl<'a> Grouper<'a> {
+    pub(super) fn new(
+        sites: &'a Sites<'a>,
+        annotations: &'a Annotations,
+        filter: &'a Filter,
+        snapshot: &'a Snapshot,
+        history: &'a History,
+        by: GroupBy,
+    ) -> Self {
+        let pools = match by {
+            GroupBy::Stream | GroupBy::Pool => Pools::of(snapshot, history),
+            _ => Pools::default(),
+        };
+        Self { sites, annotations, filter, snapshot, pools, by }
+    }
+
+    /// Whether groups follow from stacks.
+    pub(super) fn is_by_stack(&self) -> bool {
+        self.by.is_by_stack()
+    }
+
+    /// What holders must share for their groups to be the same; `None` where each has to be looked at.
+    pub(super) fn shared(&self, holder: &Holder) -> Option<(StackId, bool)> {
+        self.by.is_by_stack().then_some((holder.stack, holder.baseline))
+    }
+
+    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    pub(super) fn keys(&self, holder: &Holder) -> Vec<Key> {
+        let stack = holder.stack;
+        if !self.filter.is_empty() && !self.filter.passes(self.snapshot, stack) {
+            return vec![Key::Special(FILTERED)];
+        }
+        let context = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
+        let one = match self.by {
+            by if by.is_by_stack() && stack == StackId::EMPTY => {
+                Key::Special(if holder.baseline { BASELINE } else { NO_STACK })
+            }
+            GroupBy::Site => self.site(stack),
+            GroupBy::Stack => Key::Stack(stack),
+            GroupBy::File => Key::Text(self.sites.file(stack)),
+            GroupBy::Module => Key::Text(self.sites.module(stack)),
+            GroupBy::Function => return self.functions(stack),
+            GroupBy::Stream => {
+                let recorded = context.map(|context| context.stream).or(holder.origin.map(|origin| origin.stream));
+                match recorded.or_else(|| Some(self.pools.at(holder)?.stream)) {
+                    Some(stream) => Key::Text(format!("stream {stream}")),
+                    None => Key::Special(UNKNOWN_STREAM),
+                }
+            }
+            GroupBy::Pool => {
+                let recorded =
+                    context.and_then(|context| context.pool).or(holder.origin.and_then(|origin| origin.pool));
+                pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
+            }
+            GroupBy::Annotation => self.annotation(holder),
+        };
+        vec![one]
+    }
+
+    fn site(&self, stack: StackId) -> Key {
+        let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
+        match (self.sites.original_line(id), self.snapshot.stacks.frame(id)) {
+            (Some(original), _) => Key::Text(original),
+            (None, Some(frame)) if self.sites.kind(id).is_python() => {
+                Key::Line { file: frame.filename, line: frame.line, name: frame.name }
+            }
+            _ => Key::Text(self.sites.label(id)),
+        }
+    }
+
+    /// Functions of a stack without repetition. Next to Python frames, C++ frames say nothing about whose memory it is.
+    fn functions(&self, stack: StackId) -> Vec<Key> {
+        let python = self.sites.has_python(stack);
+        let mut functions: IndexSet<Key> = IndexSet::new();
+        for &id in self.snapshot.stacks.frame_ids(stack) {
+            let kind = self.sites.kind(id);
+            if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
+                continue;
+            }
+            functions.insert(match self.snapshot.stacks.frame(id) {
+                Some(frame) if kind.is_python() => Key::Function { file: frame.filename, name: frame.name },
+                _ => Key::Text(self.sites.function(id)),
+            });
+        }
+        if functions.is_empty() {
+            functions.insert(self.site(stack));
+        }
+        functions.into_iter().collect()
+    }
+
+    fn annotation(&self, holder: &Holder) -> Key {
+        let Some(row) = holder.row else { return Key::Special(BASELINE) };
+        let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
+        let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
+        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
+    }
+
+    /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
+    pub(super) fn label(&self, key: &Key, whole_path: bool) -> String {
+        let strings = &self.snapshot.strings;
+        match key {
+            Key::Special(label) => (*label).to_owned(),
+            Key::Text(text) => text.clone(),
+            Key::Stack(stack) => self.sites.site(*stack),
+            &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
+            &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
+            Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
+        }
+    }
+}
+
+fn pool_key(pool: Option<PoolId>) -> Key {
+    match pool {
+        None => Key::Special(UNKNOWN_POOL),
+        Some((0, 0)) => Key::Special("default pool"),
+        Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
+    }
+}
+
+/// Stream and pool by address. Before PyTorch 2.15 entries do not record the pool, but a segment that is still there
+/// at the end does, and all its blocks are of its pool.
+#[derive(Default)]
+struct Pools<'a> {
+    /// Ranges that are there at the end, in address order, with the segments they belong to.
+    ranges: Vec<(&'a SegmentSpan, &'a Segment)>,
+}
+
+impl<'a> Pools<'a> {
+    fn of(snapshot: &'a Snapshot, history: &'a History) -> Self {
+        let segments = snapshot.segments_of(history.device);
+        let segment_of = |addr| {
+            let after = segments.partition_point(|segment| segment.address <= addr);
+            segments.get(after.checked_sub(1)?).filter(|segment| addr - segment.address < segment.total_size)
+        };
+        let spans = history.segments.iter().filter(|span| span.gone == NEVER);
+        let mut ranges: Vec<_> = spans.filter_map(|span| Some((span, segment_of(span.addr)?))).collect();
+        ranges.sort_unstable_by_key(|(span, _)| span.addr);
+        Self { ranges }
+    }
+
+    /// The segment that a block was made in, if that segment lived on to the end.
+    fn at(&self, holder: &Holder) -> Option<&'a Segment> {
+        let after = self.ranges.partition_point(|(span, _)| span.addr <= holder.addr);
+        let &(span, segment) = self.ranges.get(after.checked_sub(1)?)?;
+        (holder.addr < span.end() && span.made <= holder.born).then_some(segment)
+    }
+}

@@ -1,0 +1,29 @@
+//! `memviz timeline`.
+
+use super::{Answer, with_recording};
+use crate::analysis::{Filter, PeakOptions, TimelineOptions};
+use crate::cli::args::TimelineArgs;
+use crate::cli::{Failure, Outcome, output};
+use crate::report::picture;
+
+pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
+    output::check_picture_target(&args.common)?;
+    let peak = PeakOptions {
+        metric: args.metric.into(),
+        by: args.by.into(),
+        from: args.from.clone(),
+        to: args.to.clone(),
+        top: Some(args.top),
+        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        devices: args.common.devices(),
+        at: None,
+    };
+    with_recording(&args.common, |recording| {
+        let columns = picture::columns(recording.histories.len());
+        let mut report = recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns })?;
+        Ok(Answer {
+            warnings: std::mem::take(&mut report.skipped),
+            write: Box::new(move |source, out| picture::timeline(source, &report).write(out)),
+        })
+    })
+}

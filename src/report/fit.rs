@@ -1,0 +1,63 @@
+//! Text that has to fit into a number of columns.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Text in at most `width` columns. What is cut is the beginning: the end of a path is what tells files apart.
+pub fn shorten(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = Vec::new();
+    let mut used = 1;
+    for next in text.chars().rev() {
+        used += next.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        kept.push(next);
+    }
+    std::iter::once('…').chain(kept.into_iter().rev()).collect()
+}
+
+/// Text in at most `width` columns, without its end.
+pub fn shorten_end(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |next: &char| {
+        used += next.width().unwrap_or(0);
+        used <= width
+    };
+    text.chars().take_while(fits).chain(std::iter::once('…')).collect()
+}
+
+/// Text on as many lines of at most `width` columns as it takes, broken between words.
+pub fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
+        if full {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(&shorten(word, width));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_labels_keep_their_end() {
+        assert_eq!(shorten("torch/nn/modules/linear.py:134 forward", 20), "…near.py:134 forward");
+        assert_eq!(shorten("short", 20), "short");
+        assert_eq!(shorten("日本語", 4), "…語");
+    }
+}

@@ -1,0 +1,88 @@
+//! Answers to SVG: static pictures without scripts, references or fonts of their own, for light and dark themes.
+//!
+//! plotters draws axes and lines, the svg crate everything else.
+
+mod chart;
+mod palette;
+mod ribbons;
+mod shape;
+mod timeline;
+
+pub use timeline::{columns, timeline};
+
+use super::fit::shorten;
+use super::notes::{self, safe};
+use super::{Source, fit};
+use shape::{Anchor, text};
+use std::io::{self, Write};
+use svg::Document;
+use svg::node::element::{Group, Rectangle, Style};
+
+/// Width of every picture, in pixels.
+pub const WIDTH: u32 = 1200;
+
+/// A part of a page: a drawing with its height, [`WIDTH`] wide.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Height in pixels.
+    pub height: f64,
+    body: Group,
+}
+
+impl Picture {
+    /// Writes the picture as an SVG file.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let height = shape::px(self.height);
+        let document = Document::new()
+            .set("viewBox", format!("0 0 {WIDTH} {height}"))
+            .set("width", WIDTH)
+            .set("height", height.as_str())
+            .set("font-family", shape::SANS)
+            .set("font-size", shape::FONT_SIZE)
+            .add(Style::new(palette::style_sheet()))
+            .add(Rectangle::new().set("width", WIDTH).set("height", height).set("fill", palette::BACKGROUND.light))
+            .add(self.body.clone());
+        svg::write(&mut *out, &document)?;
+        writeln!(out)
+    }
+}
+
+/// Parts below each other.
+fn stacked(parts: Vec<Picture>) -> Picture {
+    let mut height = 0.0;
+    let mut body = Group::new();
+    for part in parts {
+        body = body.add(part.body.set("transform", format!("translate(0 {})", shape::px(height))));
+        height += part.height;
+    }
+    Picture { height, body }
+}
+
+/// The file's name, what is shown of it, and what the file as a whole lacks.
+fn heading(source: Source<'_>, what: &str) -> Picture {
+    let path = shorten(&safe(source.path), 110);
+    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
+    let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
+    let body = Group::new().add(title).add(what);
+    let (body, height) = warnings(body, 32.0, &notes::source(&source.recording.snapshot));
+    Picture { height: height + 8.0, body }
+}
+
+/// A line of its own.
+fn remark(line: &str) -> Picture {
+    Picture { height: 40.0, body: Group::new().add(text(16.0, 18.0, Anchor::Start, palette::MUTED, line)) }
+}
+
+/// Adds notes below `y`, a line each or more, and tells where they end.
+fn warnings(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
+    /// Characters that fit into a line.
+    const WIDE: usize = 165;
+    for line in lines.iter().flat_map(|line| fit::broken(&safe(line), WIDE)) {
+        y += 17.0;
+        body = body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line));
+    }
+    (body, y)
+}

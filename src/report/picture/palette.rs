@@ -1,0 +1,215 @@
+//! The colours of all pictures, in a light and a dark theme.
+//!
+//! An element carries its light colour as a plain attribute, which every renderer understands. One style sheet maps the
+//! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
+//! our own and those that plotters writes, and every light colour must have one dark partner.
+
+use std::hash::{Hash, Hasher};
+
+/// A colour in both themes, as `#RRGGBB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Color {
+    /// On white.
+    pub light: &'static str,
+    /// On [`BACKGROUND`]'s dark colour.
+    pub dark: &'static str,
+}
+
+const fn color(light: &'static str, dark: &'static str) -> Color {
+    Color { light, dark }
+}
+
+/// Behind everything.
+pub const BACKGROUND: Color = color("#FFFFFF", "#0D1117");
+/// Text and the reserved line.
+pub const TEXT: Color = color("#1F2328", "#E6EDF3");
+/// Text that matters less, and axes.
+pub const MUTED: Color = color("#59636E", "#9DA7B3");
+/// Lines that must not draw the eye.
+pub const GRID: Color = color("#D1D9E0", "#3D444D");
+/// Failed requests and limits.
+pub const ALARM: Color = color("#CF222E", "#FF7B72");
+/// Ranges of annotations, in turn.
+pub const RIBBONS: [Color; 2] = [color("#DDE4EB", "#2B323B"), color("#C8D1DA", "#424A54")];
+/// Everything without a colour of its own.
+pub const OTHER: Color = color("#8B949E", "#6E7783");
+/// Blocks without a stack.
+pub const NO_STACK: Color = color("#57606A", "#B1BAC4");
+/// Blocks from before the recording.
+pub const BASELINE: Color = color("#7A6F5D", "#8F8574");
+/// Memory that is reserved and free.
+pub const FREE: Color = color("#F6F8FA", "#161B22");
+
+/// Colours of groups. Under normal vision and the three kinds of colour blindness any two differ, and each stands out
+/// from the background in both themes; the tests measure it.
+pub const GROUPS: [Color; 10] = [
+    color("#2C71B7", "#61A5F0"),
+    color("#B7810F", "#EFB656"),
+    color("#556D28", "#86A05B"),
+    color("#995579", "#D088AC"),
+    color("#38A0B8", "#74D8F1"),
+    color("#8A0316", "#C44747"),
+    color("#9484F2", "#CBC7FD"),
+    color("#183D9C", "#4571D4"),
+    color("#E76889", "#FFB7C5"),
+    color("#73176F", "#A94EA3"),
+];
+
+const ALL: [&[Color]; 3] =
+    [&[BACKGROUND, TEXT, MUTED, GRID, ALARM, OTHER, NO_STACK, BASELINE, FREE], &RIBBONS, &GROUPS];
+
+/// The style sheet that turns light colours into dark ones.
+pub fn style_sheet() -> String {
+    let mut rules = String::from("@media (prefers-color-scheme:dark){");
+    for Color { light, dark } in ALL.iter().copied().flatten() {
+        rules += &format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}");
+    }
+    rules + "}"
+}
+
+/// The colour that a name always gets when no other name is around.
+pub fn of_name(name: &str) -> Color {
+    GROUPS[slot(name)]
+}
+
+/// Colours for names that appear together: the one each always gets, or the next free one. More names than colours
+/// share them.
+pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
+    let mut taken = [false; GROUPS.len()];
+    let pick = |name| {
+        if taken.iter().all(|&taken| taken) {
+            taken = [false; GROUPS.len()];
+        }
+        let first = slot(name);
+        let free = (0..GROUPS.len()).map(|step| (first + step) % GROUPS.len()).find(|&slot| !taken[slot]);
+        let slot = free.unwrap_or(first);
+        taken[slot] = true;
+        GROUPS[slot]
+    };
+    names.into_iter().map(pick).collect()
+}
+
+fn slot(name: &str) -> usize {
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    name.hash(&mut hasher);
+    // The high half of the product depends on every bit of the hash.
+    ((u128::from(hasher.finish()) * GROUPS.len() as u128) >> 64) as usize
+}
+
+/// FNV-1a: unlike the standard library's hasher it is specified, so colours stay what they are across releases.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    type Rgb = [f64; 3];
+
+    /// Linear light of a colour.
+    fn linear(hex: &str) -> Rgb {
+        [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    fn times(matrix: [Rgb; 3], [x, y, z]: Rgb) -> Rgb {
+        matrix.map(|row| row[0] * x + row[1] * y + row[2] * z)
+    }
+
+    /// Contrast ratio of WCAG 2.
+    fn contrast(a: &str, b: &str) -> f64 {
+        let luminance = |hex| times([[0.2126, 0.7152, 0.0722]; 3], linear(hex))[0] + 0.05;
+        let (a, b): (f64, f64) = (luminance(a), luminance(b));
+        a.max(b) / a.min(b)
+    }
+
+    /// Coordinates in Oklab, where distance is what the eye sees.
+    fn oklab(rgb: Rgb) -> Rgb {
+        let cones = times(
+            [
+                [0.412_221_470_8, 0.536_332_536_3, 0.051_445_992_9],
+                [0.211_903_498_2, 0.680_699_545_1, 0.107_396_956_6],
+                [0.088_302_461_9, 0.281_718_837_6, 0.629_978_700_5],
+            ],
+            rgb,
+        );
+        times(
+            [
+                [0.210_454_255_3, 0.793_617_785_0, -0.004_072_046_8],
+                [1.977_998_495_1, -2.428_592_205_0, 0.450_593_709_9],
+                [0.025_904_037_1, 0.782_771_766_2, -0.808_675_766_0],
+            ],
+            cones.map(f64::cbrt),
+        )
+    }
+
+    /// What people see: normal vision, protanopia, deuteranopia, tritanopia (Machado et al. 2009).
+    const VISION: [[Rgb; 3]; 4] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [[0.152_286, 1.052_583, -0.204_868], [0.114_503, 0.786_281, 0.099_216], [-0.003_882, -0.048_116, 1.051_998]],
+        [[0.367_322, 0.860_646, -0.227_968], [0.280_085, 0.672_501, 0.047_413], [-0.011_820, 0.042_940, 0.968_881]],
+        [[1.255_528, -0.076_749, -0.178_779], [-0.078_411, 0.930_809, 0.147_602], [0.004_733, 0.691_367, 0.303_900]],
+    ];
+
+    #[test]
+    fn groups_are_told_apart_with_any_kind_of_vision() {
+        for (theme, pick) in
+            [("light", (|color| color.light) as fn(Color) -> &'static str), ("dark", |color| color.dark)]
+        {
+            for vision in VISION {
+                let seen = |color| oklab(times(vision, linear(pick(color))).map(|part| part.clamp(0.0, 1.0)));
+                for (index, &a) in GROUPS.iter().enumerate() {
+                    for &b in &GROUPS[..index] {
+                        let distance = seen(a).iter().zip(seen(b)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+                        assert!(distance > 0.07, "{theme}: {} and {} are {distance:.3} apart", pick(a), pick(b));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn everything_stands_out_from_the_background() {
+        for color in GROUPS.into_iter().chain([TEXT, MUTED, ALARM, OTHER, NO_STACK, BASELINE]) {
+            let text = [TEXT, MUTED, ALARM].contains(&color);
+            let least = if text { 4.5 } else { 3.0 };
+            for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {
+                let contrast = contrast(shade, background);
+                assert!(contrast >= least, "{shade} on {background}: {contrast:.2}");
+            }
+        }
+        for ribbon in RIBBONS {
+            assert!(contrast(ribbon.light, TEXT.light) > 4.5 && contrast(ribbon.dark, TEXT.dark) > 4.5);
+        }
+    }
+
+    #[test]
+    fn light_colours_have_one_dark_partner() {
+        let light: HashSet<&str> = ALL.iter().copied().flatten().map(|color| color.light).collect();
+        assert_eq!(light.len(), ALL.iter().map(|colors| colors.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn names_that_appear_together_differ_while_colours_last() {
+        let names: Vec<String> = (0..GROUPS.len()).map(|index| format!("model.py:{index} forward")).collect();
+        let colors = of_names(names.iter().map(String::as_str));
+        let distinct: HashSet<&str> = colors.iter().map(|color| color.light).collect();
+        assert_eq!(distinct.len(), GROUPS.len());
+        assert_eq!(colors[0], of_name(&names[0]), "the first name gets its own colour");
+        assert_eq!(of_names(["a"; 25]).len(), 25);
+    }
+}

@@ -1,0 +1,360 @@
+//! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
+
+use super::chart::{self, Area, Axis, Line, Unit};
+use super::palette::{self, Color};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use super::{Picture, WIDTH, ribbons, stacked};
+use crate::analysis::timeline::{Band, BandKind, OomMark};
+use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, safe, signed};
+use crate::report::{Source, percent};
+use svg::node::Blob;
+use svg::node::element::{Circle, Group, Line as SvgLine, Path};
+
+/// Left edge, width and height of the plot, in pixels.
+const LEFT: u32 = 84;
+const PLOT_WIDTH: u32 = 740;
+const PLOT_HEIGHT: u32 = 300;
+/// Left edge of the legend.
+const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
+/// Height of a line of the legend.
+const LEGEND_LINE: f64 = 18.0;
+/// Lines of labels above the plot, and the height of one.
+const LABEL_LINES: usize = 2;
+const LABEL_LINE: f64 = 16.0;
+/// Width of a character of such a label, on average.
+const LABEL_CHARACTER: f64 = 7.2;
+/// Marks of failed requests that are drawn; more could not be told apart.
+const MAX_OOMS: usize = 50;
+/// A capacity further above the memory in use than this factor would flatten the curve, and is told in words.
+const CAPACITY_IN_SIGHT: f64 = 2.5;
+
+/// Columns to sample for each of so many devices: one per pixel, fewer where many panels share the size of a file.
+pub fn columns(devices: usize) -> usize {
+    PLOT_WIDTH as usize / devices.div_ceil(2).clamp(1, 8)
+}
+
+/// All devices below each other.
+pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
+    let mut parts = vec![super::heading(source, "live memory")];
+    // The size of the file is shared by all panels.
+    let ribbon_rows = if report.devices.len() > 2 { 2 } else { 6 };
+    parts.extend(report.devices.iter().map(|device| panel(device, ribbon_rows)));
+    if report.devices.is_empty() {
+        parts.push(super::remark("no memory was allocated on any device while recording"));
+    }
+    stacked(parts)
+}
+
+/// One device.
+pub fn panel(device: &DeviceTimeline, ribbon_rows: usize) -> Picture {
+    let mut body = Group::new();
+    let mut lines = notes::device(&device.peak);
+    let scale = Scale::of(device);
+    if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
+        lines.push(format!("what was reserved and what was free at the OOM add up to {}", Bytes(capacity)));
+    }
+    let mut y = 20.0;
+    let title = format!("{}: {}", device_name(device.peak.device), summary(device));
+    body = body.add(text(16.0, y, Anchor::Start, palette::TEXT, &title).set("font-weight", 600).set("font-size", 14));
+    (body, y) = super::warnings(body, y, &lines);
+    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
+    let top = y + 14.0 + LABEL_LINE * LABEL_LINES as f64;
+    let colors = colors(&device.bands);
+    let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
+    // Smoothed edges of bands that are painted over each other would shine through.
+    plot = plot.add(bands(device, &scale, &colors).set("shape-rendering", "crispEdges"));
+    plot = plot.add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[reserved_line(device, &scale)])));
+    plot = marks(plot, device, &scale);
+    plot = legend(plot, device, &colors);
+    let legend_height = LEGEND_LINE * (device.bands.len() + 3) as f64;
+    let (ribbons, ribbons_height) = ribbons::draw(device, ribbon_rows, f64::from(LEFT), f64::from(PLOT_WIDTH));
+    let below = f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0;
+    plot = plot.add(ribbons.set("transform", format!("translate(0 {})", px(below))));
+    let height = top + (below + ribbons_height).max(legend_height) + 16.0;
+    Picture { height, body: body.add(plot) }
+}
+
+fn summary(device: &DeviceTimeline) -> String {
+    let peak = &device.peak;
+    let metric = peak.metric;
+    let maximum = peak.maxima[metric as usize].bytes;
+    if peak.completeness.no_entries {
+        return format!("{} {} at the dump", signed(maximum), metric.name());
+    }
+    let mut summary = format!("peak {} {}", metric.name(), signed(maximum));
+    if let Some(entry) = peak.entry {
+        summary += &format!(" at entry {entry}");
+    }
+    if let Some(since) = peak.since_start_us {
+        summary += &format!(", after {}", notes::duration(since));
+    }
+    if !peak.annotations.is_empty() {
+        summary += &format!(", in {}", peak.annotations.join(" / "));
+    }
+    let summary = safe(&summary);
+    crate::report::fit::shorten_end(&summary, 140)
+}
+
+/// From bytes and x to pixels.
+struct Scale {
+    x: Axis,
+    y: Axis,
+    x_title: &'static str,
+    capacity: Option<u64>,
+    capacity_in_sight: bool,
+}
+
+impl Scale {
+    fn of(device: &DeviceTimeline) -> Self {
+        let total = |column: usize| device.bands.iter().map(|band| band.bytes[column] as f64).sum::<f64>();
+        let highest = (0..device.columns.len()).map(total).fold(0.0, f64::max);
+        let reserved = device.columns.iter().map(|column| column.max_reserved).max().unwrap_or(0).max(0);
+        let used = highest.max(reserved as f64).max(1.0);
+        let capacity = device.ooms.iter().map(OomMark::capacity).max();
+        let capacity_in_sight = capacity.is_some_and(|capacity| capacity as f64 <= used * CAPACITY_IN_SIGHT);
+        let top = capacity.filter(|_| capacity_in_sight).map_or(used, |capacity| used.max(capacity as f64));
+        let (first, last) = device.range;
+        let (first, last) = (first as f64, (last as f64).max(first as f64 + 1.0));
+        let (unit, x_title) = match device.axis {
+            XAxis::Entry => (Unit::ENTRIES, "entries"),
+            XAxis::Time => {
+                let unit = Unit::of_time(last - first);
+                (unit, unit.name)
+            }
+        };
+        Self {
+            x: Axis { first, last, unit },
+            y: Axis { first: 0.0, last: top * 1.04, unit: Unit::of_bytes(top) },
+            x_title,
+            capacity,
+            capacity_in_sight,
+        }
+    }
+
+    fn y(&self, bytes: f64) -> f64 {
+        f64::from(PLOT_HEIGHT) * (1.0 - bytes / self.y.last)
+    }
+
+    /// Left edge of a column.
+    fn column(column: usize, columns: usize) -> f64 {
+        f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / columns.max(1) as f64
+    }
+
+    fn x(&self, x: i64) -> f64 {
+        let share = (x as f64 - self.x.first) / (self.x.last - self.x.first);
+        f64::from(LEFT) + f64::from(PLOT_WIDTH) * share.clamp(0.0, 1.0)
+    }
+}
+
+fn colors(bands: &[Band]) -> Vec<Color> {
+    let groups = bands.iter().filter(|band| band.kind == BandKind::Group).map(|band| band.label.as_str());
+    let mut groups = palette::of_names(groups).into_iter();
+    let color = |band: &Band| match (band.kind, band.label.as_str()) {
+        (BandKind::Group, _) => groups.next().unwrap_or(palette::OTHER),
+        (BandKind::Apart, crate::analysis::sites::NO_STACK) => palette::NO_STACK,
+        (BandKind::Apart, crate::analysis::grouping::BASELINE) => palette::BASELINE,
+        _ => palette::OTHER,
+    };
+    bands.iter().map(color).collect()
+}
+
+/// Bands from the bottom up, the first of the legend on top. Each is painted down to the axis and covered by the next:
+/// half as many points as with two edges, and no seams.
+fn bands(device: &DeviceTimeline, scale: &Scale, colors: &[Color]) -> Group {
+    let mut group = Group::new();
+    let columns = device.columns.len();
+    let total = device.peak.attribution.total_bytes;
+    let mut tops: Vec<f64> = vec![0.0; columns];
+    for band in &device.bands {
+        for (top, &bytes) in tops.iter_mut().zip(&band.bytes) {
+            *top += bytes as f64;
+        }
+    }
+    for (band, color) in device.bands.iter().zip(colors) {
+        let mut edge = Vec::with_capacity(columns);
+        for (column, top) in tops.iter_mut().enumerate() {
+            edge.push(scale.y(*top));
+            *top -= band.bytes[column] as f64;
+        }
+        let at_peak = band.bytes[device.peak_column];
+        let blocks = band.peak_blocks;
+        let title = format!(
+            "{}\n{} ({:.1}%) in {blocks} blocks at the peak",
+            band.label,
+            Bytes(at_peak),
+            percent(at_peak, total)
+        );
+        let path = Path::new()
+            .set("d", steps(&edge))
+            .set("fill", color.light)
+            .set("data-label", safe(&band.label))
+            .set("data-peak-bytes", at_peak);
+        group = group.add(titled(&title).add(path));
+    }
+    group
+}
+
+/// The outline below a step curve, one step per column, in relative moves of tenths of a pixel.
+fn steps(edge: &[f64]) -> String {
+    let columns = edge.len();
+    let bottom = f64::from(PLOT_HEIGHT);
+    let mut path = format!("M{LEFT} {PLOT_HEIGHT}");
+    // Moves add up, so each is taken from where the rounded ones before it lead.
+    let (mut x, mut y) = (tenths(f64::from(LEFT)), tenths(bottom));
+    for (column, &level) in edge.iter().enumerate() {
+        let level = tenths(level);
+        if level == y {
+            continue;
+        }
+        let left = tenths(Scale::column(column, columns));
+        if left != x {
+            path += &format!("h{}", decimal(left - x));
+        }
+        path += &format!("v{}", decimal(level - y));
+        (x, y) = (left, level);
+    }
+    let right = tenths(Scale::column(columns, columns));
+    path + &format!("h{}V{PLOT_HEIGHT}z", decimal(right - x))
+}
+
+fn tenths(value: f64) -> i64 {
+    (value * 10.0).round() as i64
+}
+
+fn decimal(tenths: i64) -> String {
+    px(tenths as f64 / 10.0)
+}
+
+fn reserved_line(device: &DeviceTimeline, scale: &Scale) -> Line {
+    let columns = device.columns.len();
+    let width = scale.x.last - scale.x.first;
+    let x = |column: usize| scale.x.first + width * column as f64 / columns.max(1) as f64;
+    let levels: Vec<i64> = device.columns.iter().map(|column| column.max_reserved).collect();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut start = 0;
+    for stretch in levels.chunk_by(|a, b| a == b) {
+        let end = start + stretch.len();
+        points.extend([(x(start), stretch[0] as f64), (x(end), stretch[0] as f64)]);
+        start = end;
+    }
+    Line { points, color: palette::TEXT }
+}
+
+/// The capacity, the peak and failed requests, with their labels.
+fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
+    let right = f64::from(LEFT + PLOT_WIDTH);
+    if let Some(capacity) = scale.capacity.filter(|_| scale.capacity_in_sight) {
+        let y = scale.y(capacity as f64);
+        let line = SvgLine::new()
+            .set("x1", LEFT)
+            .set("x2", px(right))
+            .set("y1", px(y))
+            .set("y2", px(y))
+            .set("stroke", palette::ALARM.light)
+            .set("stroke-dasharray", "6 4");
+        let name = format!("{} reserved and free on the device at the OOM", Bytes(capacity));
+        let label = text(f64::from(LEFT) + 6.0, y - 5.0, Anchor::Start, palette::ALARM, &name);
+        plot = plot.add(line).add(label);
+    }
+    let mut labels = Labels::default();
+    let metric = device.peak.metric;
+    let peak = device.peak.maxima[metric as usize].bytes;
+    if !device.peak.completeness.no_entries && peak > 0 {
+        let x = Scale::column(device.peak_column, device.columns.len()) + 0.5;
+        let y = scale.y(peak as f64);
+        let dot = Circle::new()
+            .set("cx", px(x))
+            .set("cy", px(y))
+            .set("r", 4)
+            .set("fill", palette::TEXT.light)
+            .set("stroke", palette::BACKGROUND.light)
+            .set("data-peak-bytes", peak);
+        let name = format!("peak {}", signed(peak));
+        plot = plot.add(titled(&format!("{name}\n{}", summary(device))).add(dot));
+        plot = plot.add(vertical(x, 0.0, y, palette::TEXT).set("stroke-width", "0.7"));
+        plot = labels.add(plot, x, &name, palette::TEXT);
+    }
+    for oom in device.ooms.iter().take(MAX_OOMS) {
+        let x = scale.x(oom.x);
+        let name = format!("OOM: {} asked for", Bytes(oom.requested));
+        let title = format!(
+            "{name}\nentry {}: {} reserved, {} free on the device",
+            oom.entry,
+            signed(oom.reserved),
+            Bytes(oom.device_free)
+        );
+        let line = vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::ALARM).set("stroke-width", 1.5);
+        plot = plot.add(titled(&title).add(line));
+        plot = labels.add(plot, x, &name, palette::ALARM);
+    }
+    plot
+}
+
+/// Labels above the plot, in as many lines as there are.
+#[derive(Default)]
+struct Labels {
+    /// From where to where each line is taken, the lowest line first.
+    taken: [Vec<(f64, f64)>; LABEL_LINES],
+}
+
+impl Labels {
+    /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
+    fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
+        let half = content.chars().count() as f64 * LABEL_CHARACTER / 2.0;
+        let (left, right) = (f64::from(LEFT), f64::from(LEFT + PLOT_WIDTH));
+        let middle = x.min(right - half).max(left + half);
+        let (start, end) = (middle - half - 4.0, middle + half + 4.0);
+        let is_free = |line: &Vec<(f64, f64)>| line.iter().all(|other| end < other.0 || other.1 < start);
+        let Some(line) = self.taken.iter().position(is_free) else { return plot };
+        self.taken[line].push((start, end));
+        let y = -8.0 - LABEL_LINE * line as f64;
+        plot.add(text(middle, y, Anchor::Middle, color, content).set("font-weight", 600))
+    }
+}
+
+fn vertical(x: f64, from: f64, to: f64, color: Color) -> SvgLine {
+    SvgLine::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
+}
+
+/// What the bands are, in the order they are stacked, with their bytes at the peak.
+fn legend(mut plot: Group, device: &DeviceTimeline, colors: &[Color]) -> Group {
+    let right = f64::from(WIDTH) - 16.0;
+    let total = device.peak.attribution.total_bytes;
+    let row = |y: f64, label: &str, bytes: u64, share: Option<f64>| {
+        let mono = |anchor, x, content: &str| {
+            text(x, y, anchor, palette::TEXT, content).set("font-family", MONO).set("font-size", MONO_SIZE)
+        };
+        let share = share.map(|share| mono(Anchor::End, right, &format!("{share:.1}%")));
+        let bytes_at = right - 8.0 * MONO_WIDTH;
+        let label_width = bytes_at - 12.0 * MONO_WIDTH - (LEGEND + 18.0);
+        let row = titled(label).add(code(LEGEND + 18.0, y, label_width, label));
+        let row = row.add(mono(Anchor::End, bytes_at, &Bytes(bytes).to_string()));
+        share.into_iter().fold(row, Group::add)
+    };
+    let at = if device.peak.completeness.no_entries { "at the dump" } else { "at the peak" };
+    plot = plot.add(text(
+        LEGEND,
+        0.0,
+        Anchor::Start,
+        palette::MUTED,
+        &format!("by {}", device.peak.attribution.by.name()),
+    ));
+    plot = plot.add(text(right, 0.0, Anchor::End, palette::MUTED, at));
+    let mut y = LEGEND_LINE;
+    for (band, color) in device.bands.iter().zip(colors) {
+        let bytes = band.bytes[device.peak_column];
+        plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, *color));
+        plot = plot.add(row(y, &band.label, bytes, Some(percent(bytes, total))));
+        y += LEGEND_LINE;
+    }
+    plot = plot.add(row(y, device.peak.metric.name(), total, None).set("font-weight", 600));
+    y += LEGEND_LINE;
+    if device.peak.metric != crate::replay::Metric::Reserved {
+        let line = rectangle(LEGEND, y - 4.5, 11.0, 1.5, palette::TEXT);
+        let reserved = u64::try_from(device.peak.at.reserved).unwrap_or(0);
+        plot = plot.add(line).add(row(y, "reserved", reserved, None));
+    }
+    plot
+}
