@@ -1,6 +1,8 @@
 //! The whole way from a file to its histories.
 
-use crate::analysis::{InfoReport, PeakOptions, PeakReport, TimelineOptions, TimelineReport};
+use crate::analysis::{
+    FlameOptions, FlameReport, InfoReport, PeakOptions, PeakReport, TimelineOptions, TimelineReport,
+};
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
 use crate::model::{DeviceId, Snapshot};
@@ -54,6 +56,14 @@ impl Recording {
     /// As [`TimelineReport::of`].
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         TimelineReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// Live bytes by stack, as a tree.
+    ///
+    /// # Errors
+    /// As [`FlameReport::of`].
+    pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
+        FlameReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

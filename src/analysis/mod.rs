@@ -6,6 +6,7 @@
 pub mod annotations;
 pub mod attribution;
 pub mod filter;
+pub mod flame;
 pub mod frames;
 pub mod grouping;
 pub mod info;
@@ -18,6 +19,7 @@ pub mod when;
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
 pub use filter::Filter;
+pub use flame::{DeviceFlame, FlameOptions, FlameReport};
 pub use grouping::GroupBy;
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout};

@@ -23,6 +23,8 @@ pub enum Command {
     Peak(PeakArgs),
     /// Draw live memory over time as SVG, stacked by what holds it
     Timeline(TimelineArgs),
+    /// Draw live bytes by stack at the peak as SVG, or write folded stacks
+    Flamegraph(FlamegraphArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -102,6 +104,44 @@ pub struct TimelineArgs {
     /// Leave out stacks with a frame that matches; may be repeated
     #[arg(long, value_name = "REGEX")]
     pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct FlamegraphArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// A picture, or a line per stack for other flame graph tools
+    #[arg(long, value_enum, default_value_t = FlameFormatArg::Svg)]
+    pub format: FlameFormatArg,
+    /// Which counter's peak to find and draw
+    #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
+    pub metric: MetricArg,
+    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    pub at: Option<When>,
+    /// Search the peak from this instant on
+    #[arg(long, value_name = "WHEN")]
+    pub from: Option<When>,
+    /// Search the peak up to this instant
+    #[arg(long, value_name = "WHEN")]
+    pub to: Option<When>,
+    /// Attribute only stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+    /// Keep the C++ frames of allocator, dispatcher and interpreter
+    #[arg(long)]
+    pub all_frames: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlameFormatArg {
+    /// SVG
+    Svg,
+    /// Folded stacks: inferno, speedscope, flamegraph.pl
+    Folded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -71,6 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Info(args) => command::info::run(&args),
         Command::Peak(args) => command::peak::run(&args),
         Command::Timeline(args) => command::timeline::run(&args),
+        Command::Flamegraph(args) => command::flamegraph::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

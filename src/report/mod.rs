@@ -5,6 +5,7 @@
 
 mod csv;
 mod fit;
+pub mod folded;
 mod json;
 mod markdown;
 mod notes;

@@ -72,14 +72,38 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(early_peak(device));
     if let Some((from, to)) = device.window {
-        lines.push(format!("maximum and end are those between {} and {}", place(from), place(to)));
+        lines.push(format!("maximum and end are those between {} and {}", instant_name(from), instant_name(to)));
     }
     lines.extend(anomalies(&device.anomalies));
     lines
 }
 
+/// What is held on a device at the instant looked at: `Device 0: peak allocated 4.15 GiB`.
+pub fn headline(device: &DevicePeak) -> String {
+    let metric = device.metric;
+    let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
+    let peak = if is_peak { "peak " } else { "" };
+    format!("{}: {peak}{} {}", device_name(device.device), metric.name(), signed(device.at.get(metric)))
+}
+
+/// Where that instant is: `entry 2939 of 9107, after 690.5 ms, in step_1 / backward`.
+pub fn place(device: &DevicePeak) -> String {
+    let mut place = match device.entry {
+        Some(entry) => format!("entry {entry} of {}", device.entries),
+        None if device.completeness.no_entries => "at the dump".to_owned(),
+        None => "before the first entry".to_owned(),
+    };
+    if let Some(since) = device.since_start_us {
+        place += &format!(", after {}", duration(since));
+    }
+    if !device.annotations.is_empty() {
+        place += &format!(", in {}", safe(&device.annotations.join(" / ")));
+    }
+    place
+}
+
 /// An instant in words.
-fn place(instant: Instant) -> String {
+fn instant_name(instant: Instant) -> String {
     match History::entry_before(instant) {
         Some(entry) => format!("entry {entry}"),
         None => "the start".to_owned(),

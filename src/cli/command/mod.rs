@@ -1,5 +1,6 @@
 //! A short file per command, and what they share.
 
+pub mod flamegraph;
 pub mod info;
 pub mod peak;
 pub mod timeline;

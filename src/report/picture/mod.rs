@@ -3,16 +3,19 @@
 //! plotters draws axes and lines, the svg crate everything else.
 
 mod chart;
+mod flamegraph;
 mod palette;
 mod ribbons;
 mod shape;
 mod timeline;
 
+pub use flamegraph::flamegraph;
 pub use timeline::{columns, timeline};
 
-use super::fit::shorten;
+use super::fit::{shorten, shorten_end};
 use super::notes::{self, safe};
 use super::{Source, fit};
+use crate::analysis::DevicePeak;
 use shape::{Anchor, text};
 use std::io::{self, Write};
 use svg::Document;
@@ -69,6 +72,13 @@ fn heading(source: Source<'_>, what: &str) -> Picture {
     let body = Group::new().add(title).add(what);
     let (body, height) = warnings(body, 32.0, &notes::source(&source.recording.snapshot));
     Picture { height: height + 8.0, body }
+}
+
+/// What is held on a device where, and what its history lacks; and where that ends.
+fn device_heading(device: &DevicePeak) -> (Group, f64) {
+    let title = format!("{} ({})", notes::headline(device), notes::place(device));
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
+    warnings(Group::new().add(title.set("font-weight", 600).set("font-size", 14)), 20.0, &notes::device(device))
 }
 
 /// A line of its own.

@@ -59,10 +59,13 @@ pub fn rectangle(x: f64, y: f64, width: f64, height: f64, color: Color) -> Recta
         .set("fill", color.light)
 }
 
+/// Longest line of a tooltip, in characters.
+const TITLE: usize = 160;
+
 /// A group whose parts share a tooltip.
 pub fn titled(title: &str) -> Group {
     // Escaped line by line, since a line break is a control character.
-    let lines: Vec<String> = title.lines().map(safe).collect();
+    let lines: Vec<String> = title.lines().map(|line| shorten(&safe(line), TITLE)).collect();
     Group::new().add(Title::new(lines.join("\n")))
 }
 

@@ -3,12 +3,12 @@
 use super::chart::{self, Area, Axis, Line, Unit};
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::{Picture, WIDTH, ribbons, stacked};
+use super::{Picture, WIDTH, device_heading, heading, remark, ribbons, stacked, warnings};
 use crate::analysis::timeline::{Band, BandKind, OomMark};
 use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe, signed};
-use crate::report::{Source, percent};
+use crate::report::notes::{self, safe, signed};
+use crate::report::{Source, fit, percent};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line as SvgLine, Path};
 
@@ -37,31 +37,28 @@ pub fn columns(devices: usize) -> usize {
 
 /// All devices below each other.
 pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
-    let mut parts = vec![super::heading(source, "live memory")];
+    let mut parts = vec![heading(source, "live memory")];
     // The size of the file is shared by all panels.
     let ribbon_rows = if report.devices.len() > 2 { 2 } else { 6 };
     parts.extend(report.devices.iter().map(|device| panel(device, ribbon_rows)));
     if report.devices.is_empty() {
-        parts.push(super::remark("no memory was allocated on any device while recording"));
+        parts.push(remark("no memory was allocated on any device while recording"));
     }
     stacked(parts)
 }
 
 /// One device.
 pub fn panel(device: &DeviceTimeline, ribbon_rows: usize) -> Picture {
-    let mut body = Group::new();
-    let mut lines = notes::device(&device.peak);
     let scale = Scale::of(device);
+    let (mut body, mut y) = device_heading(&device.peak);
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
-        lines.push(format!("what was reserved and what was free at the OOM add up to {}", Bytes(capacity)));
+        let line =
+            format!("what was reserved and what was free on the device at the OOM add up to {}", Bytes(capacity));
+        (body, y) = warnings(body, y, &[line]);
     }
-    let mut y = 20.0;
-    let title = format!("{}: {}", device_name(device.peak.device), summary(device));
-    body = body.add(text(16.0, y, Anchor::Start, palette::TEXT, &title).set("font-weight", 600).set("font-size", 14));
-    (body, y) = super::warnings(body, y, &lines);
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
-    let top = y + 14.0 + LABEL_LINE * LABEL_LINES as f64;
     let colors = colors(&device.bands);
+    let top = y + 14.0 + LABEL_LINE * LABEL_LINES as f64;
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
     // Smoothed edges of bands that are painted over each other would shine through.
     plot = plot.add(bands(device, &scale, &colors).set("shape-rendering", "crispEdges"));
@@ -74,27 +71,6 @@ pub fn panel(device: &DeviceTimeline, ribbon_rows: usize) -> Picture {
     plot = plot.add(ribbons.set("transform", format!("translate(0 {})", px(below))));
     let height = top + (below + ribbons_height).max(legend_height) + 16.0;
     Picture { height, body: body.add(plot) }
-}
-
-fn summary(device: &DeviceTimeline) -> String {
-    let peak = &device.peak;
-    let metric = peak.metric;
-    let maximum = peak.maxima[metric as usize].bytes;
-    if peak.completeness.no_entries {
-        return format!("{} {} at the dump", signed(maximum), metric.name());
-    }
-    let mut summary = format!("peak {} {}", metric.name(), signed(maximum));
-    if let Some(entry) = peak.entry {
-        summary += &format!(" at entry {entry}");
-    }
-    if let Some(since) = peak.since_start_us {
-        summary += &format!(", after {}", notes::duration(since));
-    }
-    if !peak.annotations.is_empty() {
-        summary += &format!(", in {}", peak.annotations.join(" / "));
-    }
-    let summary = safe(&summary);
-    crate::report::fit::shorten_end(&summary, 140)
 }
 
 /// From bytes and x to pixels.
@@ -189,7 +165,7 @@ fn bands(device: &DeviceTimeline, scale: &Scale, colors: &[Color]) -> Group {
         let path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)
-            .set("data-label", safe(&band.label))
+            .set("data-label", fit::shorten(&safe(&band.label), 160))
             .set("data-peak-bytes", at_peak);
         group = group.add(titled(&title).add(path));
     }
@@ -272,7 +248,7 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
             .set("stroke", palette::BACKGROUND.light)
             .set("data-peak-bytes", peak);
         let name = format!("peak {}", signed(peak));
-        plot = plot.add(titled(&format!("{name}\n{}", summary(device))).add(dot));
+        plot = plot.add(titled(&format!("{name}\n{}", notes::place(&device.peak))).add(dot));
         plot = plot.add(vertical(x, 0.0, y, palette::TEXT).set("stroke-width", "0.7"));
         plot = labels.add(plot, x, &name, palette::TEXT);
     }

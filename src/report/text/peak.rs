@@ -5,7 +5,7 @@ use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe, signed};
+use crate::report::notes::{self, safe};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -34,26 +34,7 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, o
 
 impl TextReport {
     fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
-        let metric = device.metric;
-        let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
-        let title = format!(
-            "{}: {}{} {}",
-            device_name(device.device),
-            if is_peak { "peak " } else { "" },
-            metric.name(),
-            signed(device.at.get(metric))
-        );
-        let mut place = match device.entry {
-            Some(entry) => format!("entry {entry} of {}", device.entries),
-            None if device.completeness.no_entries => "at the dump".to_owned(),
-            None => "before the first entry".to_owned(),
-        };
-        if let Some(since) = device.since_start_us {
-            place += &format!(", after {}", notes::duration(since));
-        }
-        if !device.annotations.is_empty() {
-            place += &format!(", in {}", safe(&device.annotations.join(" / ")));
-        }
+        let (title, place) = (notes::headline(device), notes::place(device));
         if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
             writeln!(out, "{} ({place})", self.bold(&title))?;
         } else {

@@ -1,0 +1,219 @@
+//! Live bytes as a tree of stack frames, root to innermost.
+
+use super::annotations::Annotations;
+use super::attribution::grouped_rows;
+use super::frames::{FrameKind, package};
+use super::grouping::{GroupBy, Grouper, Key};
+use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::sites::Sites;
+use crate::error::Result;
+use crate::model::{FrameId, Snapshot, StackId};
+use crate::replay::History;
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// Frames further from the root are left out, and their bytes count for the last one kept: no program nests as deep,
+/// and it bounds what a hostile file costs.
+pub const MAX_DEPTH: usize = 512;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct FlameOptions {
+    /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
+    pub peak: PeakOptions,
+    /// Whether to keep the C++ frames of allocator, dispatcher and interpreter, which are the same under every
+    /// allocation.
+    pub all_frames: bool,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct FlameReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceFlame>,
+    /// Devices that the instant asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceFlame {
+    /// The instant, and what holds the memory there by stack.
+    pub peak: DevicePeak,
+    /// Frames, each before its callees, siblings by falling bytes. The first one is the root and holds everything.
+    pub nodes: Vec<Node>,
+}
+
+/// A frame below its callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// `file.py:line function`; the group for blocks without frames.
+    pub label: String,
+    /// Whose code it is.
+    pub owner: Owner,
+    /// Bytes held by this frame and its callees.
+    pub bytes: u64,
+    /// Of these, those that no callee of it holds.
+    pub own_bytes: u64,
+    /// Blocks behind them.
+    pub blocks: u64,
+    /// Number of frames above; 0 for the root.
+    pub depth: usize,
+    /// Bytes to the left of it: those of the siblings before it, and to the left of its caller.
+    pub start: u64,
+}
+
+/// Whose code a frame runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A Python package, or a file of the user.
+    Package(String),
+    /// C++.
+    Native,
+    /// Nobody: the root, and blocks without frames.
+    Nobody,
+}
+
+impl FlameReport {
+    /// Builds every device's tree.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &FlameOptions) -> Result<Self> {
+        let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
+        let report = PeakReport::of(snapshot, histories, &peak)?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let device = |peak: DevicePeak| {
+            let history = histories.iter().find(|history| history.device == peak.device)?;
+            let filter = &options.peak.filter;
+            let grouper = Grouper::new(&sites, &annotations, filter, snapshot, history, GroupBy::Stack);
+            let (_, rows) = grouped_rows(&grouper, snapshot, history, (peak.metric, peak.instant));
+            let mut tree = Tree::new();
+            for (key, row) in rows {
+                let path = match key {
+                    Key::Stack(stack) => path(&sites, snapshot, stack, options.all_frames),
+                    _ => vec![(row.label, Owner::Nobody)],
+                };
+                tree.add(path, row.bytes, row.blocks);
+            }
+            Some(DeviceFlame { nodes: tree.flatten(peak.metric.name()), peak })
+        };
+        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+    }
+}
+
+/// Frames of a stack, root first.
+fn path(sites: &Sites<'_>, snapshot: &Snapshot, stack: StackId, all: bool) -> Vec<(String, Owner)> {
+    let frames = snapshot.stacks.frame_ids(stack);
+    let named = |&id: &FrameId| {
+        let file = snapshot.stacks.frame(id).map_or("", |frame| snapshot.strings.get(frame.filename));
+        let owner = if sites.kind(id).is_python() { Owner::Package(package(file).to_owned()) } else { Owner::Native };
+        (sites.label(id), owner)
+    };
+    let shown = frames.iter().rev().filter(|&&id| all || sites.kind(id) != FrameKind::Plumbing);
+    let path: Vec<_> = shown.take(MAX_DEPTH).map(named).collect();
+    // A stack of nothing but plumbing is still a stack.
+    if path.is_empty() { frames.first().map(named).into_iter().collect() } else { path }
+}
+
+/// A tree under construction.
+struct Tree {
+    nodes: Vec<Branch>,
+    /// Nodes by caller and frame.
+    by_frame: HashMap<(usize, String), usize>,
+}
+
+#[derive(Default)]
+struct Branch {
+    owner: Option<Owner>,
+    label: String,
+    bytes: u64,
+    own_bytes: u64,
+    blocks: u64,
+    callees: Vec<usize>,
+}
+
+impl Tree {
+    fn new() -> Self {
+        Self { nodes: vec![Branch::default()], by_frame: HashMap::new() }
+    }
+
+    fn add(&mut self, path: Vec<(String, Owner)>, bytes: u64, blocks: u64) {
+        let mut at = 0;
+        self.count(at, bytes, blocks);
+        for (label, owner) in path {
+            let known = self.by_frame.get(&(at, label.clone())).copied();
+            let next = known.unwrap_or_else(|| {
+                let next = self.nodes.len();
+                self.nodes.push(Branch { owner: Some(owner), label: label.clone(), ..Branch::default() });
+                self.nodes[at].callees.push(next);
+                self.by_frame.insert((at, label), next);
+                next
+            });
+            at = next;
+            self.count(at, bytes, blocks);
+        }
+        self.nodes[at].own_bytes = self.nodes[at].own_bytes.wrapping_add(bytes);
+    }
+
+    fn count(&mut self, node: usize, bytes: u64, blocks: u64) {
+        let node = &mut self.nodes[node];
+        node.bytes = node.bytes.wrapping_add(bytes);
+        node.blocks += blocks;
+    }
+
+    fn flatten(mut self, root: &str) -> Vec<Node> {
+        root.clone_into(&mut self.nodes[0].label);
+        let mut flat = Vec::with_capacity(self.nodes.len());
+        let mut left = vec![(0, 0, 0)];
+        while let Some((index, depth, start)) = left.pop() {
+            let mut callees = std::mem::take(&mut self.nodes[index].callees);
+            callees.sort_by(|&a, &b| {
+                let (a, b) = (&self.nodes[a], &self.nodes[b]);
+                b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label))
+            });
+            let mut callee_start: u64 = start;
+            let placed: Vec<_> = callees
+                .into_iter()
+                .map(|callee| {
+                    let place = (callee, depth + 1, callee_start);
+                    callee_start = callee_start.wrapping_add(self.nodes[callee].bytes);
+                    place
+                })
+                .collect();
+            left.extend(placed.into_iter().rev());
+            let Branch { owner, label, bytes, own_bytes, blocks, .. } = std::mem::take(&mut self.nodes[index]);
+            let owner = owner.unwrap_or(Owner::Nobody);
+            flat.push(Node { label, owner, bytes, own_bytes, blocks, depth, start });
+        }
+        flat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_become_a_tree_with_the_largest_first() {
+        let mut tree = Tree::new();
+        let path = |labels: &[&str]| labels.iter().map(|&label| (label.to_owned(), Owner::Native)).collect();
+        tree.add(path(&["main", "small"]), 1, 1);
+        tree.add(path(&["main", "large"]), 5, 2);
+        tree.add(path(&["main"]), 2, 1);
+        tree.add(path(&["main", "small"]), 3, 1);
+        let nodes = tree.flatten("allocated");
+        let shown: Vec<_> = nodes
+            .iter()
+            .map(|node| (node.label.as_str(), node.depth, node.start, node.bytes, node.own_bytes, node.blocks))
+            .collect();
+        let expected = [
+            ("allocated", 0, 0, 11, 0, 5),
+            ("main", 1, 0, 11, 2, 5),
+            ("large", 2, 0, 5, 5, 2),
+            ("small", 2, 5, 4, 4, 2),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,153 @@
+//! `memviz flamegraph`: live bytes by stack, root on top.
+
+use super::palette::{self, Color};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
+use super::{Picture, WIDTH, device_heading, heading, remark, stacked};
+use crate::analysis::flame::{Node, Owner};
+use crate::analysis::grouping::BASELINE;
+use crate::analysis::sites::NO_STACK;
+use crate::analysis::{DeviceFlame, FlameReport};
+use crate::model::bytes::Bytes;
+use crate::report::fit::{shorten, shorten_end};
+use crate::report::notes::safe;
+use crate::report::{Source, percent};
+use std::collections::BTreeMap;
+use svg::node::element::Group;
+
+/// Height of a frame.
+const ROW: f64 = 18.0;
+/// Left and right of the graph.
+const MARGIN: f64 = 16.0;
+/// Narrower frames are not drawn.
+const MIN_WIDTH: f64 = 0.7;
+/// Frames drawn, the widest ones: what a file of moderate size holds.
+const MAX_FRAMES: usize = 700;
+/// Opacity of frames, so that text on them is legible.
+const OPACITY: f64 = 0.42;
+
+/// All devices below each other.
+pub fn flamegraph(source: Source<'_>, report: &FlameReport) -> Picture {
+    let mut parts = vec![heading(source, "live bytes by stack")];
+    parts.extend(report.devices.iter().map(|device| panel(device, MAX_FRAMES / report.devices.len().max(1))));
+    if report.devices.is_empty() {
+        parts.push(remark("no memory was allocated on any device while recording"));
+    }
+    stacked(parts)
+}
+
+/// One device.
+pub fn panel(device: &DeviceFlame, max_frames: usize) -> Picture {
+    let total = device.peak.attribution.total_bytes;
+    let (mut body, top) = device_heading(&device.peak);
+
+    let width = |node: &Node| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
+    let mut widths: Vec<f64> = device.nodes.iter().map(width).collect();
+    widths.sort_by(|a, b| b.total_cmp(a));
+    let least = widths.get(max_frames).map_or(MIN_WIDTH, |next| next.max(MIN_WIDTH));
+    let (shown, hidden): (Vec<&Node>, Vec<&Node>) = device.nodes.iter().partition(|node| width(node) > least);
+
+    let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
+    for node in &shown {
+        let x = MARGIN + (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.start, total);
+        graph = graph.add(frame(node, x, width(node), top + 10.0 + ROW * node.depth as f64, total));
+    }
+    body = body.add(graph);
+    let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
+    let mut height = top + 10.0 + ROW * rows as f64;
+    body = legend(body, device, height + 18.0, hidden.len());
+    height += 34.0;
+    Picture { height, body }
+}
+
+fn share(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
+}
+
+fn frame(node: &Node, x: f64, width: f64, y: f64, total: u64) -> Group {
+    let plural = if node.blocks == 1 { "" } else { "s" };
+    let share = percent(node.bytes, total);
+    let title = format!("{}\n{} ({share:.1}%) in {} block{plural}", node.label, Bytes(node.bytes), node.blocks);
+    let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color(node)).set("fill-opacity", OPACITY);
+    let mut frame = titled(&title).add(shape.set("data-bytes", node.bytes));
+    if let Some(label) = label(node, ((width - 6.0) / MONO_WIDTH).max(0.0) as usize) {
+        frame = frame.add(text(x + 3.0, y + 12.5, Anchor::Start, palette::TEXT, &label));
+    }
+    frame
+}
+
+/// What fits: the whole label with its bytes, the label, the function, or the function's beginning.
+fn label(node: &Node, width: usize) -> Option<String> {
+    let label = safe(&node.label);
+    let with_bytes = format!("{label}  {}", Bytes(node.bytes));
+    let function = label.rsplit(' ').next().unwrap_or(&label);
+    let fits = |text: &str| shorten(text, width) == text;
+    match () {
+        () if fits(&with_bytes) => Some(with_bytes),
+        () if fits(&label) => Some(label),
+        () if fits(function) => Some(function.to_owned()),
+        () if width >= 4 => Some(shorten_end(function, width)),
+        () => None,
+    }
+}
+
+fn color(node: &Node) -> Color {
+    match (&node.owner, node.label.as_str()) {
+        (Owner::Package(package), _) => palette::of_name(package),
+        (Owner::Nobody, NO_STACK) => palette::NO_STACK,
+        (Owner::Nobody, BASELINE) => palette::BASELINE,
+        _ => palette::OTHER,
+    }
+}
+
+/// Whose code the colours stand for, and how much was too narrow.
+fn legend(mut body: Group, device: &DeviceFlame, y: f64, hidden: usize) -> Group {
+    // By bytes that nobody further in holds, so that the sum is the whole.
+    let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in &device.nodes {
+        if let Owner::Package(package) = &node.owner {
+            let bytes = owners.entry(package).or_default();
+            *bytes = bytes.wrapping_add(node.own_bytes);
+        }
+    }
+    let mut owners: Vec<(&str, u64)> = owners.into_iter().collect();
+    owners.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let mut entries: Vec<(String, Color)> =
+        owners.iter().take(8).map(|(name, _)| (shorten_end(&safe(name), 24), palette::of_name(name))).collect();
+    if device.nodes.iter().any(|node| node.owner == Owner::Native) {
+        entries.push(("C++".to_owned(), palette::OTHER));
+    }
+    let mut x = MARGIN;
+    for (name, color) in entries {
+        let swatch = rectangle(x, y - 9.5, 11.0, 11.0, color).set("fill-opacity", OPACITY);
+        body = body.add(swatch).add(text(x + 16.0, y, Anchor::Start, palette::MUTED, &name));
+        x += 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+    }
+    if hidden > 0 {
+        let plural = if hidden == 1 { "" } else { "s" };
+        let note = format!("{hidden} frame{plural} too narrow to draw");
+        body = body.add(text(f64::from(WIDTH) - MARGIN, y, Anchor::End, palette::MUTED, &note));
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_show_what_fits() {
+        let node = Node {
+            label: "model.py:41 forward".to_owned(),
+            owner: Owner::Package("model".to_owned()),
+            bytes: 1 << 20,
+            own_bytes: 0,
+            blocks: 1,
+            depth: 1,
+            start: 0,
+        };
+        let fitted: Vec<_> = [40, 20, 8, 5, 3].map(|width| label(&node, width)).into_iter().collect();
+        let expected = ["model.py:41 forward  1.00 MiB", "model.py:41 forward", "forward", "forw…"];
+        assert_eq!(fitted[..4], expected.map(|label| Some(label.to_owned())));
+        assert_eq!(fitted[4], None);
+    }
+}
