@@ -1,7 +1,8 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    FlameOptions, FlameReport, InfoReport, PeakOptions, PeakReport, TimelineOptions, TimelineReport,
+    FlameOptions, FlameReport, InfoReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions,
+    TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
@@ -64,6 +65,22 @@ impl Recording {
     /// As [`FlameReport::of`].
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
         FlameReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// Every segment at an instant, and whose blocks are in it.
+    ///
+    /// # Errors
+    /// As [`SegmentMapReport::of`].
+    pub fn segment_map(&self, options: &PeakOptions) -> Result<SegmentMapReport> {
+        SegmentMapReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// Everything that a report shows.
+    ///
+    /// # Errors
+    /// As [`Overview::of`].
+    pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
+        Overview::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

@@ -98,6 +98,8 @@ impl Key {
 
 /// A block (or, for [`Metric::Reserved`], a reserved range), reduced to what grouping needs.
 pub(super) struct Holder {
+    /// Index into the allocations, or spans, of the history.
+    pub(super) index: usize,
     pub(super) bytes: u64,
     pub(super) stack: StackId,
     /// Row of the entry that made it; `None` for what is from before the trace.
@@ -122,8 +124,9 @@ impl Holder {
         mut visit: impl FnMut(&Self),
     ) {
         if metric == Metric::Reserved {
-            for span in history.segments.iter().filter(|span| wanted(span.born, span.gone)) {
+            for (index, span) in history.segments.iter().enumerate().filter(|(_, span)| wanted(span.born, span.gone)) {
                 visit(&Self {
+                    index,
                     bytes: span.size,
                     stack: span.stack,
                     row: span.made.checked_sub(1).map(|entry| history.rows.start + entry as usize),
@@ -140,6 +143,7 @@ impl Holder {
             let gone = if metric == Metric::Allocated { allocation.freed } else { allocation.completed };
             if wanted(allocation.born, gone) {
                 visit(&Self {
+                    index,
                     bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
                     stack: history.stack_of(snapshot, index),
                     row: history.born_row(index),

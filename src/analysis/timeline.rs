@@ -1,6 +1,7 @@
 //! Live memory over time, as many samples as a picture has columns.
 
 use super::annotations::Annotations;
+use super::attribution::{OTHER, Row, grouped_rows};
 use super::grouping::{Grouper, Holder, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use super::sites::Sites;
@@ -74,27 +75,11 @@ pub struct Column {
     pub max_reserved: i64,
 }
 
-/// What a band stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BandKind {
-    /// A group of its own.
-    Group,
-    /// Blocks that cannot be attributed: see [`Key::stands_apart`].
-    Apart,
-    /// All groups without a band of their own.
-    Other,
-}
-
-/// Label of the band for everything that has none of its own.
-pub use super::attribution::OTHER;
-
-/// Bytes of a group over time.
+/// Bytes of a group over time; of all groups without a band of their own, where the label is [`OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     /// The group, as in the rows of [`DeviceTimeline::peak`].
     pub label: String,
-    /// What it stands for.
-    pub kind: BandKind,
     /// Bytes in each column. At the peak they equal the group's row.
     pub bytes: Vec<u64>,
     /// Blocks at the peak.
@@ -299,30 +284,25 @@ fn bands(
     columns: &[Column],
 ) -> Vec<Band> {
     let metric = options.peak.metric;
-    let (_, rows) = super::attribution::grouped_rows(grouper, snapshot, history, (metric, peak.instant));
+    let (_, rows) = grouped_rows(grouper, snapshot, history, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
     let (mut own, mut apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
     let hidden = own.split_off(top.min(own.len()));
     // What cannot be attributed may appear at other times only, and has a band all the same.
     for key in Key::APART {
         if !apart.iter().any(|(known, _)| *known == key) {
-            apart.push((
-                key.clone(),
-                super::attribution::Row { label: grouper.label(&key, false), ..Default::default() },
-            ));
+            apart.push((key.clone(), Row { label: grouper.label(&key, false), ..Default::default() }));
         }
     }
-    let band = |kind, label, peak_blocks| Band { label, kind, bytes: Vec::new(), peak_blocks };
+    let band = |label, peak_blocks| Band { label, bytes: Vec::new(), peak_blocks };
     let mut bands: Vec<Band> = Vec::new();
     let mut by_key: HashMap<Key, usize> = HashMap::new();
-    for (kind, list) in [(BandKind::Group, own), (BandKind::Apart, apart)] {
-        for (key, row) in list {
-            by_key.insert(key, bands.len());
-            bands.push(band(kind, row.label, row.blocks));
-        }
+    for (key, row) in own.into_iter().chain(apart) {
+        by_key.insert(key, bands.len());
+        bands.push(band(row.label, row.blocks));
     }
     let other = bands.len();
-    bands.push(band(BandKind::Other, OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum()));
+    bands.push(band(OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum()));
 
     let mut changes = vec![0u64; bands.len() * (columns.len() + 1)];
     let ColumnOf { first, table } = ColumnOf::new(columns);

@@ -25,6 +25,10 @@ pub enum Command {
     Timeline(TimelineArgs),
     /// Draw live bytes by stack at the peak as SVG, or write folded stacks
     Flamegraph(FlamegraphArgs),
+    /// Draw every segment and its blocks as SVG
+    Fragmentation(FragmentationArgs),
+    /// Write one file for an issue: figures, timeline, top sites, flame graph, segment map
+    Report(ReportArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -134,6 +138,46 @@ pub struct FlamegraphArgs {
     /// Keep the C++ frames of allocator, dispatcher and interpreter
     #[arg(long)]
     pub all_frames: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FragmentationArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Another instant than the peak: oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    pub at: Option<When>,
+    /// Colour blocks by what holds them instead of their state
+    #[arg(long, value_enum)]
+    pub by: Option<ByArg>,
+    /// Number of colours; the rest shares one
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the report [default: by the extension of the output file]
+    #[arg(long, value_enum)]
+    pub format: Option<PageFormatArg>,
+    /// What bands and rows stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// What the x axis of the timeline counts
+    #[arg(long, value_enum, default_value_t = AxisArg::Time)]
+    pub x: AxisArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PageFormatArg {
+    /// One picture
+    Svg,
+    /// Tables for a GitHub issue
+    Markdown,
+    /// A static page
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

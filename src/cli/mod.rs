@@ -72,6 +72,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Peak(args) => command::peak::run(&args),
         Command::Timeline(args) => command::timeline::run(&args),
         Command::Flamegraph(args) => command::flamegraph::run(&args),
+        Command::Fragmentation(args) => command::fragmentation::run(&args),
+        Command::Report(args) => command::report::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

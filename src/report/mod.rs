@@ -10,6 +10,8 @@ mod json;
 mod markdown;
 mod notes;
 #[cfg(feature = "plot")]
+pub mod page;
+#[cfg(feature = "plot")]
 pub mod picture;
 pub mod schema;
 mod text;

@@ -2,7 +2,7 @@
 
 use crate::analysis::{DevicePeak, GroupBy};
 use crate::model::bytes::Bytes;
-use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 
 /// How a device is called in text.
@@ -176,6 +176,33 @@ pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
         _ => None,
     }
+}
+
+/// Settings that differ from PyTorch's defaults.
+pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
+    if !settings.recorded {
+        return vec!["allocator settings were not recorded".to_owned()];
+    }
+    let mut lines = Vec::new();
+    if !settings.alloc_conf.is_empty() {
+        lines.push(format!("PYTORCH_CUDA_ALLOC_CONF={}", settings.alloc_conf));
+    }
+    if let Some(size) = settings.max_split_size {
+        lines.push(format!("max_split_size {}", Bytes(size)));
+    }
+    if settings.expandable_segments {
+        lines.push("expandable_segments".to_owned());
+    }
+    if settings.garbage_collection_threshold > 0.0 {
+        lines.push(format!("garbage_collection_threshold {}", settings.garbage_collection_threshold));
+    }
+    if settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1) {
+        lines.push("roundup_power2_divisions".to_owned());
+    }
+    if lines.is_empty() {
+        lines.push("default allocator settings".to_owned());
+    }
+    lines
 }
 
 /// How rows are to be read, where it is not obvious.

@@ -1,8 +1,10 @@
 //! A short file per command, and what they share.
 
 pub mod flamegraph;
+pub mod fragmentation;
 pub mod info;
 pub mod peak;
+pub mod report;
 pub mod timeline;
 
 use super::args::CommonArgs;

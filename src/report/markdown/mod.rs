@@ -36,12 +36,12 @@ fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// A code span in a table cell, where bars must be escaped even inside code.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     code(&text.replace('|', "\\|"))
 }
 
 /// A code span: the fence is longer than any run of backticks inside.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let text = safe(text);
     let longest = text.split(|next| next != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -50,7 +50,7 @@ fn code(text: &str) -> String {
 }
 
 /// Plain text that Markdown leaves alone.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for next in safe(text).chars() {
         if matches!(next, '\\' | '`' | '*' | '_' | '<' | '>' | '|' | '[' | ']' | '#') {

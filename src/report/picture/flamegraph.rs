@@ -2,10 +2,8 @@
 
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
-use super::{Picture, WIDTH, device_heading, heading, remark, stacked};
+use super::{Picture, Room, WIDTH, device_heading, heading, remark, stacked};
 use crate::analysis::flame::{Node, Owner};
-use crate::analysis::grouping::BASELINE;
-use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DeviceFlame, FlameReport};
 use crate::model::bytes::Bytes;
 use crate::report::fit::{shorten, shorten_end};
@@ -28,7 +26,8 @@ const OPACITY: f64 = 0.42;
 /// All devices below each other.
 pub fn flamegraph(source: Source<'_>, report: &FlameReport) -> Picture {
     let mut parts = vec![heading(source, "live bytes by stack")];
-    parts.extend(report.devices.iter().map(|device| panel(device, MAX_FRAMES / report.devices.len().max(1))));
+    let room = Room { devices: report.devices.len(), notes: true };
+    parts.extend(report.devices.iter().map(|device| panel(device, room)));
     if report.devices.is_empty() {
         parts.push(remark("no memory was allocated on any device while recording"));
     }
@@ -36,14 +35,14 @@ pub fn flamegraph(source: Source<'_>, report: &FlameReport) -> Picture {
 }
 
 /// One device.
-pub fn panel(device: &DeviceFlame, max_frames: usize) -> Picture {
+pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let total = device.peak.attribution.total_bytes;
-    let (mut body, top) = device_heading(&device.peak);
+    let (mut body, top) = device_heading(&device.peak, room);
 
     let width = |node: &Node| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
     let mut widths: Vec<f64> = device.nodes.iter().map(width).collect();
     widths.sort_by(|a, b| b.total_cmp(a));
-    let least = widths.get(max_frames).map_or(MIN_WIDTH, |next| next.max(MIN_WIDTH));
+    let least = widths.get(MAX_FRAMES / room.devices.max(1)).map_or(MIN_WIDTH, |next| next.max(MIN_WIDTH));
     let (shown, hidden): (Vec<&Node>, Vec<&Node>) = device.nodes.iter().partition(|node| width(node) > least);
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
@@ -85,17 +84,18 @@ fn label(node: &Node, width: usize) -> Option<String> {
         () if fits(&with_bytes) => Some(with_bytes),
         () if fits(&label) => Some(label),
         () if fits(function) => Some(function.to_owned()),
+        // Namespaces come first in C++ and tell little.
+        () if width >= 4 && node.owner == Owner::Native => Some(shorten(&label, width)),
         () if width >= 4 => Some(shorten_end(function, width)),
         () => None,
     }
 }
 
 fn color(node: &Node) -> Color {
-    match (&node.owner, node.label.as_str()) {
-        (Owner::Package(package), _) => palette::of_name(package),
-        (Owner::Nobody, NO_STACK) => palette::NO_STACK,
-        (Owner::Nobody, BASELINE) => palette::BASELINE,
-        _ => palette::OTHER,
+    match &node.owner {
+        Owner::Package(package) => palette::of_name(package),
+        Owner::Native => palette::OTHER,
+        Owner::Nobody => palette::of_special(&node.label).unwrap_or(palette::OTHER),
     }
 }
 

@@ -3,13 +3,17 @@
 //! plotters draws axes and lines, the svg crate everything else.
 
 mod chart;
-mod flamegraph;
-mod palette;
+pub(super) mod flamegraph;
+pub(super) mod palette;
 mod ribbons;
+pub(super) mod segments;
 mod shape;
-mod timeline;
+mod table;
+pub(super) mod timeline;
 
 pub use flamegraph::flamegraph;
+pub use segments::{BlockColor, segment_map};
+pub(super) use table::{Cell, table};
 pub use timeline::{columns, timeline};
 
 use super::fit::{shorten, shorten_end};
@@ -54,7 +58,7 @@ impl Picture {
 }
 
 /// Parts below each other.
-fn stacked(parts: Vec<Picture>) -> Picture {
+pub(super) fn stacked(parts: Vec<Picture>) -> Picture {
     let mut height = 0.0;
     let mut body = Group::new();
     for part in parts {
@@ -65,7 +69,7 @@ fn stacked(parts: Vec<Picture>) -> Picture {
 }
 
 /// The file's name, what is shown of it, and what the file as a whole lacks.
-fn heading(source: Source<'_>, what: &str) -> Picture {
+pub(super) fn heading(source: Source<'_>, what: &str) -> Picture {
     let path = shorten(&safe(source.path), 110);
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
@@ -74,16 +78,32 @@ fn heading(source: Source<'_>, what: &str) -> Picture {
     Picture { height: height + 8.0, body }
 }
 
+/// How much of a page a device's panel may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Devices that share the page, and the size of its file.
+    pub devices: usize,
+    /// Whether to say what the history lacks; a report says it once.
+    pub notes: bool,
+}
+
 /// What is held on a device where, and what its history lacks; and where that ends.
-fn device_heading(device: &DevicePeak) -> (Group, f64) {
+fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
     let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
-    warnings(Group::new().add(title.set("font-weight", 600).set("font-size", 14)), 20.0, &notes::device(device))
+    let lines = if room.notes { notes::device(device) } else { Vec::new() };
+    warnings(Group::new().add(title.set("font-weight", 600).set("font-size", 14)), 20.0, &lines)
 }
 
 /// A line of its own.
-fn remark(line: &str) -> Picture {
+pub(super) fn remark(line: &str) -> Picture {
     Picture { height: 40.0, body: Group::new().add(text(16.0, 18.0, Anchor::Start, palette::MUTED, line)) }
+}
+
+/// The title of a section.
+pub(super) fn caption(content: &str) -> Picture {
+    let title = text(16.0, 30.0, Anchor::Start, palette::TEXT, content).set("font-size", 15).set("font-weight", 600);
+    Picture { height: 38.0, body: Group::new().add(title) }
 }
 
 /// Adds notes below `y`, a line each or more, and tells where they end.

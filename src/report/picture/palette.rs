@@ -4,6 +4,7 @@
 //! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
 //! our own and those that plotters writes, and every light colour must have one dark partner.
 
+use crate::analysis::{attribution, grouping, sites};
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.
@@ -72,21 +73,31 @@ pub fn of_name(name: &str) -> Color {
     GROUPS[slot(name)]
 }
 
-/// Colours for names that appear together: the one each always gets, or the next free one. More names than colours
+/// The colour of what is no group of its own, by its label.
+pub fn of_special(label: &str) -> Option<Color> {
+    match label {
+        sites::NO_STACK => Some(NO_STACK),
+        grouping::BASELINE => Some(BASELINE),
+        grouping::FILTERED | attribution::OTHER => Some(OTHER),
+        _ => None,
+    }
+}
+
+/// Colours for groups that appear together: the one each always gets, or the next free one. More groups than colours
 /// share them.
-pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
+pub fn of_groups<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
     let mut taken = [false; GROUPS.len()];
-    let pick = |name| {
+    let mut pick = |label| {
         if taken.iter().all(|&taken| taken) {
             taken = [false; GROUPS.len()];
         }
-        let first = slot(name);
+        let first = slot(label);
         let free = (0..GROUPS.len()).map(|step| (first + step) % GROUPS.len()).find(|&slot| !taken[slot]);
         let slot = free.unwrap_or(first);
         taken[slot] = true;
         GROUPS[slot]
     };
-    names.into_iter().map(pick).collect()
+    labels.into_iter().map(|label| of_special(label).unwrap_or_else(|| pick(label))).collect()
 }
 
 fn slot(name: &str) -> usize {
@@ -206,10 +217,10 @@ mod tests {
     #[test]
     fn names_that_appear_together_differ_while_colours_last() {
         let names: Vec<String> = (0..GROUPS.len()).map(|index| format!("model.py:{index} forward")).collect();
-        let colors = of_names(names.iter().map(String::as_str));
+        let colors = of_groups(names.iter().map(String::as_str));
         let distinct: HashSet<&str> = colors.iter().map(|color| color.light).collect();
         assert_eq!(distinct.len(), GROUPS.len());
         assert_eq!(colors[0], of_name(&names[0]), "the first name gets its own colour");
-        assert_eq!(of_names(["a"; 25]).len(), 25);
+        assert_eq!(of_groups(["a"; 25]).len(), 25);
     }
 }

@@ -1,7 +1,7 @@
 //! Annotations below a timeline: a row per depth, a box per range.
 
-use super::palette;
 use super::shape::{Anchor, px, rectangle, text, titled};
+use super::{Room, palette};
 use crate::analysis::timeline::Ribbon;
 use crate::analysis::{DeviceTimeline, XAxis};
 use crate::report::notes;
@@ -14,11 +14,11 @@ const ALONE_FROM: f64 = 8.0;
 /// Width of a character of a label, on average.
 const CHARACTER: f64 = 6.4;
 
-/// The rows, and their height in all. `most` is the number of rows drawn.
-pub fn draw(device: &DeviceTimeline, most: usize, left: f64, width: f64) -> (Group, f64) {
+/// The rows, and their height in all.
+pub fn draw(device: &DeviceTimeline, room: Room, left: f64, width: f64) -> (Group, f64) {
     let mut group = Group::new();
     let deepest = device.ribbons.iter().map(|ribbon| ribbon.depth + 1).max().unwrap_or(0);
-    let rows = deepest.min(most);
+    let rows = deepest.min(if room.devices > 2 { 2 } else { 6 });
     for depth in 0..rows {
         let ribbons = device.ribbons.iter().filter(|ribbon| ribbon.depth == depth);
         group = row(group, device, ribbons, depth as f64 * ROW, left, width);

@@ -45,7 +45,7 @@ pub fn text(x: f64, y: f64, anchor: Anchor, color: Color, content: &str) -> Text
 
 /// A line of code, cut at its beginning where it is wider than `width`.
 pub fn code(x: f64, y: f64, width: f64, content: &str) -> Text {
-    let content = shorten(&safe(content), (width / MONO_WIDTH) as usize);
+    let content = shorten(&safe(content), (width / MONO_WIDTH + 0.01) as usize);
     text(x, y, Anchor::Start, palette::TEXT, &content).set("font-family", MONO).set("font-size", MONO_SIZE)
 }
 

@@ -3,8 +3,8 @@
 use super::chart::{self, Area, Axis, Line, Unit};
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::{Picture, WIDTH, device_heading, heading, remark, ribbons, stacked, warnings};
-use crate::analysis::timeline::{Band, BandKind, OomMark};
+use super::{Picture, Room, WIDTH, device_heading, heading, remark, ribbons, stacked, warnings};
+use crate::analysis::timeline::OomMark;
 use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, safe, signed};
@@ -38,9 +38,8 @@ pub fn columns(devices: usize) -> usize {
 /// All devices below each other.
 pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
-    // The size of the file is shared by all panels.
-    let ribbon_rows = if report.devices.len() > 2 { 2 } else { 6 };
-    parts.extend(report.devices.iter().map(|device| panel(device, ribbon_rows)));
+    let room = Room { devices: report.devices.len(), notes: true };
+    parts.extend(report.devices.iter().map(|device| panel(device, room)));
     if report.devices.is_empty() {
         parts.push(remark("no memory was allocated on any device while recording"));
     }
@@ -48,16 +47,16 @@ pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
 }
 
 /// One device.
-pub fn panel(device: &DeviceTimeline, ribbon_rows: usize) -> Picture {
+pub fn panel(device: &DeviceTimeline, room: Room) -> Picture {
     let scale = Scale::of(device);
-    let (mut body, mut y) = device_heading(&device.peak);
+    let (mut body, mut y) = device_heading(&device.peak, room);
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
         let line =
             format!("what was reserved and what was free on the device at the OOM add up to {}", Bytes(capacity));
         (body, y) = warnings(body, y, &[line]);
     }
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
-    let colors = colors(&device.bands);
+    let colors = palette::of_groups(device.bands.iter().map(|band| band.label.as_str()));
     let top = y + 14.0 + LABEL_LINE * LABEL_LINES as f64;
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
     // Smoothed edges of bands that are painted over each other would shine through.
@@ -66,7 +65,7 @@ pub fn panel(device: &DeviceTimeline, ribbon_rows: usize) -> Picture {
     plot = marks(plot, device, &scale);
     plot = legend(plot, device, &colors);
     let legend_height = LEGEND_LINE * (device.bands.len() + 3) as f64;
-    let (ribbons, ribbons_height) = ribbons::draw(device, ribbon_rows, f64::from(LEFT), f64::from(PLOT_WIDTH));
+    let (ribbons, ribbons_height) = ribbons::draw(device, room, f64::from(LEFT), f64::from(PLOT_WIDTH));
     let below = f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0;
     plot = plot.add(ribbons.set("transform", format!("translate(0 {})", px(below))));
     let height = top + (below + ribbons_height).max(legend_height) + 16.0;
@@ -122,18 +121,6 @@ impl Scale {
         let share = (x as f64 - self.x.first) / (self.x.last - self.x.first);
         f64::from(LEFT) + f64::from(PLOT_WIDTH) * share.clamp(0.0, 1.0)
     }
-}
-
-fn colors(bands: &[Band]) -> Vec<Color> {
-    let groups = bands.iter().filter(|band| band.kind == BandKind::Group).map(|band| band.label.as_str());
-    let mut groups = palette::of_names(groups).into_iter();
-    let color = |band: &Band| match (band.kind, band.label.as_str()) {
-        (BandKind::Group, _) => groups.next().unwrap_or(palette::OTHER),
-        (BandKind::Apart, crate::analysis::sites::NO_STACK) => palette::NO_STACK,
-        (BandKind::Apart, crate::analysis::grouping::BASELINE) => palette::BASELINE,
-        _ => palette::OTHER,
-    };
-    bands.iter().map(color).collect()
 }
 
 /// Bands from the bottom up, the first of the legend on top. Each is painted down to the axis and covered by the next:

@@ -2,8 +2,8 @@
 
 use super::{TextReport, counters, shorten};
 use crate::analysis::InfoReport;
+use crate::model::Action;
 use crate::model::bytes::Bytes;
-use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
 use crate::report::notes::{self, device_name, safe};
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
     }
     writeln!(out, "\n{}", text.bold("Recording"))?;
     writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
-    let settings = settings(&recording.snapshot.settings);
+    let settings = notes::settings(&recording.snapshot.settings);
     text.wrapped("  ", &settings, out)?;
     text.annotations(report, out)
 }
@@ -65,31 +65,4 @@ impl TextReport {
         }
         Ok(())
     }
-}
-
-/// Settings that differ from PyTorch's defaults.
-fn settings(settings: &AllocatorSettings) -> Vec<String> {
-    if !settings.recorded {
-        return vec!["allocator settings were not recorded".to_owned()];
-    }
-    let mut lines = Vec::new();
-    if !settings.alloc_conf.is_empty() {
-        lines.push(format!("PYTORCH_CUDA_ALLOC_CONF={}", settings.alloc_conf));
-    }
-    if let Some(size) = settings.max_split_size {
-        lines.push(format!("max_split_size {}", Bytes(size)));
-    }
-    if settings.expandable_segments {
-        lines.push("expandable_segments".to_owned());
-    }
-    if settings.garbage_collection_threshold > 0.0 {
-        lines.push(format!("garbage_collection_threshold {}", settings.garbage_collection_threshold));
-    }
-    if settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1) {
-        lines.push("roundup_power2_divisions".to_owned());
-    }
-    if lines.is_empty() {
-        lines.push("default allocator settings".to_owned());
-    }
-    lines
 }

@@ -1,0 +1,70 @@
+//! Every segment at an instant, and whose blocks are in it.
+
+use super::annotations::Annotations;
+use super::attribution::grouped_rows;
+use super::grouping::{Grouper, Holder, Key};
+use super::layout::Layout;
+use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::sites::Sites;
+use crate::error::{Error, Result};
+use crate::model::Snapshot;
+use crate::replay::History;
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// The segments of all devices.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentMapReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceSegmentMap>,
+    /// Devices that the instant asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// The segments of one device.
+#[derive(Clone, Debug)]
+pub struct DeviceSegmentMap {
+    /// The instant, and what holds the memory there; all rows.
+    pub peak: DevicePeak,
+    /// Segments and blocks.
+    pub layout: Layout,
+    /// The row of [`DeviceSegmentMap::peak`] that a block counts in, by the allocation's index. Blocks that do not count
+    /// for the metric have none.
+    pub rows: HashMap<usize, usize>,
+}
+
+impl SegmentMapReport {
+    /// Lays out every device at the instant that `options` ask for.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`]; and when groups overlap, so that a block has no one colour.
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        if options.by.is_inclusive() {
+            let by = options.by.name();
+            return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
+        }
+        let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, ..options.clone() })?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let device = |peak: DevicePeak| {
+            let history = histories.iter().find(|history| history.device == peak.device)?;
+            let grouper = Grouper::new(&sites, &annotations, &options.filter, snapshot, history, options.by);
+            let rows = rows(snapshot, history, &grouper, &peak);
+            Some(DeviceSegmentMap { layout: Layout::at(snapshot, history, peak.instant), rows, peak })
+        };
+        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+    }
+}
+
+fn rows(snapshot: &Snapshot, history: &History, grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {
+    let (_, groups) = grouped_rows(grouper, snapshot, history, (peak.metric, peak.instant));
+    let by_key: HashMap<&Key, usize> = groups.iter().enumerate().map(|(index, (key, _))| (key, index)).collect();
+    let mut rows = HashMap::new();
+    let counts = |born, gone| born <= peak.instant && peak.instant < gone;
+    Holder::visit(snapshot, history, peak.metric, counts, |holder| {
+        if let Some(&row) = grouper.keys(holder).first().and_then(|key| by_key.get(key)) {
+            rows.insert(holder.index, row);
+        }
+    });
+    rows
+}

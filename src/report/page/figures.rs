@@ -1,0 +1,61 @@
+//! The figures that a report starts with, a row per device.
+
+use super::Page;
+use crate::analysis::overview::Usage;
+use crate::analysis::{DevicePeak, DeviceSegmentMap};
+use crate::model::bytes::Bytes;
+use crate::replay::Metric;
+use crate::report::notes::{self, device_name, signed};
+
+/// Names of the columns.
+pub const COLUMNS: [&str; 9] = [
+    "device",
+    "peak allocated",
+    "max reserved",
+    "baseline",
+    "allocated at the end",
+    "inactive at the peak",
+    "rounding loss",
+    "largest free block",
+    "history",
+];
+
+/// The figures of every device.
+pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
+    let maps = page.overview.segments.devices.iter();
+    page.overview.peak.devices.iter().zip(maps).map(|(peak, map)| row(peak, map)).collect()
+}
+
+fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
+    let usage = Usage::of(peak, &map.layout);
+    let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
+    let inactive = format!("{} ({:.1}%)", signed(usage.inactive_bytes), usage.inactive_share * 100.0);
+    [
+        device_name(peak.device),
+        maximum(Metric::Allocated),
+        maximum(Metric::Reserved),
+        signed(peak.baseline.allocated),
+        signed(peak.end.allocated),
+        inactive,
+        signed(usage.rounding_bytes),
+        Bytes(usage.largest_free_block_bytes).to_string(),
+        history(peak),
+    ]
+}
+
+fn history(peak: &DevicePeak) -> String {
+    let complete = if peak.completeness.is_complete() { "complete" } else { "incomplete" };
+    match peak.anomalies.total() {
+        0 => complete.to_owned(),
+        1 => format!("{complete}, 1 anomaly"),
+        count => format!("{complete}, {count} anomalies"),
+    }
+}
+
+/// The recording in a line: size, entries, settings.
+pub fn recording(page: &Page<'_>) -> String {
+    let recording = page.source.recording;
+    let entries: u64 = recording.histories.iter().map(|history| u64::from(history.entries())).sum();
+    let settings = notes::settings(&recording.snapshot.settings).join(", ");
+    format!("{} with {entries} entries; {settings}", Bytes(recording.bytes))
+}

@@ -1,0 +1,116 @@
+//! The report as a static HTML page.
+
+use super::{Page, SITES, figures};
+use crate::analysis::DevicePeak;
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, safe};
+use crate::report::percent;
+use crate::report::picture::palette::{BACKGROUND, GRID, MUTED, TEXT};
+use std::io::{self, Write};
+
+pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let path = escape(page.source.path);
+    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
+    // Nothing is loaded or run; this makes the browser enforce it.
+    writeln!(
+        out,
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    )?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
+    writeln!(out, "<title>{path}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
+    writeln!(out, "<h1>{path}</h1>\n<p>{}</p>", escape(&figures::recording(page)))?;
+    for line in notes::source(&page.source.recording.snapshot) {
+        writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
+    }
+    if page.overview.peak.devices.is_empty() {
+        writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
+    } else {
+        writeln!(out, "<table>\n<tr>{}</tr>", figures::COLUMNS.map(|name| format!("<th>{name}</th>")).concat())?;
+        for row in figures::rows(page) {
+            writeln!(out, "<tr>{}</tr>", row.map(|cell| format!("<td>{}</td>", escape(&cell))).concat())?;
+        }
+        writeln!(out, "</table>")?;
+    }
+    for (index, (caption, pictures)) in page.pictures().into_iter().enumerate() {
+        if !pictures.is_empty() {
+            writeln!(out, "<h2>{caption}</h2>")?;
+        }
+        for picture in pictures {
+            picture.write(out)?;
+        }
+        if index == 0 {
+            page.overview.peak.devices.iter().try_for_each(|device| sites(device, out))?;
+        }
+    }
+    writeln!(out, "</body>\n</html>")
+}
+
+/// The table of sites of one device, each with its stack to unfold.
+fn sites(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    let mut top = device.attribution.clone();
+    top.keep_top(SITES);
+    let name = device_name(device.device);
+    writeln!(out, "<h2>{name}: what holds the memory at the peak</h2>")?;
+    writeln!(out, "<table>\n<tr><th>bytes</th><th>share</th><th>blocks</th><th>{}</th></tr>", top.by.name())?;
+    for row in &top.rows {
+        let label = format!("<code>{}</code>", escape(&row.label));
+        let label = if row.stack.is_empty() {
+            label
+        } else {
+            let stack: Vec<String> = row.stack.iter().map(|frame| escape(frame)).collect();
+            format!("<details><summary>{label}</summary><pre>{}</pre></details>", stack.join("\n"))
+        };
+        let share = percent(row.bytes, top.total_bytes);
+        writeln!(
+            out,
+            "<tr><td>{}</td><td>{share:.1}%</td><td>{}</td><td>{label}</td></tr>",
+            Bytes(row.bytes),
+            row.blocks
+        )?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn style() -> String {
+    let theme = |text, muted, grid, background| {
+        format!(
+            "body{{color:{text};background:{background}}}\nth,td{{border-color:{grid}}}\nth,.note{{color:{muted}}}\n"
+        )
+    };
+    let light = theme(TEXT.light, MUTED.light, GRID.light, BACKGROUND.light);
+    let dark = theme(TEXT.dark, MUTED.dark, GRID.dark, BACKGROUND.dark);
+    format!(
+        "{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n\
+         body{{font:14px system-ui,sans-serif;max-width:1200px;margin:24px auto;padding:0 16px}}\n\
+         h1{{font-size:20px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 0 8px}}\n\
+         table{{border-collapse:collapse}}\n\
+         th,td{{border-bottom:1px solid;border-color:inherit;padding:3px 12px 3px 0;text-align:left;vertical-align:top}}\n\
+         code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}\n\
+         svg{{display:block;max-width:100%;height:auto}}\n"
+    )
+}
+
+/// Text that is no markup.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for next in safe(text).chars() {
+        match next {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            next => escaped.push(next),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_escaped() {
+        assert_eq!(escape("<a href=\"x\">&\u{1b}"), "&lt;a href=&quot;x&quot;&gt;&amp;\\u{1b}");
+    }
+}

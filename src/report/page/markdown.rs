@@ -1,0 +1,114 @@
+//! The report as Markdown for an issue.
+
+use super::{Page, SITES, figures};
+use crate::analysis::{DevicePeak, DeviceTimeline};
+use crate::model::bytes::Bytes;
+use crate::report::markdown::{cell, code, escape};
+use crate::report::notes::{self, device_name, safe};
+use crate::report::{fit, percent};
+use std::io::{self, Write};
+
+/// Stacks that are written out in full.
+const STACKS: usize = 8;
+/// Frames of each: what a person may read, and GitHub takes in one comment.
+const FRAMES: usize = 60;
+/// Longest line of a stack.
+const FRAME_WIDTH: usize = 160;
+/// Columns of the curve.
+const CURVE: usize = 64;
+
+pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## GPU memory report of {}\n", code(page.source.path))?;
+    writeln!(out, "{}.\n", escape(&figures::recording(page)))?;
+    for line in notes::source(&page.source.recording.snapshot) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if page.overview.peak.devices.is_empty() {
+        return writeln!(out, "No memory was allocated on any device while recording.");
+    }
+    writeln!(out, "| {} |", figures::COLUMNS.join(" | "))?;
+    writeln!(out, "|---|{}---|", "--:|".repeat(figures::COLUMNS.len() - 2))?;
+    for row in figures::rows(page) {
+        writeln!(out, "| {} |", row.join(" | "))?;
+    }
+    writeln!(out)?;
+    for (peak, timeline) in page.overview.peak.devices.iter().zip(&page.overview.timeline.devices) {
+        device(peak, timeline, out)?;
+    }
+    Ok(())
+}
+
+fn device(peak: &DevicePeak, timeline: &DeviceTimeline, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### {}\n", escape(&notes::headline(peak)))?;
+    writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
+    for line in notes::device(peak) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    for oom in timeline.ooms.iter().take(STACKS) {
+        writeln!(
+            out,
+            "> **OOM** at entry {}: {} asked for, {} reserved, {} free on the device\n",
+            oom.entry,
+            Bytes(oom.requested),
+            notes::signed(oom.reserved),
+            Bytes(oom.device_free)
+        )?;
+    }
+    writeln!(out, "```\n{}\n```\n", curve(timeline))?;
+    let mut top = peak.attribution.clone();
+    top.keep_top(SITES);
+    writeln!(out, "| bytes | share | blocks | {} |\n|--:|--:|--:|---|", top.by.name())?;
+    for row in &top.rows {
+        let share = percent(row.bytes, top.total_bytes);
+        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
+    }
+    writeln!(out, "| **{}** | | | **{}** |\n", Bytes(top.total_bytes), peak.metric.name())?;
+    stacks(peak, out)
+}
+
+/// The stacks of the largest rows, to unfold.
+fn stacks(peak: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<_> = peak.attribution.rows.iter().filter(|row| !row.stack.is_empty()).take(STACKS).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let name = device_name(peak.device);
+    writeln!(out, "<details>\n<summary>{name}: full stacks, innermost frame first</summary>\n")?;
+    for row in rows {
+        writeln!(out, "{} {}\n", Bytes(row.bytes), code(&row.label))?;
+        // Indented rather than fenced: no frame can end the block.
+        for frame in row.stack.iter().take(FRAMES) {
+            writeln!(out, "    {}", fit::shorten(&safe(frame), FRAME_WIDTH))?;
+        }
+        let more = row.stack.len().saturating_sub(FRAMES);
+        if more > 0 {
+            writeln!(out, "    ... and {more} more")?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "</details>\n")
+}
+
+/// The timeline in one line of text, each character the highest point of its stretch.
+fn curve(timeline: &DeviceTimeline) -> String {
+    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let metric = timeline.peak.metric;
+    let levels: Vec<i64> = timeline.columns.iter().map(|column| column.counters.get(metric).max(0)).collect();
+    let highest = levels.iter().copied().max().unwrap_or(0);
+    let stretch = levels.len().div_ceil(CURVE).max(1);
+    let level = |values: &[i64]| {
+        let value = values.iter().copied().max().unwrap_or(0);
+        let eighths = if highest == 0 { 0.0 } else { (value as f64 / highest as f64 * 8.0).ceil() };
+        LEVELS[(eighths as usize).min(8)]
+    };
+    let curve: String = levels.chunks(stretch).map(level).collect();
+    format!("{curve}  {} over {}", metric.name(), span(timeline))
+}
+
+fn span(timeline: &DeviceTimeline) -> String {
+    let (first, last) = timeline.range;
+    match timeline.axis {
+        crate::analysis::XAxis::Time => notes::duration(last.saturating_sub(first)),
+        crate::analysis::XAxis::Entry => format!("{} entries", last.saturating_sub(first)),
+    }
+}

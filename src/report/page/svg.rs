@@ -1,0 +1,55 @@
+//! The report as one picture.
+
+use super::{Page, SITES, figures};
+use crate::analysis::attribution::OTHER;
+use crate::analysis::{Attribution, Row};
+use crate::model::bytes::Bytes;
+use crate::report::notes::device_name;
+use crate::report::percent;
+use crate::report::picture::{self, Cell, Picture};
+
+pub fn page(page: &Page<'_>) -> Picture {
+    let mut parts =
+        vec![picture::heading(page.source, "GPU memory report"), picture::remark(&figures::recording(page))];
+    if page.overview.peak.devices.is_empty() {
+        parts.push(picture::remark("no memory was allocated on any device while recording"));
+        return picture::stacked(parts);
+    }
+    let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
+    parts.push(picture::table(&figures::COLUMNS, &rows));
+    for (caption, pictures) in page.pictures() {
+        parts.push(picture::caption(caption));
+        parts.extend(pictures);
+        if caption.starts_with("Live memory") {
+            parts.extend(page.overview.peak.devices.iter().flat_map(|device| {
+                let name = format!("{}: what holds the memory at the peak", device_name(device.device));
+                [picture::caption(&name), sites(&device.attribution)]
+            }));
+        }
+    }
+    picture::stacked(parts)
+}
+
+fn sites(attribution: &Attribution) -> Picture {
+    let mut top = attribution.clone();
+    top.keep_top(SITES);
+    let largest = top.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
+    let row = |row: &Row| {
+        vec![
+            Cell::Number(Bytes(row.bytes).to_string()),
+            Cell::Number(format!("{:.1}%", percent(row.bytes, top.total_bytes))),
+            Cell::Bar(percent(row.bytes, largest) / 100.0),
+            Cell::Number(row.blocks.to_string()),
+            Cell::Code(row.label.clone()),
+        ]
+    };
+    let rows: Vec<_> = top.rows.iter().map(row).collect();
+    picture::table(&["bytes", "share", "", "blocks", top.by.name()], &rows)
+}
+
+/// Numbers, between the device's name and what its history lacks.
+fn figure_cells(row: [String; figures::COLUMNS.len()]) -> Vec<Cell> {
+    let last = row.len() - 1;
+    let cell = |(index, cell)| if index == 0 || index == last { Cell::Text(cell) } else { Cell::Number(cell) };
+    row.into_iter().enumerate().map(cell).collect()
+}

@@ -1,0 +1,384 @@
+//! The segment map: every segment as a row, its blocks to scale by address.
+
+use super::palette::{self, Color};
+use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
+use super::{Picture, Room, device_heading, heading, remark, stacked};
+use crate::analysis::layout::{Layout, Piece, SegmentLayout};
+use crate::analysis::{DeviceSegmentMap, SegmentMapReport};
+use crate::model::bytes::Bytes;
+use crate::model::{BlockState, SegmentType};
+use crate::report::Source;
+use crate::report::fit::shorten;
+use crate::report::notes::safe;
+use svg::node::element::{Group, Path};
+
+/// What the colour of a block stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockColor {
+    /// Allocated or pending free.
+    #[default]
+    State,
+    /// Its group; so many groups have a colour of their own.
+    Group(usize),
+}
+
+/// Left edge and width of the bars, in pixels.
+const LEFT: f64 = 262.0;
+const BAR: f64 = 740.0;
+/// Height of a bar, and of a row.
+const HEIGHT: f64 = 12.0;
+const ROW: f64 = 16.0;
+/// Rows of segments drawn per picture; the rest of each size is summed up in a row.
+const MAX_ROWS: usize = 120;
+/// Rows of each size at least, however many devices share the picture.
+const MIN_ROWS: usize = 3;
+/// Gap between blocks.
+const BETWEEN: f64 = 0.7;
+/// Blocks at least this wide are drawn on their own; narrower ones share pixels.
+const ALONE_FROM: f64 = 3.0;
+/// Blocks at least this wide have a tooltip, as long as there are few.
+const TITLED_FROM: f64 = 10.0;
+const MAX_TITLED: usize = 500;
+/// Holes at least this wide tell their size.
+const HOLE_FROM: f64 = 84.0;
+/// Expandable segments over this size go over so many lines.
+const LONG_FROM: u64 = 512 << 20;
+const LINES: u64 = 8;
+/// Upper ends of the sizes that share a scale, in bytes.
+const CLASSES: [u64; 6] = [32 << 20, 128 << 20, 512 << 20, 2 << 30, 8 << 30, u64::MAX];
+
+/// All devices below each other.
+pub fn segment_map(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
+    let mut parts = vec![heading(source, "segments and their blocks")];
+    let room = Room { devices: report.devices.len(), notes: true };
+    parts.extend(report.devices.iter().map(|device| panel(device, color, MAX_ROWS, room)));
+    if report.devices.is_empty() {
+        parts.push(remark("no memory was allocated on any device while recording"));
+    }
+    stacked(parts)
+}
+
+/// Bytes by what they are used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    segments: usize,
+    total: u64,
+    allocated: u64,
+    pending: u64,
+    /// Blocks in use.
+    blocks: usize,
+    largest_free: u64,
+}
+
+impl Usage {
+    fn of<'a>(layout: &Layout, segments: impl IntoIterator<Item = &'a SegmentLayout>) -> Self {
+        let mut usage = Self::default();
+        for segment in segments {
+            usage.segments += 1;
+            usage.total = usage.total.wrapping_add(segment.size);
+            for piece in layout.pieces_of(segment) {
+                match piece.state {
+                    BlockState::ActiveAllocated => usage.allocated = usage.allocated.wrapping_add(piece.size),
+                    BlockState::ActivePendingFree => usage.pending = usage.pending.wrapping_add(piece.size),
+                    BlockState::Inactive => usage.largest_free = usage.largest_free.max(piece.size),
+                }
+                usage.blocks += usize::from(piece.state != BlockState::Inactive);
+            }
+        }
+        usage
+    }
+
+    fn free(&self) -> u64 {
+        self.total.wrapping_sub(self.allocated).wrapping_sub(self.pending)
+    }
+}
+
+/// One device.
+pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room: Room) -> Picture {
+    let layout = &device.layout;
+    let (body, mut y) = device_heading(&device.peak, room);
+    let mut drawing = Drawing { body, device, paint: Paint::of(device, color), titled: 0 };
+    let all = Usage::of(layout, &layout.segments);
+    y += 20.0;
+    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &totals(layout, all)));
+    y += 10.0;
+    y = drawing.legend(y);
+
+    let small: Vec<&SegmentLayout> =
+        layout.segments.iter().filter(|segment| segment.segment_type == SegmentType::Small).collect();
+    if !small.is_empty() {
+        let usage = Usage::of(layout, small.iter().copied());
+        y += ROW;
+        drawing.summary("small pool", usage, y);
+    }
+    let large = layout.segments.iter().filter(|segment| segment.segment_type == SegmentType::Large);
+    let mut classes: Vec<Vec<&SegmentLayout>> = vec![Vec::new(); CLASSES.len()];
+    for segment in large {
+        classes[CLASSES.partition_point(|&end| end < segment.size)].push(segment);
+    }
+    classes.retain(|class| !class.is_empty());
+    let per_class = (max_rows / room.devices.max(1) / classes.len().max(1)).max(MIN_ROWS);
+    for mut class in classes {
+        let scale = scale(&class);
+        y += 34.0;
+        let usage = Usage::of(layout, class.iter().copied());
+        let title = format!("{}; the bars are {} wide", counted(usage.segments, "segment"), Bytes(scale));
+        drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
+        y -= 6.0;
+        // Holes first, then what is full, then what is empty and could be given back.
+        let order = |segment: &&SegmentLayout| {
+            let usage = Usage::of(layout, [*segment]);
+            (usage.blocks == 0, std::cmp::Reverse(usage.free()), segment.addr)
+        };
+        class.sort_by_cached_key(order);
+        let rest = class.split_off(per_class.min(class.len()));
+        for segment in class {
+            y = drawing.segment(segment, scale, y);
+        }
+        if !rest.is_empty() {
+            y += ROW;
+            drawing.summary("the others", Usage::of(layout, rest), y);
+        }
+    }
+    Picture { height: y + 26.0, body: drawing.body }
+}
+
+/// Bytes that a full bar stands for. An expandable segment is often all there is and goes over several lines, as its
+/// holes could not be seen otherwise.
+fn scale(class: &[&SegmentLayout]) -> u64 {
+    let largest = class.iter().map(|segment| segment.size).max().unwrap_or(0);
+    let is_long = class.iter().any(|segment| segment.expandable && segment.size == largest) && largest > LONG_FROM;
+    if is_long { largest.div_ceil(LINES).next_multiple_of(1 << 20) } else { largest.max(1) }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn totals(layout: &Layout, all: Usage) -> String {
+    let empty = layout.segments.iter().filter(|segment| Usage::of(layout, [*segment]).blocks == 0);
+    let empty = Usage::of(layout, empty);
+    let mut line =
+        format!("{} in {}: {} allocated", Bytes(all.total), counted(all.segments, "segment"), Bytes(all.allocated));
+    if all.pending > 0 {
+        line += &format!(", {} pending free", Bytes(all.pending));
+    }
+    line += &format!(", {} free", Bytes(all.free()));
+    if empty.segments > 0 {
+        line += &format!(
+            " (of which {} in {} without a block in use)",
+            Bytes(empty.total),
+            counted(empty.segments, "segment")
+        );
+    }
+    line += &format!("; the largest free block has {}", Bytes(all.largest_free));
+    if !layout.stray.is_empty() {
+        line += &format!("; {} outside of any segment", counted(layout.stray.len(), "block"));
+    }
+    line
+}
+
+/// Colours of blocks.
+struct Paint {
+    /// One per row of the attribution; empty where colours stand for states.
+    rows: Vec<Color>,
+    /// What the colours stand for, for the legend.
+    legend: Vec<(String, Color)>,
+}
+
+const ALLOCATED: Color = palette::GROUPS[0];
+const PENDING: Color = palette::GROUPS[1];
+
+impl Paint {
+    fn of(device: &DeviceSegmentMap, color: BlockColor) -> Self {
+        let pending = device.layout.pieces.iter().any(|piece| piece.state == BlockState::ActivePendingFree);
+        let pending = pending.then(|| ("pending free".to_owned(), PENDING));
+        let free = ("free".to_owned(), palette::FREE);
+        let BlockColor::Group(top) = color else {
+            let legend = [("allocated".to_owned(), ALLOCATED)].into_iter().chain(pending).chain([free]).collect();
+            return Self { rows: Vec::new(), legend };
+        };
+        let labels = device.peak.attribution.rows.iter().map(|row| row.label.as_str());
+        // Pending blocks keep their colour.
+        let colors = palette::of_groups(labels.clone().take(top)).into_iter();
+        let named: Vec<(String, Color)> = labels.clone().map(str::to_owned).zip(colors).collect();
+        let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
+        let more = device.peak.attribution.rows.len() > rows.len();
+        rows.resize(device.peak.attribution.rows.len(), palette::OTHER);
+        let other = more.then(|| (crate::analysis::attribution::OTHER.to_owned(), palette::OTHER));
+        Self { rows, legend: named.into_iter().chain(other).chain(pending).chain([free]).collect() }
+    }
+
+    fn color(&self, device: &DeviceSegmentMap, piece: &Piece) -> Color {
+        match piece.state {
+            BlockState::Inactive => palette::FREE,
+            BlockState::ActivePendingFree => PENDING,
+            BlockState::ActiveAllocated => {
+                let row = piece.allocation.and_then(|index| device.rows.get(&index));
+                row.and_then(|&row| self.rows.get(row)).copied().unwrap_or(ALLOCATED)
+            }
+        }
+    }
+}
+
+struct Drawing<'a> {
+    body: Group,
+    device: &'a DeviceSegmentMap,
+    paint: Paint,
+    /// Blocks with tooltips so far.
+    titled: usize,
+}
+
+impl Drawing<'_> {
+    fn add(&mut self, node: impl Into<Box<dyn svg::Node>>) {
+        self.body = std::mem::replace(&mut self.body, Group::new()).add(node);
+    }
+
+    fn legend(&mut self, mut y: f64) -> f64 {
+        let mut x = 16.0;
+        y += 14.0;
+        for (name, color) in self.paint.legend.clone() {
+            let name = shorten(&safe(&name), 40);
+            let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+            if x + width > f64::from(super::WIDTH) {
+                x = 16.0;
+                y += ROW;
+            }
+            self.add(
+                rectangle(x, y - 9.5, 11.0, 11.0, color).set("stroke", palette::MUTED.light).set("stroke-width", "0.5"),
+            );
+            self.add(text(x + 17.0, y, Anchor::Start, palette::MUTED, &name));
+            x += width;
+        }
+        y
+    }
+
+    fn label(&mut self, x: f64, y: f64, anchor: Anchor, content: &str) {
+        let label = text(x, y + 10.0, anchor, palette::TEXT, content);
+        self.add(label.set("font-family", MONO).set("font-size", MONO_SIZE));
+    }
+
+    fn frame(&mut self, width: f64, y: f64) {
+        let frame = rectangle(LEFT, y, width.max(1.0), HEIGHT, palette::FREE);
+        self.add(frame.set("stroke", palette::MUTED.light).set("stroke-width", "0.5"));
+    }
+
+    /// Many segments as one bar, their parts added up.
+    fn summary(&mut self, name: &str, usage: Usage, y: f64) {
+        self.label(16.0, y, Anchor::Start, &format!("{name}, {}", counted(usage.segments, "segment")));
+        self.label(LEFT - 8.0, y, Anchor::End, &Bytes(usage.total).to_string());
+        self.frame(BAR, y);
+        let width = |bytes: u64| if usage.total == 0 { 0.0 } else { BAR * bytes as f64 / usage.total as f64 };
+        let (allocated, pending) = (width(usage.allocated), width(usage.pending));
+        for (x, width, color) in [(LEFT, allocated, ALLOCATED), (LEFT + allocated, pending, PENDING)] {
+            if width > 0.0 {
+                // Pale, since it is a sum rather than blocks in their places.
+                self.add(rectangle(x, y, width, HEIGHT, color).set("fill-opacity", "0.55"));
+            }
+        }
+        self.label(LEFT + BAR + 10.0, y, Anchor::Start, &holes(usage));
+    }
+
+    /// A segment in as many lines as it takes. Starts below `y` and returns where it ends.
+    fn segment(&mut self, segment: &SegmentLayout, scale: u64, mut y: f64) -> f64 {
+        let usage = Usage::of(&self.device.layout, [segment]);
+        let mut name = format!("0x{:x}", segment.addr);
+        match segment.pool {
+            Some(pool) if pool != (0, 0) => name += &format!(" pool {}.{}", pool.0, pool.1),
+            _ if segment.stream.is_some_and(|stream| stream != 0) => name += " side stream",
+            _ if segment.expandable => name += " expandable",
+            _ => {}
+        }
+        self.label(16.0, y + ROW, Anchor::Start, &name);
+        self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(segment.size).to_string());
+        self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, &holes(usage));
+        let mut from = 0;
+        while from < segment.size {
+            y += ROW;
+            let length = scale.min(segment.size - from);
+            self.line(segment, segment.addr + from, length, scale, y);
+            from += length;
+        }
+        y
+    }
+
+    /// The part of a segment that starts at `start`.
+    fn line(&mut self, segment: &SegmentLayout, start: u64, length: u64, scale: u64, y: f64) {
+        let (device, end) = (self.device, start + length);
+        let width = |bytes: u64| BAR * bytes as f64 / scale as f64;
+        self.frame(width(length), y);
+        // Blocks that are too narrow share pixels: bytes in use in each, and the colour of the last.
+        let mut pixels: Vec<(f64, Color)> = vec![(0.0, ALLOCATED); BAR as usize + 1];
+        let mut wide: Vec<(Color, String)> = Vec::new();
+        let pieces = device.layout.pieces_of(segment);
+        let first = pieces.partition_point(|piece| piece.addr + piece.size <= start);
+        for piece in pieces[first..].iter().take_while(|piece| piece.addr < end) {
+            let from = piece.addr.max(start);
+            let size = width((piece.addr + piece.size).min(end) - from);
+            let x = LEFT + width(from - start);
+            let color = self.paint.color(device, piece);
+            if piece.state == BlockState::Inactive {
+                if size >= HOLE_FROM {
+                    let bytes = Bytes(piece.size).to_string();
+                    let hole = text(x + size / 2.0, y + 9.5, Anchor::Middle, palette::MUTED, &bytes);
+                    self.add(hole.set("font-size", 10));
+                }
+            } else if size >= TITLED_FROM && self.titled < MAX_TITLED {
+                self.titled += 1;
+                let block = rectangle(x, y, size - BETWEEN, HEIGHT, color);
+                self.add(titled(&self.title(piece)).add(block));
+            } else if size >= ALONE_FROM {
+                wide.push((color, outline(x, y, size - BETWEEN)));
+            } else if let Some(pixel) = pixels.get_mut((x - LEFT) as usize) {
+                *pixel = (pixel.0 + size, color);
+            }
+        }
+        self.paths(wide);
+        self.pixels(&pixels, y);
+    }
+
+    /// Outlines, one element per colour.
+    fn paths(&mut self, mut outlines: Vec<(Color, String)>) {
+        outlines.sort_by_key(|(color, _)| color.light);
+        for outlines in outlines.chunk_by(|a, b| a.0 == b.0) {
+            let path: String = outlines.iter().map(|(_, outline)| outline.as_str()).collect();
+            self.add(Path::new().set("d", path).set("fill", outlines[0].0.light));
+        }
+    }
+
+    /// Pixels shared by narrow blocks: the fuller the stronger, and visible with a single byte.
+    fn pixels(&mut self, pixels: &[(f64, Color)], y: f64) {
+        let level = |&(bytes, color): &(f64, Color)| {
+            let level = if bytes <= 0.0 { 0 } else { 2 + (bytes.min(1.0) * 2.0) as u32 };
+            (level, color)
+        };
+        let mut x = 0;
+        for run in pixels.chunk_by(|a, b| level(a) == level(b)) {
+            let (strength, color) = level(&run[0]);
+            if strength > 0 {
+                let block = rectangle(LEFT + x as f64, y, run.len() as f64, HEIGHT, color);
+                self.add(block.set("fill-opacity", f64::from(strength) / 4.0));
+            }
+            x += run.len();
+        }
+    }
+
+    fn title(&self, piece: &Piece) -> String {
+        let row = piece.allocation.and_then(|index| self.device.rows.get(&index));
+        let row = row.and_then(|&row| self.device.peak.attribution.rows.get(row));
+        let label = row.map_or("pending free", |row| row.label.as_str());
+        format!("{label}\n{} at 0x{:x}", Bytes(piece.size), piece.addr)
+    }
+}
+
+fn outline(x: f64, y: f64, width: f64) -> String {
+    format!("M{} {}h{}v{}h-{}z", px(x), px(y), px(width), px(HEIGHT), px(width))
+}
+
+fn holes(usage: Usage) -> String {
+    match usage.free() {
+        0 => "full".to_owned(),
+        _ if usage.blocks == 0 => "no block in use".to_owned(),
+        free => format!("{} free", Bytes(free)),
+    }
+}

@@ -1,0 +1,69 @@
+//! Tables.
+
+use super::palette;
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, rectangle, text, titled};
+use super::{Picture, WIDTH};
+use crate::report::notes::safe;
+use svg::node::element::Group;
+use unicode_width::UnicodeWidthStr;
+
+/// A cell of a table. Those of a column are of one kind.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// Text, flush left.
+    Text(String),
+    /// A number, flush right.
+    Number(String),
+    /// A bar as long as a share of 1.
+    Bar(f64),
+    /// Code, which takes the room that is left and is cut at its beginning.
+    Code(String),
+}
+
+/// Height of a line.
+const LINE: f64 = 17.0;
+/// Width of a full bar.
+const BAR: f64 = 160.0;
+/// Room between columns.
+const BETWEEN: f64 = 22.0;
+
+/// A table with a header.
+pub fn table(header: &[&str], rows: &[Vec<Cell>]) -> Picture {
+    let mut body = Group::new().set("font-size", MONO_SIZE);
+    let mut left = 16.0;
+    for (column, name) in header.iter().enumerate() {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(width).fold(name.width() as f64 * MONO_WIDTH, f64::max);
+        let widest = widest.min(f64::from(WIDTH) - 16.0 - left);
+        let is_number = rows.first().is_some_and(|row| matches!(row.get(column), Some(Cell::Number(_))));
+        let (x, anchor) = if is_number { (left + widest, Anchor::End) } else { (left, Anchor::Start) };
+        body = body.add(text(x, 12.0, anchor, palette::MUTED, name));
+        for (index, row) in rows.iter().enumerate() {
+            let y = 12.0 + LINE * (index + 1) as f64;
+            if let Some(cell) = row.get(column) {
+                body = draw(body, cell, left, widest, y);
+            }
+        }
+        left += widest + BETWEEN;
+    }
+    Picture { height: LINE * (rows.len() + 1) as f64 + 14.0, body }
+}
+
+fn width(cell: &Cell) -> f64 {
+    match cell {
+        Cell::Text(content) | Cell::Number(content) | Cell::Code(content) => content.width() as f64 * MONO_WIDTH,
+        Cell::Bar(_) => BAR,
+    }
+}
+
+fn draw(body: Group, cell: &Cell, left: f64, width: f64, y: f64) -> Group {
+    let mono = |x, anchor, content: &str| text(x, y, anchor, palette::TEXT, content).set("font-family", MONO);
+    match cell {
+        Cell::Text(content) => body.add(mono(left, Anchor::Start, content)),
+        Cell::Number(content) => body.add(mono(left + width, Anchor::End, content)),
+        Cell::Bar(share) => {
+            body.add(rectangle(left, y - 9.0, (BAR * share.clamp(0.0, 1.0)).max(0.5), 10.0, palette::GROUPS[0]))
+        }
+        Cell::Code(content) => body.add(titled(&safe(content)).add(code(left, y, width, content))),
+    }
+}
