@@ -222,11 +222,12 @@ pub fn duration(micros: i64) -> String {
     }
 }
 
-/// Text from a file, safe to show: control characters and those that reorder text are escaped.
+/// Text from a file, safe to show: control characters, those that reorder or hide text, and those that XML does not
+/// allow are escaped.
 pub fn safe(text: &str) -> String {
     let harmless = |next: char| {
         !(next.is_control()
-            || matches!(next, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+            || matches!(next, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'))
     };
     if text.chars().all(harmless) {
         return text.to_owned();

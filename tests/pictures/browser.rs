@@ -1,0 +1,76 @@
+//! A picture in a real browser.
+
+use crate::support::{fixture, memviz, skipped};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// When this is 1, a missing browser is a failure.
+const REQUIRE: &str = "MEMVIZ_REQUIRE_BROWSER";
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Colours that both themes must show: those of background, text, and the largest site's band.
+const LIGHT: [[u8; 3]; 3] = [[0xff, 0xff, 0xff], [0x1f, 0x23, 0x28], [0x55, 0x6d, 0x28]];
+const DARK: [[u8; 3]; 3] = [[0x0d, 0x11, 0x17], [0xe6, 0xed, 0xf3], [0x86, 0xa0, 0x5b]];
+
+#[test]
+fn a_browser_draws_a_report_in_both_themes() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("report.svg");
+    memviz(&["report", &fixture("gpt_train"), "--x", "entry", "-o", svg.to_str().unwrap()]).expect(0);
+    // As GitHub shows it: an image, in which nothing is loaded and nothing runs.
+    let page = folder.path().join("issue.html");
+    fs::write(&page, "<body style='margin:0'><img src='report.svg'>").unwrap();
+    for (theme, colors, absent) in [("light", LIGHT, DARK), ("dark", DARK, LIGHT)] {
+        let image = folder.path().join(format!("{theme}.png"));
+        shoot(browser, &page, &image, theme);
+        let pixels = pixels(&image);
+        let share = |color: [u8; 3]| pixels.iter().filter(|pixel| **pixel == color).count() * 10_000 / pixels.len();
+        assert!(share(colors[0]) > 4_000, "{theme}: the background is {} of 10,000", share(colors[0]));
+        for color in &colors[1..] {
+            assert!(share(*color) > 2, "{theme}: {color:x?} is {} of 10,000", share(*color));
+        }
+        assert_eq!(share(absent[2]), 0, "{theme}: a colour of the other theme");
+    }
+}
+
+fn browser() -> Option<&'static str> {
+    let runs = |name: &&str| {
+        let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    let found = BROWSERS.into_iter().find(runs);
+    if found.is_none() {
+        let required = std::env::var(REQUIRE).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE}=1, but none of {BROWSERS:?} is installed");
+        skipped(&format!("no browser is installed; {REQUIRE}=1 makes that a failure"));
+    }
+    found
+}
+
+fn shoot(browser: &str, page: &Path, image: &Path, theme: &str) {
+    let profile = tempfile::tempdir().unwrap();
+    let scheme = if theme == "dark" { "0" } else { "1" };
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])
+        .args(["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"])
+        .args(["--force-device-scale-factor=1", "--window-size=1200,1800"])
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--screenshot={}", image.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    assert!(image.exists(), "no screenshot: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn pixels(image: &Path) -> Vec<[u8; 3]> {
+    let decoder = png::Decoder::new(std::io::BufReader::new(fs::File::open(image).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    let samples = info.color_type.samples();
+    assert!(samples >= 3, "{:?}", info.color_type);
+    bytes[..info.buffer_size()].chunks_exact(samples).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+}
