@@ -106,6 +106,38 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("contradicting.info.json", "fixtures/malformed/free-of-unknown-address.pickle", &["info", "--format", "json"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("cut.peak.txt", "fixtures/malformed/truncated-in-segments.pickle", &["peak", "--allow-truncated"]),
+    ("tiny.timeline.svg", "tiny", &["timeline", "-o", "-"]),
+    ("tiny.timeline.active.svg", "tiny", &["timeline", "--metric", "active", "--by", "stream", "--x", "entry"]),
+    ("tiny.flamegraph.svg", "tiny", &["flamegraph", "-o", "-"]),
+    ("tiny.flamegraph.end.svg", "tiny", &["flamegraph", "--at", "end", "-o", "-"]),
+    ("tiny.folded.txt", "tiny", &["flamegraph", "--format", "folded"]),
+    ("tiny.segments.svg", "tiny", &["fragmentation", "-o", "-"]),
+    ("tiny.report.svg", "tiny", &["report", "--format", "svg"]),
+    ("tiny.report.html", "tiny", &["report", "--format", "html"]),
+    ("tiny.report.md", "tiny", &["report", "--format", "markdown"]),
+    ("oom.report.md", "oom", &["report", "--format", "markdown"]),
+    ("ring.report.md", "ring", &["report", "--format", "markdown"]),
+    ("oom.timeline.svg", "oom", &["timeline", "--x", "entry", "--top", "3"]),
+    ("multi_gpu.timeline.svg", "multi_gpu", &["timeline", "--by", "file", "--top", "2"]),
+    ("multi_gpu.folded.txt", "multi_gpu", &["flamegraph", "--format", "folded", "--at", "end"]),
+    ("private_pool.segments.svg", "private_pool", &["fragmentation", "--by", "pool", "-o", "-"]),
+    ("state_only.timeline.svg", "state_only", &["timeline", "--top", "3"]),
+    ("no_history.segments.svg", "no_history", &["fragmentation", "--device", "0", "-o", "-"]),
+    ("empty.report.svg", "empty", &["report", "--format", "svg"]),
+    ("empty.report.md", "empty", &["report", "--format", "markdown"]),
+    (
+        "contradicting.report.md",
+        "fixtures/malformed/free-of-unknown-address.pickle",
+        &["report", "--format", "markdown"],
+    ),
+];
+
+/// Pictures of the README, made by the commands it gives: file, fixture, arguments.
+const README_PICTURES: &[(&str, &str, &[&str])] = &[
+    ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
+    ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
+    ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "-o", "-"]),
+    ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
 ];
 
 /// Text as wide as a terminal: stem of the golden file, fixture, what is asked.
@@ -138,13 +170,20 @@ fn answers_are_as_before() {
         run.expect(0);
         assert_eq!(run.stderr, "", "{golden}");
         assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
-        failures.extend(compare(golden, &run.stdout));
+        failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
+    }
+    for (picture, recording, args) in README_PICTURES {
+        let run = support::memviz(&[*args, &[fixture(recording).as_str()]].concat());
+        failures.extend(compare(&format!("docs/{picture}"), &run.expect(0).stdout));
     }
     for (stem, name, question) in IN_TERMINALS {
         let recording = open(name);
         for width in WIDTHS {
             let golden = format!("{stem}.{width}.txt");
-            failures.extend(compare(&golden, &render(&recording, &fixture(name), *question, Some(width))));
+            failures.extend(compare(
+                &format!("{GOLDEN}/{golden}"),
+                &render(&recording, &fixture(name), *question, Some(width)),
+            ));
             assert!(used.insert(golden), "{stem} is there twice");
         }
     }
@@ -241,18 +280,17 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
 }
 
 /// What is different from the golden file, unless the file is to be written.
-fn compare(golden: &str, found: &str) -> Option<String> {
+fn compare(path: &str, found: &str) -> Option<String> {
     // A file with raw escape sequences cannot be looked at.
     let found = found.replace('\u{1b}', "\\e");
-    let path = format!("{GOLDEN}/{golden}");
     if std::env::var(BLESS).is_ok_and(|value| value == "1") {
-        fs::write(&path, found).unwrap();
+        fs::write(path, found).unwrap();
         return None;
     }
     if !Path::new(&path).exists() {
         return Some(format!("{path} does not exist; the answer is\n{found}"));
     }
-    difference(&support::read_text(&path), &found).map(|difference| format!("{path}\n{difference}"))
+    difference(&support::read_text(path), &found).map(|difference| format!("{path}\n{difference}"))
 }
 
 /// Lines that differ, each with two lines around it: `-` before, `+` now. `None` when there are none.

@@ -88,7 +88,7 @@ pub(super) enum Key {
 
 impl Key {
     /// Groups of what cannot be attributed. They always have a band of their own.
-    pub(super) const APART: [Self; 3] = [Self::Special(NO_STACK), Self::Special(BASELINE), Self::Special(FILTERED)];
+    pub(super) const APART: [Self; 3] = [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE)];
 
     /// Whether the group is one of [`Key::APART`].
     pub(super) fn stands_apart(&self) -> bool {

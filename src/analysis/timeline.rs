@@ -1,7 +1,7 @@
 //! Live memory over time, as many samples as a picture has columns.
 
 use super::annotations::Annotations;
-use super::attribution::{OTHER, Row, grouped_rows};
+use super::attribution::{OTHER, grouped_rows};
 use super::grouping::{Grouper, Holder, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use super::sites::Sites;
@@ -286,23 +286,26 @@ fn bands(
     let metric = options.peak.metric;
     let (_, rows) = grouped_rows(grouper, snapshot, history, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
-    let (mut own, mut apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
+    let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
     let hidden = own.split_off(top.min(own.len()));
-    // What cannot be attributed may appear at other times only, and has a band all the same.
-    for key in Key::APART {
-        if !apart.iter().any(|(known, _)| *known == key) {
-            apart.push((key.clone(), Row { label: grouper.label(&key, false), ..Default::default() }));
-        }
-    }
-    let band = |label, peak_blocks| Band { label, bytes: Vec::new(), peak_blocks };
     let mut bands: Vec<Band> = Vec::new();
     let mut by_key: HashMap<Key, usize> = HashMap::new();
-    for (key, row) in own.into_iter().chain(apart) {
-        by_key.insert(key, bands.len());
-        bands.push(band(row.label, row.blocks));
+    let mut add = |key: Option<Key>, label, peak_blocks| {
+        by_key.extend(key.map(|key| (key, bands.len())));
+        bands.push(Band { label, bytes: Vec::new(), peak_blocks });
+    };
+    for (key, row) in own {
+        add(Some(key), row.label, row.blocks);
     }
-    let other = bands.len();
-    bands.push(band(OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum()));
+    add(None, OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum());
+    // What cannot be attributed may appear at other times only, and has a band all the same. What was there before
+    // comes last: it changes least, and makes the best ground.
+    for key in Key::APART {
+        let row = apart.iter().find(|(known, _)| *known == key);
+        let label = grouper.label(&key, false);
+        add(Some(key), label, row.map_or(0, |(_, row)| row.blocks));
+    }
+    let other = bands.iter().position(|band| band.label == OTHER).unwrap_or(0);
 
     let mut changes = vec![0u64; bands.len() * (columns.len() + 1)];
     let ColumnOf { first, table } = ColumnOf::new(columns);

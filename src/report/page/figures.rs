@@ -57,5 +57,6 @@ pub fn recording(page: &Page<'_>) -> String {
     let recording = page.source.recording;
     let entries: u64 = recording.histories.iter().map(|history| u64::from(history.entries())).sum();
     let settings = notes::settings(&recording.snapshot.settings).join(", ");
-    format!("{} with {entries} entries; {settings}", Bytes(recording.bytes))
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    format!("{} with {entries} {noun}; {settings}", Bytes(recording.bytes))
 }

@@ -25,9 +25,16 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     if page.overview.peak.devices.is_empty() {
         writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
     } else {
-        writeln!(out, "<table>\n<tr>{}</tr>", figures::COLUMNS.map(|name| format!("<th>{name}</th>")).concat())?;
+        // Numbers stand between the device's name and what its history lacks.
+        let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
+            let last = row.len() - 1;
+            let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };
+            let cell = |(index, cell): (usize, String)| format!("<{tag}{}>{}</{tag}>", class(index), escape(&cell));
+            row.into_iter().enumerate().map(cell).collect()
+        };
+        writeln!(out, "<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
         for row in figures::rows(page) {
-            writeln!(out, "<tr>{}</tr>", row.map(|cell| format!("<td>{}</td>", escape(&cell))).concat())?;
+            writeln!(out, "<tr>{}</tr>", cells("td", row))?;
         }
         writeln!(out, "</table>")?;
     }
@@ -51,7 +58,9 @@ fn sites(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     top.keep_top(SITES);
     let name = device_name(device.device);
     writeln!(out, "<h2>{name}: what holds the memory at the peak</h2>")?;
-    writeln!(out, "<table>\n<tr><th>bytes</th><th>share</th><th>blocks</th><th>{}</th></tr>", top.by.name())?;
+    let number = |tag: &str, content: &str| format!("<{tag} class=\"number\">{content}</{tag}>");
+    let names = ["bytes", "share", "blocks"].map(|name| number("th", name)).concat();
+    writeln!(out, "<table>\n<tr>{names}<th>{}</th></tr>", top.by.name())?;
     for row in &top.rows {
         let label = format!("<code>{}</code>", escape(&row.label));
         let label = if row.stack.is_empty() {
@@ -84,7 +93,8 @@ fn style() -> String {
          body{{font:14px system-ui,sans-serif;max-width:1200px;margin:24px auto;padding:0 16px}}\n\
          h1{{font-size:20px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 0 8px}}\n\
          table{{border-collapse:collapse}}\n\
-         th,td{{border-bottom:1px solid;border-color:inherit;padding:3px 12px 3px 0;text-align:left;vertical-align:top}}\n\
+         th,td{{border-bottom-style:solid;border-bottom-width:1px;padding:3px 16px 3px 0;vertical-align:top}}\n\
+         th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right}}\n\
          code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}\n\
          svg{{display:block;max-width:100%;height:auto}}\n"
     )

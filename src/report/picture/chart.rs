@@ -19,6 +19,8 @@ pub struct Area {
 
 /// Room for the labels of the x axis, in pixels.
 pub const BELOW: u32 = 36;
+/// Room for the half of the last label that stands right of the plot.
+const RIGHT: u32 = 22;
 
 /// A unit of an axis and how many base units make one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +54,8 @@ pub struct Axis {
     pub first: f64,
     pub last: f64,
     pub unit: Unit,
+    /// Labels at most.
+    pub labels: u16,
 }
 
 /// A line of points in base units.
@@ -69,7 +73,7 @@ fn rgb(color: Color) -> RGBColor {
 pub fn draw(area: Area, x: Axis, y: Axis, x_title: &str, lines: &[Line]) -> String {
     let mut svg = String::new();
     {
-        let size = (area.left + area.width + 1, area.top + area.height + BELOW);
+        let size = (area.left + area.width + RIGHT, area.top + area.height + BELOW);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         // Drawing into a string fails only where a chart has no room, and its parts are then left out.
         let _ = draw_on(&root, area, x, y, x_title, lines);
@@ -91,18 +95,18 @@ fn draw_on(
     let scaled = |axis: Axis| axis.first / axis.unit.size..axis.last / axis.unit.size;
     let mut chart = ChartBuilder::on(root)
         .margin_top(area.top)
-        .margin_right(1)
+        .margin_right(RIGHT)
         .x_label_area_size(BELOW)
         .y_label_area_size(area.left)
         .build_cartesian_2d(scaled(x), scaled(y))?;
     let muted = rgb(palette::MUTED);
     let font = TextStyle::from(("sans-serif", 14).into_font()).color(&muted);
     // More digits than neighbouring ticks need would only blur them.
-    let digits = |axis: Axis, ticks: f64| {
-        let step = (axis.last - axis.first) / axis.unit.size / ticks;
+    let digits = |axis: Axis| {
+        let step = (axis.last - axis.first) / axis.unit.size / f64::from(axis.labels.max(1));
         (-step.log10().floor()).clamp(0.0, 9.0) as usize
     };
-    let (x_digits, y_digits) = (digits(x, 10.0), digits(y, 8.0));
+    let (x_digits, y_digits) = (digits(x), digits(y));
     let label = |value: f64, digits: usize| {
         let text = format!("{value:.digits$}");
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -113,8 +117,8 @@ fn draw_on(
         .light_line_style(TRANSPARENT)
         .bold_line_style(rgb(palette::MUTED).mix(0.3))
         .axis_style(rgb(palette::MUTED))
-        .x_labels(10)
-        .y_labels(8)
+        .x_labels(usize::from(x.labels))
+        .y_labels(usize::from(y.labels))
         .x_label_formatter(&|value| label(*value, x_digits))
         .y_label_formatter(&|value| format!("{} {}", label(*value, y_digits), y.unit.name))
         .label_style(font.clone())

@@ -20,6 +20,8 @@ const MARGIN: f64 = 16.0;
 const MIN_WIDTH: f64 = 0.7;
 /// Frames drawn, the widest ones: what a file of moderate size holds.
 const MAX_FRAMES: usize = 700;
+/// Rows drawn.
+const MAX_ROWS: usize = 120;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
@@ -43,7 +45,8 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let mut widths: Vec<f64> = device.nodes.iter().map(width).collect();
     widths.sort_by(|a, b| b.total_cmp(a));
     let least = widths.get(MAX_FRAMES / room.devices.max(1)).map_or(MIN_WIDTH, |next| next.max(MIN_WIDTH));
-    let (shown, hidden): (Vec<&Node>, Vec<&Node>) = device.nodes.iter().partition(|node| width(node) > least);
+    let (shown, hidden): (Vec<&Node>, Vec<&Node>) =
+        device.nodes.iter().partition(|node| width(node) > least && node.depth < MAX_ROWS);
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
     for node in &shown {
@@ -124,7 +127,7 @@ fn legend(mut body: Group, device: &DeviceFlame, y: f64, hidden: usize) -> Group
     }
     if hidden > 0 {
         let plural = if hidden == 1 { "" } else { "s" };
-        let note = format!("{hidden} frame{plural} too narrow to draw");
+        let note = format!("{hidden} frame{plural} too narrow or too deep to draw");
         body = body.add(text(f64::from(WIDTH) - MARGIN, y, Anchor::End, palette::MUTED, &note));
     }
     body

@@ -52,8 +52,8 @@ impl Picture {
             .add(Style::new(palette::style_sheet()))
             .add(Rectangle::new().set("width", WIDTH).set("height", height).set("fill", palette::BACKGROUND.light))
             .add(self.body.clone());
-        svg::write(&mut *out, &document)?;
-        writeln!(out)
+        // Not the crate's own writer, which pads text and tooltips with line breaks.
+        writeln!(out, "{document}")
     }
 }
 

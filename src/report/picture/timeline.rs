@@ -25,8 +25,8 @@ const LABEL_LINES: usize = 2;
 const LABEL_LINE: f64 = 16.0;
 /// Width of a character of such a label, on average.
 const LABEL_CHARACTER: f64 = 7.2;
-/// Marks of failed requests that are drawn; more could not be told apart.
-const MAX_OOMS: usize = 50;
+/// Failed requests closer than this are one mark, in pixels.
+const OOM_DISTANCE: f64 = 4.0;
 /// A capacity further above the memory in use than this factor would flatten the curve, and is told in words.
 const CAPACITY_IN_SIGHT: f64 = 2.5;
 
@@ -53,6 +53,10 @@ pub fn panel(device: &DeviceTimeline, room: Room) -> Picture {
     if let Some(capacity) = scale.capacity.filter(|_| !scale.capacity_in_sight) {
         let line =
             format!("what was reserved and what was free on the device at the OOM add up to {}", Bytes(capacity));
+        (body, y) = warnings(body, y, &[line]);
+    }
+    if device.ooms.len() > 1 {
+        let line = format!("{} requests failed (OOM); those close to each other share a mark", device.ooms.len());
         (body, y) = warnings(body, y, &[line]);
     }
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
@@ -91,17 +95,20 @@ impl Scale {
         let capacity_in_sight = capacity.is_some_and(|capacity| capacity as f64 <= used * CAPACITY_IN_SIGHT);
         let top = capacity.filter(|_| capacity_in_sight).map_or(used, |capacity| used.max(capacity as f64));
         let (first, last) = device.range;
+        // An axis without extent has nothing to count.
+        let x_labels = if first < last { 10 } else { 0 };
         let (first, last) = (first as f64, (last as f64).max(first as f64 + 1.0));
         let (unit, x_title) = match device.axis {
-            XAxis::Entry => (Unit::ENTRIES, "entries"),
+            _ if device.peak.completeness.no_entries => (Unit::ENTRIES, "at the dump"),
+            XAxis::Entry => (Unit::ENTRIES, Unit::ENTRIES.name),
             XAxis::Time => {
                 let unit = Unit::of_time(last - first);
                 (unit, unit.name)
             }
         };
         Self {
-            x: Axis { first, last, unit },
-            y: Axis { first: 0.0, last: top * 1.04, unit: Unit::of_bytes(top) },
+            x: Axis { first, last, unit, labels: x_labels },
+            y: Axis { first: 0.0, last: top * 1.04, unit: Unit::of_bytes(top), labels: 8 },
             x_title,
             capacity,
             capacity_in_sight,
@@ -239,8 +246,13 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
         plot = plot.add(vertical(x, 0.0, y, palette::TEXT).set("stroke-width", "0.7"));
         plot = labels.add(plot, x, &name, palette::TEXT);
     }
-    for oom in device.ooms.iter().take(MAX_OOMS) {
+    let mut last_mark = f64::MIN;
+    for oom in &device.ooms {
         let x = scale.x(oom.x);
+        if x - last_mark < OOM_DISTANCE {
+            continue;
+        }
+        last_mark = x;
         let name = format!("OOM: {} asked for", Bytes(oom.requested));
         let title = format!(
             "{name}\nentry {}: {} reserved, {} free on the device",
