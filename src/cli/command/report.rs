@@ -18,7 +18,8 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let peak =
         PeakOptions { by: args.by.into(), top: Some(TOP), devices: args.common.devices(), ..PeakOptions::default() };
     with_recording(&args.common, |recording| {
-        let columns = picture::columns(recording.histories.len());
+        let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
+        let columns = picture::columns(devices);
         let overview = recording.overview(&TimelineOptions { peak, axis: args.x.into(), columns })?;
         Ok(Answer {
             warnings: Vec::new(),

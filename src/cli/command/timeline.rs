@@ -19,7 +19,8 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
         at: None,
     };
     with_recording(&args.common, |recording| {
-        let columns = picture::columns(recording.histories.len());
+        let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
+        let columns = picture::columns(devices);
         let mut report = recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns })?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
