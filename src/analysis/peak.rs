@@ -7,7 +7,7 @@ use super::grouping::GroupBy;
 use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::{Error, Result};
-use crate::model::{DeviceId, Snapshot};
+use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -108,13 +108,14 @@ impl PeakReport {
     }
 }
 
-/// The histories of the devices asked for; of all that have data when none is named.
+/// The histories of the devices asked for; of all that have data when none is named, host memory last.
 ///
 /// # Errors
 /// When one is named that the recording does not have.
 pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Result<Vec<&'h History>> {
     if devices.is_empty() {
-        return Ok(histories.iter().collect());
+        let (host, gpus): (Vec<_>, Vec<_>) = histories.iter().partition(|history| history.device == HOST_DEVICE);
+        return Ok([gpus, host].concat());
     }
     let find = |&device: &DeviceId| {
         histories.iter().find(|history| history.device == device).ok_or_else(|| {
