@@ -91,6 +91,11 @@ impl Recording {
         InfoReport::of(&self.snapshot, &self.histories, devices)
     }
 
+    /// The history of a device, if the recording has one.
+    pub fn history(&self, device: DeviceId) -> Option<&History> {
+        self.histories.iter().find(|history| history.device == device)
+    }
+
     /// Number of contradictions in all histories.
     pub fn anomalies(&self) -> u64 {
         self.histories.iter().map(|history| history.anomalies.total()).sum()

@@ -218,7 +218,8 @@ struct Answers {
 
 fn answers(case: &Case, recording: &Recording) -> Answers {
     let report = recording.peak(&PeakOptions::default()).unwrap_or_else(|error| panic!("{}: {error}", case.path));
-    let devices = report.devices.iter().zip(&recording.histories).map(|(device, history)| {
+    let devices = report.devices.iter().map(|device| {
+        let history = recording.history(device.device).unwrap();
         let written = PeakDevice::from(device);
         Answer {
             device: device.device,

@@ -250,7 +250,8 @@ fn samples_lose_no_peak() {
             ] {
                 let peak = PeakOptions { top: Some(3), metric, by, ..PeakOptions::default() };
                 let report = recording.timeline(&TimelineOptions { peak, axis, columns }).unwrap();
-                for (device, history) in report.devices.iter().zip(&recording.histories) {
+                for device in &report.devices {
+                    let history = recording.history(device.peak.device).unwrap();
                     let what = format!("{name} device {} {} in {columns}", device.peak.device, metric.name());
                     sums(device, metric, &what);
                     let highest = device.columns.iter().map(|column| column.counters.get(metric)).max();
@@ -274,7 +275,7 @@ fn sums(device: &DeviceTimeline, metric: Metric, what: &str) {
 }
 
 fn nothing_between_is_higher(recording: &Recording, device: &DeviceTimeline, metric: Metric, what: &str) {
-    let history = recording.histories.iter().find(|history| history.device == device.peak.device).unwrap();
+    let history = recording.history(device.peak.device).unwrap();
     let columns = device.columns.len();
     let last = history.entries() as usize;
     history.walk(&recording.snapshot, |instant, counters| {
