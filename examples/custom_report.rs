@@ -3,7 +3,7 @@
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::{InfoReport, PeakOptions, PeakReport};
+use memviz::analysis::{FragmentationReport, InfoReport, PeakOptions, PeakReport};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
 use memviz::report::{Render, Source};
@@ -18,6 +18,14 @@ impl Render for ChatReport {
             let bytes = Bytes(device.attribution.total_bytes);
             let top = device.attribution.rows.first().map_or("nothing", |row| row.label.as_str());
             writeln!(out, "{}: GPU {} peaks at {bytes}, most of it from {top}", source.path, device.device)?;
+        }
+        Ok(())
+    }
+
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        for device in &report.devices {
+            let inactive = Bytes(device.figures.inactive);
+            writeln!(out, "{}: GPU {} reserves {inactive} that nobody uses", source.path, device.device)?;
         }
         Ok(())
     }

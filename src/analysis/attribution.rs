@@ -6,9 +6,10 @@ use super::frames::FrameKind;
 use super::layout::Layout;
 use super::sites::{NO_STACK, Sites, line_label};
 use crate::model::{PoolId, Snapshot, StackId, StrId};
-use crate::replay::{BaselineOrigin, History, Instant, Metric};
+use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// What rows stand for.
@@ -160,32 +161,24 @@ impl Attribution {
             GroupBy::Stream | GroupBy::Pool => Layout::at(snapshot, history, instant),
             _ => Layout::default(),
         };
-        let grouper = Grouper { sites, annotations, snapshot, layout, metric, by };
-        let mut groups: IndexMap<Key, Group> = IndexMap::new();
-        // Blocks of one stack mostly share their keys; only what depends on more is worked out for each block.
-        let per_stack =
-            matches!(by, GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module);
-        let mut known: HashMap<(StackId, bool), Vec<usize>> = HashMap::new();
+        let mut groups = Groups::new(Grouper { sites, annotations, filter, snapshot, layout: &layout, metric, by });
+        let mut sums: Vec<Group> = Vec::new();
         let mut total = 0u64;
         for holder in &holders {
             total = total.wrapping_add(holder.bytes);
-            let shared = (holder.stack, holder.baseline);
-            if !per_stack || !known.contains_key(&shared) {
-                let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
-                let keys = if passes { grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
-                let enter = |key| {
-                    let entry = groups.entry(key);
-                    let index = entry.index();
-                    entry.or_default();
-                    index
-                };
-                known.insert(shared, keys.into_iter().map(enter).collect());
-            }
-            for &index in &known[&shared] {
-                groups[index].add(holder);
+            for &index in groups.of(holder) {
+                if index >= sums.len() {
+                    sums.resize_with(index + 1, Group::default);
+                }
+                sums[index].add(holder);
             }
         }
-        let mut rows = grouper.rows(&groups);
+        let heads = groups.heads(|index| sums[index].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
+        let row = |(head, group): (RowHead, &Group)| {
+            let RowHead { label, stack } = head;
+            Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
+        };
+        let mut rows: Vec<Row> = heads.into_iter().zip(&sums).map(row).collect();
         rows.sort_by(|a, b| {
             b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
         });
@@ -230,24 +223,30 @@ fn holders(snapshot: &Snapshot, history: &History, metric: Metric, instant: Inst
         Metric::Allocated => allocation.allocated_at(instant),
         _ => allocation.active_at(instant),
     });
-    live.map(|(index, allocation)| Holder {
+    live.map(|(index, allocation)| holder(snapshot, history, metric, index, allocation)).collect()
+}
+
+fn holder(snapshot: &Snapshot, history: &History, metric: Metric, index: usize, allocation: &Allocation) -> Holder {
+    Holder {
         bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
         stack: history.stack_of(snapshot, index),
         row: history.born_row(index),
         origin: history.baseline.get(index).copied().unwrap_or_default(),
         baseline: allocation.is_baseline(),
         addr: allocation.addr,
-    })
-    .collect()
+    }
 }
 
-struct Grouper<'a> {
-    sites: &'a Sites<'a>,
-    annotations: &'a Annotations,
-    snapshot: &'a Snapshot,
-    layout: Layout,
-    metric: Metric,
-    by: GroupBy,
+/// Everything that decides about groups.
+pub(super) struct Grouper<'a> {
+    pub sites: &'a Sites<'a>,
+    pub annotations: &'a Annotations,
+    pub filter: &'a Filter,
+    pub snapshot: &'a Snapshot,
+    /// The layout at the instant. Only [`GroupBy::Stream`] and [`GroupBy::Pool`] look at it.
+    pub layout: &'a Layout,
+    pub metric: Metric,
+    pub by: GroupBy,
 }
 
 impl Grouper<'_> {
@@ -321,25 +320,6 @@ impl Grouper<'_> {
         if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
     }
 
-    /// Rows with labels. Where two keys of different files would share one, both show their whole path.
-    fn rows(&self, groups: &IndexMap<Key, Group>) -> Vec<Row> {
-        let mut uses: HashMap<String, usize> = HashMap::new();
-        for key in groups.keys() {
-            *uses.entry(self.label(key, false)).or_default() += 1;
-        }
-        let row = |(key, group): (&Key, &Group)| {
-            let short = self.label(key, false);
-            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { self.label(key, true) } else { short };
-            let on_stacks = !matches!(self.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
-                && *key != Key::Special(FILTERED);
-            let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
-            let stack =
-                example.filter(|_| on_stacks).map(|(&stack, _)| self.sites.stack_labels(stack)).unwrap_or_default();
-            Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
-        };
-        groups.iter().map(row).collect()
-    }
-
     fn label(&self, key: &Key, whole_path: bool) -> String {
         let strings = &self.snapshot.strings;
         match key {
@@ -350,6 +330,68 @@ impl Grouper<'_> {
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
             Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
         }
+    }
+}
+
+/// What a row is called, and an example of its stacks.
+pub(super) struct RowHead {
+    pub label: String,
+    pub stack: Vec<String>,
+}
+
+/// Groups in the order in which they were met. Analyses keep sums of their own for each.
+pub(super) struct Groups<'a> {
+    grouper: Grouper<'a>,
+    keys: IndexSet<Key>,
+    /// Groups of each stack, baseline or not. Where groups depend on more, those of the last holder.
+    known: HashMap<(StackId, bool), Vec<usize>>,
+}
+
+impl<'a> Groups<'a> {
+    pub fn new(grouper: Grouper<'a>) -> Self {
+        Self { grouper, keys: IndexSet::new(), known: HashMap::new() }
+    }
+
+    /// The groups an allocation counts in.
+    pub fn of_allocation(&mut self, history: &History, index: usize) -> &[usize] {
+        let Some(allocation) = history.allocations.get(index) else { return &[] };
+        self.of(&holder(self.grouper.snapshot, history, self.grouper.metric, index, allocation))
+    }
+
+    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    fn of(&mut self, holder: &Holder) -> &[usize] {
+        let Grouper { filter, snapshot, by, .. } = self.grouper;
+        // Blocks of one stack mostly share their keys; only what depends on more is worked out for each block.
+        let per_stack =
+            matches!(by, GroupBy::Site | GroupBy::Stack | GroupBy::Function | GroupBy::File | GroupBy::Module);
+        let shared = (holder.stack, holder.baseline);
+        if !per_stack || !self.known.contains_key(&shared) {
+            let passes = filter.is_empty() || filter.passes(snapshot, holder.stack);
+            let keys = if passes { self.grouper.keys(holder) } else { vec![Key::Special(FILTERED)] };
+            let indexes = keys.into_iter().map(|key| self.keys.insert_full(key).0).collect();
+            self.known.insert(shared, indexes);
+        }
+        self.known.get(&shared).map_or(&[], Vec::as_slice)
+    }
+
+    /// What each group's row is called, and the stack with most bytes in it, given each group's bytes by stack. Where
+    /// two keys of different files would share a label, both show their whole path.
+    pub fn heads<I: Iterator<Item = (StackId, u64)>>(&self, bytes_by_stack: impl Fn(usize) -> I) -> Vec<RowHead> {
+        let grouper = &self.grouper;
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        for key in &self.keys {
+            *uses.entry(grouper.label(key, false)).or_default() += 1;
+        }
+        let head = |(index, key): (usize, &Key)| {
+            let short = grouper.label(key, false);
+            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(key, true) } else { short };
+            let on_stacks = !matches!(grouper.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
+                && *key != Key::Special(FILTERED);
+            let example = bytes_by_stack(index).max_by_key(|&(stack, bytes)| (bytes, Reverse(stack)));
+            let stack = example.filter(|_| on_stacks).map(|(stack, _)| grouper.sites.stack_labels(stack));
+            RowHead { label, stack: stack.unwrap_or_default() }
+        };
+        self.keys.iter().enumerate().map(head).collect()
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Command {
     Info(InfoArgs),
     /// The peak of each device and the lines of code that hold it
     Peak(PeakArgs),
+    /// How much of what is reserved is inactive, at the peak or over time, and which lines of code pin it
+    Fragmentation(FragmentationArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -59,6 +61,33 @@ pub struct PeakArgs {
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
     /// Attribute only stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct FragmentationArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Another instant than the peak of allocated: oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
+    pub at: Option<When>,
+    /// Rows along the whole history instead of one instant, none of its peaks of inactive bytes left out
+    #[arg(long)]
+    pub over_time: bool,
+    /// Number of rows over time, about [default: 24 in text and Markdown, 400 in JSON and CSV]
+    #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub points: Option<u32>,
+    /// What the rows of the pinning stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of those rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Attribute only to stacks with a frame that matches; may be repeated
     #[arg(long, value_name = "REGEX")]
     pub include: Vec<String>,
     /// Leave out stacks with a frame that matches; may be repeated

@@ -9,6 +9,7 @@ mod markdown;
 mod notes;
 pub mod schema;
 mod text;
+mod words;
 
 pub use csv::CsvReport;
 pub use json::JsonReport;
@@ -17,7 +18,7 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, PeakReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -36,6 +37,12 @@ pub trait Render {
     /// # Errors
     /// When writing fails.
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz fragmentation`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()>;
 
     /// Writes the answer of `memviz info`.
     ///

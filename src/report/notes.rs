@@ -1,6 +1,7 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
-use crate::analysis::{DevicePeak, GroupBy};
+use super::words::count;
+use crate::analysis::{DeviceFragmentation, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
@@ -84,6 +85,40 @@ fn place(instant: Instant) -> String {
         Some(entry) => format!("entry {entry}"),
         None => "the start".to_owned(),
     }
+}
+
+/// Where an instant lies, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
+pub fn position(place: &Place, entries: u32, completeness: &Completeness) -> String {
+    let mut text = match place.entry {
+        Some(entry) => format!("entry {entry} of {entries}"),
+        None if completeness.no_entries => "at the dump".to_owned(),
+        None => "before the first entry".to_owned(),
+    };
+    if let Some(since) = place.since_start_us {
+        text += &format!(", after {}", duration(since));
+    }
+    if !place.annotations.is_empty() {
+        text += &format!(", in {}", safe(&place.annotations.join(" / ")));
+    }
+    text
+}
+
+/// Everything that must be said about one device's fragmentation, a line each.
+pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
+    let mut lines = limits(&device.completeness, &device.baseline);
+    let (blocks, bytes) = device.stray;
+    if blocks > 0 {
+        let bytes = Bytes(bytes);
+        lines.push(format!("{} ({bytes}) in no segment or in one another count in no figure", count(blocks, "block")));
+    }
+    let figures = &device.figures;
+    let (reserved, active) = (figures.reserved as i64, figures.active() as i64);
+    if (reserved, active) != (device.counters.reserved, device.counters.active) {
+        let [reserved, active] = [device.counters.reserved, device.counters.active].map(signed);
+        lines.push(format!("the counters differ from the segments: {reserved} reserved, {active} active"));
+    }
+    lines.extend(anomalies(&device.anomalies));
+    lines
 }
 
 /// Whether a metric's maximum lies at the very start of an incomplete history.

@@ -1,15 +1,21 @@
 //! A short file per command, and what they share.
 
+pub mod fragmentation;
 pub mod info;
 pub mod peak;
 
-use super::args::CommonArgs;
+use super::args::{CommonArgs, FormatArg};
 use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
 use crate::input::ReadOptions;
 use crate::report::{Render, Source};
 use std::io::{self, Write};
+
+/// Whether the answer is for people, who want the largest rows, or for machines, which want all.
+fn for_people(args: &CommonArgs) -> bool {
+    matches!(args.format, FormatArg::Text | FormatArg::Markdown)
+}
 
 /// Reads the input, lets `answer` work and write, and settles the outcome.
 fn with_recording(

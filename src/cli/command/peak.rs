@@ -1,22 +1,21 @@
 //! `memviz peak`.
 
-use super::{Answer, with_recording};
+use super::{Answer, for_people, with_recording};
 use crate::analysis::{Filter, PeakOptions};
-use crate::cli::args::{FormatArg, PeakArgs};
+use crate::cli::args::PeakArgs;
 use crate::cli::{Failure, Outcome};
 
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 
 pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
-    let for_people = matches!(args.common.format, FormatArg::Text | FormatArg::Markdown);
     let options = PeakOptions {
         metric: args.metric.into(),
         by: args.by.into(),
         at: args.at.clone(),
         from: args.from.clone(),
         to: args.to.clone(),
-        top: args.top.or(for_people.then_some(DEFAULT_TOP)),
+        top: args.top.or(for_people(&args.common).then_some(DEFAULT_TOP)),
         filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
         devices: args.common.devices(),
     };

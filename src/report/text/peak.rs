@@ -3,7 +3,7 @@
 use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
 use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
-use crate::analysis::{DevicePeak, GroupBy, PeakReport, Row};
+use crate::analysis::{DevicePeak, GroupBy, PeakReport, Place, Row};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe, signed};
 use crate::report::{Source, percent};
@@ -33,7 +33,7 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, o
 }
 
 impl TextReport {
-    fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
         let metric = device.metric;
         let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
         let title = format!(
@@ -43,23 +43,14 @@ impl TextReport {
             metric.name(),
             signed(device.at.get(metric))
         );
-        let mut place = match device.entry {
-            Some(entry) => format!("entry {entry} of {}", device.entries),
-            None if device.completeness.no_entries => "at the dump".to_owned(),
-            None => "before the first entry".to_owned(),
+        let place = Place {
+            instant: device.instant,
+            entry: device.entry,
+            time_us: device.time_us,
+            since_start_us: device.since_start_us,
+            annotations: device.annotations.clone(),
         };
-        if let Some(since) = device.since_start_us {
-            place += &format!(", after {}", notes::duration(since));
-        }
-        if !device.annotations.is_empty() {
-            place += &format!(", in {}", safe(&device.annotations.join(" / ")));
-        }
-        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
-            writeln!(out, "{} ({place})", self.bold(&title))?;
-        } else {
-            writeln!(out, "{}", self.bold(&title))?;
-            self.words("  ", &place, out)?;
-        }
+        self.heading(&title, &notes::position(&place, device.entries, &device.completeness), out)?;
         let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
@@ -91,7 +82,7 @@ impl TextReport {
         Ok(())
     }
 
-    fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
         let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
@@ -112,7 +103,7 @@ impl TextReport {
     }
 
     /// The frames under a row, innermost first.
-    fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
         const INDENT: &str = "                       ";
         let width = self.width.unwrap_or(usize::MAX).saturating_sub(INDENT.len());
         for frame in &row.stack {
