@@ -3,7 +3,7 @@
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::{FragmentationReport, InfoReport, PeakOptions, PeakReport};
+use memviz::analysis::{FragmentationReport, InfoReport, OomReport, PeakOptions, PeakReport};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
 use memviz::report::{Render, Source};
@@ -28,6 +28,10 @@ impl Render for ChatReport {
             writeln!(out, "{}: GPU {} reserves {inactive} that nobody uses", source.path, device.device)?;
         }
         Ok(())
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}: ran out of memory {} times", source.path, report.count())
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,8 @@
 //! The whole way from a file to its histories.
 
-use crate::analysis::{FragmentationOptions, FragmentationReport, InfoReport, PeakOptions, PeakReport};
+use crate::analysis::{
+    FragmentationOptions, FragmentationReport, InfoReport, OomOptions, OomReport, PeakOptions, PeakReport,
+};
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
 use crate::model::{DeviceId, Snapshot};
@@ -54,6 +56,14 @@ impl Recording {
     /// As [`FragmentationReport::of`].
     pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
         FragmentationReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// Every request that failed, and why.
+    ///
+    /// # Errors
+    /// As [`OomReport::of`].
+    pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
+        OomReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

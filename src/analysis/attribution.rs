@@ -161,16 +161,33 @@ impl Attribution {
             GroupBy::Stream | GroupBy::Pool => Layout::at(snapshot, history, instant),
             _ => Layout::default(),
         };
-        let mut groups = Groups::new(Grouper { sites, annotations, filter, snapshot, layout: &layout, metric, by });
+        let groups = Groups::new(Grouper { sites, annotations, filter, snapshot, layout: &layout, metric, by });
+        Self::sum(groups, holders.into_iter())
+    }
+
+    /// Groups the allocations with these indexes.
+    pub(super) fn of_allocations(
+        history: &History,
+        groups: Groups<'_>,
+        allocations: impl Iterator<Item = usize>,
+    ) -> Self {
+        let Grouper { snapshot, metric, .. } = groups.grouper;
+        let holders = allocations.filter_map(|index| {
+            history.allocations.get(index).map(|allocation| holder(snapshot, history, metric, index, allocation))
+        });
+        Self::sum(groups, holders)
+    }
+
+    fn sum(mut groups: Groups<'_>, holders: impl Iterator<Item = Holder>) -> Self {
         let mut sums: Vec<Group> = Vec::new();
         let mut total = 0u64;
-        for holder in &holders {
+        for holder in holders {
             total = total.wrapping_add(holder.bytes);
-            for &index in groups.of(holder) {
+            for &index in groups.of(&holder) {
                 if index >= sums.len() {
                     sums.resize_with(index + 1, Group::default);
                 }
-                sums[index].add(holder);
+                sums[index].add(&holder);
             }
         }
         let heads = groups.heads(|index| sums[index].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
@@ -182,7 +199,7 @@ impl Attribution {
         rows.sort_by(|a, b| {
             b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
         });
-        Self { by, total_bytes: total, rows }
+        Self { by: groups.grouper.by, total_bytes: total, rows }
     }
 
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there

@@ -95,6 +95,24 @@ impl Layout {
         layout
     }
 
+    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbours.
+    #[must_use]
+    pub fn without(&self, gone: impl Fn(usize) -> bool) -> Self {
+        let mut layout = Self { stray: self.stray.clone(), ..Self::default() };
+        for segment in &self.segments {
+            let start = layout.pieces.len();
+            let mut free_from = segment.addr;
+            for piece in self.pieces_of(segment).iter().filter(|piece| piece.allocation.is_some_and(|it| !gone(it))) {
+                layout.push_free(free_from, piece.addr);
+                layout.pieces.push(*piece);
+                free_from = piece.addr + piece.size;
+            }
+            layout.push_free(free_from, segment.addr + segment.size);
+            layout.segments.push(SegmentLayout { pieces: start..layout.pieces.len(), ..segment.clone() });
+        }
+        layout
+    }
+
     fn push_free(&mut self, from: u64, to: u64) {
         if from < to {
             self.pieces.push(Piece { addr: from, size: to - from, state: BlockState::Inactive, allocation: None });

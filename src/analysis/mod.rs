@@ -11,6 +11,7 @@ pub mod fragmentation;
 pub mod frames;
 pub mod info;
 pub mod layout;
+pub mod oom;
 pub mod over_time;
 pub mod peak;
 pub mod pinning;
@@ -27,6 +28,7 @@ pub use fragmentation::{
 };
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout, Sweep};
+pub use oom::{DeviceOoms, Oom, OomOptions, OomReport};
 pub use over_time::{MostInactive, OverTimeRow};
 pub use peak::{DevicePeak, PeakOptions, PeakReport};
 pub use pinning::{Pinning, PinningRow};

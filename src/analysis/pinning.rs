@@ -37,6 +37,8 @@ pub struct PinningRow {
 pub struct Pinning {
     /// All of them.
     pub pinned_free_bytes: u64,
+    /// Number of blocks that pin them.
+    pub blocks: u64,
     /// Groups, the one that is charged most first.
     pub rows: Vec<PinningRow>,
 }
@@ -119,7 +121,7 @@ impl Pinning {
             let order = b.pinned_free_bytes.cmp(&a.pinned_free_bytes).then_with(|| a.label.cmp(&b.label));
             order.then_with(|| a.stack.cmp(&b.stack))
         });
-        Self { pinned_free_bytes: total, rows }
+        Self { pinned_free_bytes: total, blocks: charged.len() as u64, rows }
     }
 
     /// Keeps the `top` first rows and sums up the rest in one labelled [`OTHER`]; drops the rest where rows overlap.

@@ -23,6 +23,8 @@ pub enum Command {
     Peak(PeakArgs),
     /// How much of what is reserved is inactive, at the peak or over time, and which lines of code pin it
     Fragmentation(FragmentationArgs),
+    /// Every request that failed: what was free where, why it did not fit, who holds the memory, what would have helped
+    Oom(OomArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -85,6 +87,24 @@ pub struct FragmentationArgs {
     #[arg(long, value_enum, default_value_t = ByArg::Site)]
     pub by: ByArg,
     /// Number of those rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Attribute only to stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct OomArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Attribute only to stacks with a frame that matches; may be repeated

@@ -1,7 +1,7 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::{Render, Source, schema};
-use crate::analysis::{FragmentationReport, InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -16,6 +16,10 @@ impl Render for JsonReport {
 
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::fragmentation(source, report), out)
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::oom(source, report), out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod csv;
 mod json;
 mod markdown;
 mod notes;
+mod oom_words;
 pub mod schema;
 mod text;
 mod words;
@@ -18,7 +19,7 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{FragmentationReport, InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -43,6 +44,12 @@ pub trait Render {
     /// # Errors
     /// When writing fails.
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz oom`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()>;
 
     /// Writes the answer of `memviz info`.
     ///

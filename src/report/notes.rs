@@ -1,7 +1,7 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
 use super::words::count;
-use crate::analysis::{DeviceFragmentation, DevicePeak, GroupBy, Place};
+use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
@@ -117,6 +117,24 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
         let [reserved, active] = [device.counters.reserved, device.counters.active].map(signed);
         lines.push(format!("the counters differ from the segments: {reserved} reserved, {active} active"));
     }
+    lines.extend(anomalies(&device.anomalies));
+    lines
+}
+
+/// What is said of a recording without a failed request.
+pub const NO_OOM: &str = "no request failed while recording (no oom entry)";
+
+/// A number of failed requests, in words.
+pub fn failures(number: usize) -> String {
+    match number {
+        0 => "no request failed".to_owned(),
+        number => format!("{} failed", count(number as u64, "request")),
+    }
+}
+
+/// Everything that must be said about one device's failed requests, a line each.
+pub fn ooms(device: &DeviceOoms) -> Vec<String> {
+    let mut lines = limits(&device.completeness, &device.baseline);
     lines.extend(anomalies(&device.anomalies));
     lines
 }

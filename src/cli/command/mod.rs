@@ -2,6 +2,7 @@
 
 pub mod fragmentation;
 pub mod info;
+pub mod oom;
 pub mod peak;
 
 use super::args::{CommonArgs, FormatArg};

@@ -2,10 +2,11 @@
 
 mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -19,6 +20,10 @@ impl Render for CsvReport {
 
     fn fragmentation(&self, _source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
         fragmentation::write(report, out)
+    }
+
+    fn oom(&self, _source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        oom::write(report, out)
     }
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

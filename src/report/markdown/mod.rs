@@ -2,11 +2,12 @@
 
 mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -21,6 +22,10 @@ impl Render for MarkdownReport {
 
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
         fragmentation::write(source, report, out)
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        oom::write(source, report, out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

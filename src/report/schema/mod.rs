@@ -5,6 +5,7 @@
 
 mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 pub use fragmentation::{
@@ -12,6 +13,7 @@ pub use fragmentation::{
     RoundingLoss, Segment, fragmentation, segment_type,
 };
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};

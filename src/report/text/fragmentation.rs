@@ -2,7 +2,9 @@
 
 use super::{TextReport, shorten_end};
 use crate::analysis::attribution::OTHER;
-use crate::analysis::{DeviceFragmentation, FragmentationReport, OverTimeRow, PinningRow, Row, SizeClass};
+use crate::analysis::{
+    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, Pinning, PinningRow, Row, SizeClass,
+};
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::notes::{self, device_name, safe, signed};
@@ -50,7 +52,7 @@ impl TextReport {
         let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
         self.heading(&title, &place, out)?;
         self.notes(&notes::fragmentation(device), out)?;
-        self.figures(device, out)?;
+        self.figures(&device.figures, out)?;
         if let Some(rows) = &device.over_time {
             return self.over_time(rows, out);
         }
@@ -62,29 +64,32 @@ impl TextReport {
             self.words("  ", &line, out)?;
         }
         self.pools(device, out)?;
-        self.pinning(device, out)?;
+        self.pinning(device.by, &device.pinning, out)?;
         self.size_classes(device, out)
     }
 
     /// The figures, a line each; at most 50 columns wide.
-    fn figures(&self, device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
-        let figures = &device.figures;
+    pub(super) fn figures(&self, figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
         let of_reserved = |bytes: u64| format!("{:5.1}%", percent(bytes, figures.reserved));
-        let mut line = |name: &str, bytes: String, comment: String| {
-            writeln!(out, "{}", format!("  {name:18} {bytes:>11}  {}", self.dim(&comment)).trim_end())
-        };
-        line("reserved", Bytes(figures.reserved).to_string(), words::count(figures.segments, "segment"))?;
-        line("allocated", Bytes(figures.allocated).to_string(), of_reserved(figures.allocated))?;
+        let mut line =
+            |name: &str, bytes: u64, comment: &str| self.figure(name, &Bytes(bytes).to_string(), comment, out);
+        line("reserved", figures.reserved, &words::count(figures.segments, "segment"))?;
+        line("allocated", figures.allocated, &of_reserved(figures.allocated))?;
         if figures.pending_free > 0 {
-            line("pending free", Bytes(figures.pending_free).to_string(), of_reserved(figures.pending_free))?;
+            line("pending free", figures.pending_free, &of_reserved(figures.pending_free))?;
         }
-        line("inactive", Bytes(figures.inactive).to_string(), of_reserved(figures.inactive))?;
-        line("  pinned", Bytes(figures.pinned_free).to_string(), of_reserved(figures.pinned_free))?;
-        line("  releasable", Bytes(figures.releasable).to_string(), of_reserved(figures.releasable))?;
-        line("largest free block", Bytes(figures.largest_free_block).to_string(), String::new())?;
+        line("inactive", figures.inactive, &of_reserved(figures.inactive))?;
+        line("  pinned", figures.pinned_free, &of_reserved(figures.pinned_free))?;
+        line("  releasable", figures.releasable, &of_reserved(figures.releasable))?;
+        line("largest free block", figures.largest_free_block, "")?;
         let rounding = figures.rounding();
         let share = rounding as f64 * 100.0 / figures.active().max(1) as f64;
-        line("rounding loss", signed(rounding), format!("{share:5.1}% of active"))
+        self.figure("rounding loss", &signed(rounding), &format!("{share:5.1}% of active"), out)
+    }
+
+    /// A figure with its name and a comment.
+    pub(super) fn figure(&self, name: &str, bytes: &str, comment: &str, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", format!("  {name:18} {bytes:>11}  {}", self.dim(comment)).trim_end())
     }
 
     /// What the allocator keeps apart.
@@ -115,29 +120,23 @@ impl TextReport {
         Ok(())
     }
 
-    fn pinning(&self, device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
-        let pinning = &device.pinning;
+    /// Who pins free memory.
+    pub(super) fn pinning(&self, by: GroupBy, pinning: &Pinning, out: &mut dyn Write) -> io::Result<()> {
         if pinning.rows.is_empty() {
             return Ok(());
         }
-        let what = format!("Free memory that live blocks pin, by {}", device.by.name());
+        let what = format!("Free memory that live blocks pin, by {}", by.name());
         writeln!(out, "\n{}", self.bold(&what))?;
-        if let Some(note) = notes::grouping(device.by) {
+        if let Some(note) = notes::grouping(by) {
             self.notes(&[note.to_owned()], out)?;
         }
-        self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, device.by == crate::analysis::GroupBy::Stack, out)?;
+        self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
         writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))
     }
 
     /// Rows of a pinning, with their stacks if wanted.
-    pub(super) fn pinning_rows(
-        &self,
-        rows: &[PinningRow],
-        total: u64,
-        stacks: bool,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn pinning_rows(&self, rows: &[PinningRow], total: u64, stacks: bool, out: &mut dyn Write) -> io::Result<()> {
         let details = self.width.is_none_or(|width| width >= DETAILS_FROM);
         let largest = rows.iter().filter(|row| row.label != OTHER).map(|row| row.pinned_free_bytes).max().unwrap_or(0);
         for row in rows {

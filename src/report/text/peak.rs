@@ -3,7 +3,7 @@
 use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
 use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
-use crate::analysis::{DevicePeak, GroupBy, PeakReport, Place, Row};
+use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Place, Row};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe, signed};
 use crate::report::{Source, percent};
@@ -57,7 +57,11 @@ impl TextReport {
         counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         writeln!(out)?;
 
-        let attribution = &device.attribution;
+        self.attribution(&device.attribution, out)
+    }
+
+    /// Rows and their total.
+    pub(super) fn attribution(&self, attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
