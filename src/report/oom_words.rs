@@ -1,7 +1,7 @@
 //! What is said of a failed request, the same in every format.
 
 use super::words::{count, pool};
-use crate::analysis::oom::{Advice, Evidence, Fit, Oom};
+use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom};
 use crate::model::bytes::Bytes;
 use crate::replay::{History, LARGE_BUFFER};
 use indexmap::IndexMap;
@@ -110,6 +110,15 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
             [("free_block_bytes", bytes)],
             format!("max_split_size keeps a free block of {} for other requests", Bytes(bytes)),
         ),
+        Evidence::FreedTooLate { bytes } => statement(
+            "freed_too_late",
+            [("free_block_bytes", bytes)],
+            format!(
+                "a free block of {} is large enough, but came about only when pending frees completed during the \
+                 retry, after which the allocator asks the driver alone",
+                Bytes(bytes)
+            ),
+        ),
         Evidence::BlockWouldDo { bytes } => statement(
             "block_would_do",
             [("free_block_bytes", bytes)],
@@ -118,43 +127,47 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 Bytes(bytes)
             ),
         ),
-        Evidence::DeviceHadEnough { free, needed, reserved } => statement(
-            "device_had_enough",
-            [("device_free_bytes", free), ("needed_bytes", needed)],
-            format!(
-                "the device had {} free and would have had to supply {}; what failed it is likely a limit for \
-                 the process between {} and {}, such as torch.cuda.set_per_process_memory_fraction, which snapshots do \
-                 not record",
-                Bytes(free),
-                Bytes(needed),
-                Bytes(reserved),
-                Bytes(reserved.saturating_add(needed))
-            ),
-        ),
+        Evidence::DeviceHadEnough { free, needed, reserved } => device_had_enough(free, needed, reserved),
         Evidence::LimitSet(ref setting) => {
             statement("limit_set", [], format!("PYTORCH_CUDA_ALLOC_CONF limits the process: {setting}"))
         }
-        Evidence::Shrunk { known, here } => {
-            let missing = known.bytes - here;
-            let then =
-                History::entry_before(known.instant).map_or("the start".to_owned(), |entry| format!("entry {entry}"));
-            statement(
-                "shrunk",
-                [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
-                format!(
-                    "reserved and device free are {} together, {} less than at {then}: something outside PyTorch's \
-                     allocator took it, such as another process",
-                    Bytes(here),
-                    Bytes(missing)
-                ),
-            )
-        }
+        Evidence::Shrunk { known, here } => shrunk(known, here),
         Evidence::KnownInPart => statement(
             "known_in_part",
             [],
             "the file was cut off and its beginning is missing: what was reserved is known only in part".to_owned(),
         ),
     }
+}
+
+fn device_had_enough(free: u64, needed: u64, reserved: u64) -> Statement {
+    statement(
+        "device_had_enough",
+        [("device_free_bytes", free), ("needed_bytes", needed)],
+        format!(
+            "the device had {} free and would have had to supply {}; what failed it is likely a limit for the process \
+             between {} and {}, such as torch.cuda.set_per_process_memory_fraction, which snapshots do not record",
+            Bytes(free),
+            Bytes(needed),
+            Bytes(reserved),
+            Bytes(reserved.saturating_add(needed))
+        ),
+    )
+}
+
+fn shrunk(known: KnownCapacity, here: u64) -> Statement {
+    let missing = known.bytes - here;
+    let then = History::entry_before(known.instant).map_or("the start".to_owned(), |entry| format!("entry {entry}"));
+    statement(
+        "shrunk",
+        [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
+        format!(
+            "reserved and device free are {} together, {} less than at {then}: something outside PyTorch's allocator \
+             took it, such as another process",
+            Bytes(here),
+            Bytes(missing)
+        ),
+    )
 }
 
 /// What would have helped.

@@ -1,6 +1,6 @@
 //! Why a request failed, and what shows it.
 
-use super::request::{Request, Serving};
+use super::request::{Request, Retry, Serving};
 use crate::analysis::figures::Figures;
 use crate::analysis::pinning::Pinning;
 use crate::model::Snapshot;
@@ -74,6 +74,12 @@ pub enum Evidence {
         /// Its bytes.
         bytes: u64,
     },
+    /// A free block was large enough, but came about only when pending frees completed during the retry: the allocator
+    /// does not look for a free block again after it.
+    FreedTooLate {
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A free block was large enough for the request, which contradicts its failure.
     BlockWouldDo {
         /// Its bytes.
@@ -139,6 +145,7 @@ pub(super) struct Facts<'a> {
     pub snapshot: &'a Snapshot,
     pub history: &'a History,
     pub request: &'a Request,
+    pub retry: Retry,
     pub device_free: u64,
     pub figures: &'a Figures,
 }
@@ -163,7 +170,12 @@ impl Facts<'_> {
             return (Cause::Unknown, evidence);
         }
         if serving.largest_usable >= request.bytes {
-            return (Cause::Unknown, vec![Evidence::BlockWouldDo { bytes: serving.largest_usable }]);
+            let bytes = serving.largest_usable;
+            return if self.retry.completed > 0 {
+                (Cause::Fragmentation, vec![Evidence::FreedTooLate { bytes }])
+            } else {
+                (Cause::Unknown, vec![Evidence::BlockWouldDo { bytes }])
+            };
         }
         let (not_enough, mut evidence) = self.room(serving, pinning);
         let here = figures.reserved.saturating_add(device_free);

@@ -5,7 +5,7 @@ mod cause;
 mod request;
 
 pub use advice::{Advice, Fit};
-pub use cause::{Cause, Evidence};
+pub use cause::{Cause, Evidence, KnownCapacity};
 pub use request::{Request, Retry, Serving};
 
 use super::annotations::Annotations;
@@ -174,7 +174,8 @@ impl Context<'_> {
         let held = pieces.filter_map(|piece| piece.allocation).chain(stray);
         let mut attribution = Attribution::of_allocations(history, groups(Metric::Allocated), held);
         let mut pinning = Pinning::of(snapshot, history, layout, groups(Metric::Allocated));
-        let facts = cause::Facts { snapshot, history, request: &request, device_free, figures: &figures };
+        let retry = Retry::before(snapshot, history, entry);
+        let facts = cause::Facts { snapshot, history, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
         let advice = advice::advise(&facts, &serving, layout, cause, turnover, sites);
         if let Some(top) = options.top {
@@ -183,8 +184,8 @@ impl Context<'_> {
         }
         Oom {
             place: Place::of(snapshot, history, annotations, instant),
-            retry: Retry::before(snapshot, history, entry),
             request,
+            retry,
             device_free,
             figures,
             serving,

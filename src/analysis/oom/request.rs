@@ -139,6 +139,8 @@ pub struct Retry {
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Number of pending frees that completed meanwhile.
+    pub completed: u64,
 }
 
 impl Retry {
@@ -155,7 +157,7 @@ impl Retry {
                     retry.segments += 1;
                     retry.bytes = retry.bytes.wrapping_add(size);
                 }
-                Action::FreeCompleted => {}
+                Action::FreeCompleted => retry.completed += 1,
                 _ => break,
             }
         }

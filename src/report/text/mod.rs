@@ -87,7 +87,17 @@ impl TextReport {
     fn broken(&self, indent: usize, text: &str) -> Vec<String> {
         let width = self.width.unwrap_or(usize::MAX).saturating_sub(indent);
         let mut lines = vec![String::new()];
-        for word in safe(text).split(' ') {
+        let text = safe(text);
+        let mut words: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            // A number stays with its unit.
+            let is_unit = matches!(word.trim_end_matches([',', ';', ')', ':']), "bytes" | "KiB" | "MiB" | "GiB");
+            match words.last_mut().filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit())) {
+                Some(number) => *number += &format!(" {word}"),
+                None => words.push(word.to_owned()),
+            }
+        }
+        for word in &words {
             let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
             if full {
                 lines.push(String::new());
