@@ -31,10 +31,10 @@ pub fn serving(oom: &Oom) -> String {
     name
 }
 
-/// Who made the request, a line each.
+/// What else is known of who made the request, a line each: for those without Python frames what they may belong to.
 pub fn request(oom: &Oom) -> Vec<String> {
     let request = &oom.request;
-    let mut lines = vec![format!("requested by {}", request.site)];
+    let mut lines = Vec::new();
     if request.stack.is_empty() {
         lines.push("backward passes have no Python frames; stacks=\"all\" records C++ ones".to_owned());
     }

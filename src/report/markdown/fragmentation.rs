@@ -24,9 +24,8 @@ pub(super) fn write(source: Source<'_>, report: &FragmentationReport, out: &mut 
 fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
     let figures = &device.figures;
     let share = figures.inactive_share() * 100.0;
-    let (inactive, reserved) = (Bytes(figures.inactive), Bytes(figures.reserved));
-    let name = device_name(device.device);
-    writeln!(out, "### {name}: {inactive} of {reserved} reserved is inactive, {share:.1}%\n")?;
+    let (name, inactive) = (device_name(device.device), Bytes(figures.inactive));
+    writeln!(out, "### {name}: inactive {inactive}, {share:.1}% of reserved\n")?;
     let place = notes::position(&device.place, device.entries, &device.completeness);
     let peak = if device.is_peak { "At the peak of allocated, " } else { "At " };
     writeln!(out, "{peak}{}.\n", escape(&place))?;

@@ -65,6 +65,10 @@ fn failed(oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| rounding loss | {} |", signed(figures.rounding()))?;
     let segments = words::count(oom.retry.segments, "segment");
     writeln!(out, "| given back before the last try ({segments}) | {} |\n", Bytes(oom.retry.bytes))?;
+    writeln!(out, "- requested by {}", code(&oom.request.site))?;
+    for frame in &oom.request.stack {
+        writeln!(out, "  - {}", code(frame))?;
+    }
     for line in oom_words::request(oom) {
         writeln!(out, "- {}", escape(&line))?;
     }

@@ -5,6 +5,7 @@ use crate::analysis::attribution::OTHER;
 use crate::analysis::{
     DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, Pinning, PinningRow, Row, SizeClass,
 };
+use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::notes::{self, device_name, safe, signed};
@@ -15,7 +16,7 @@ use unicode_width::UnicodeWidthStr;
 /// Terminals narrower than this show fewer columns in tables.
 const WIDE: usize = 72;
 /// From this width on rows say how much each block pins.
-const DETAILS_FROM: usize = 110;
+const DETAILS_FROM: usize = 140;
 /// Columns of the bar that shows the inactive share over time.
 const SHARE_BAR: usize = 20;
 
@@ -42,12 +43,8 @@ impl TextReport {
     fn fragmentation_device(&self, device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
         let figures = &device.figures;
         let share = figures.inactive_share() * 100.0;
-        let title = format!(
-            "{}: {} of {} reserved is inactive, {share:.1}%",
-            device_name(device.device),
-            Bytes(figures.inactive),
-            Bytes(figures.reserved)
-        );
+        let (name, inactive) = (device_name(device.device), Bytes(figures.inactive));
+        let title = format!("{name}: inactive {inactive}, {share:.1}% of reserved");
         let place = notes::position(&device.place, device.entries, &device.completeness);
         let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
         self.heading(&title, &place, out)?;
@@ -94,7 +91,8 @@ impl TextReport {
 
     /// What the allocator keeps apart.
     fn pools(&self, device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
-        if device.pools.is_empty() {
+        // Pinned host memory knows one pool, and nothing is kept apart.
+        if device.pools.is_empty() || device.device == HOST_DEVICE {
             return Ok(());
         }
         let wide = self.width.is_none_or(|width| width >= WIDE);
@@ -141,7 +139,8 @@ impl TextReport {
         let largest = rows.iter().filter(|row| row.label != OTHER).map(|row| row.pinned_free_bytes).max().unwrap_or(0);
         for row in rows {
             let mut label = row.label.clone();
-            if details && row.blocks > 0 {
+            // What the rest pins alone is a lower bound, which says little.
+            if details && row.blocks > 0 && row.label != OTHER {
                 let each = Bytes(row.pinned_free_bytes / row.blocks);
                 let alone = Bytes(row.alone_free_bytes);
                 label += &format!(" ({each} a block, {alone} alone)");

@@ -74,7 +74,9 @@ impl TextReport {
         if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
             return writeln!(out, "{} ({place})", self.bold(title));
         }
-        writeln!(out, "{}", self.bold(title))?;
+        for line in self.broken(0, title) {
+            writeln!(out, "{}", self.bold(&line))?;
+        }
         self.words("  ", place, out)
     }
 

@@ -1,13 +1,14 @@
 //! `memviz oom` as text.
 
-use super::TextReport;
-use crate::analysis::GroupBy;
+use super::{TextReport, shorten};
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
 use crate::report::{Source, oom_words, words};
 use std::io::{self, Write};
 
+/// Indent of the frames of a request.
+const FRAME_INDENT: &str = "      ";
 /// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
 const IN_FULL: usize = 10;
 
@@ -69,14 +70,17 @@ impl TextReport {
         self.figure("freed by retry", &Bytes(oom.retry.bytes).to_string(), &segments, out)?;
 
         writeln!(out)?;
+        self.words(
+            "  ",
+            &format!("requested by {}, to be served by {}", oom.request.site, oom_words::serving(oom)),
+            out,
+        )?;
+        let width = self.width.unwrap_or(usize::MAX).saturating_sub(FRAME_INDENT.len());
+        for frame in &oom.request.stack {
+            writeln!(out, "{FRAME_INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;
+        }
         for line in oom_words::request(oom) {
             self.words("  ", &line, out)?;
-        }
-        self.words("  ", &format!("could be served by: {}", oom_words::serving(oom)), out)?;
-        if oom.attribution.by == GroupBy::Stack {
-            for frame in &oom.request.stack {
-                self.words("      ", frame, out)?;
-            }
         }
         if !oom.advice.is_empty() {
             writeln!(out, "\n{}", self.bold("What would have helped"))?;
