@@ -10,10 +10,13 @@ mod support;
 use allocator_model::{Config, Expandable, Held, Log, MIB, Moment, Op};
 use memviz::Recording;
 use memviz::analysis::{
-    DeviceFragmentation, Figures, FragmentationOptions, FragmentationReport, GroupBy, Layout, Sweep, When,
+    DeviceFragmentation, Figures, FragmentationOptions, FragmentationReport, GroupBy, Layout, OomOptions, Sweep, When,
 };
-use memviz::model::{Action, Snapshot};
+use memviz::input::Compression;
+use memviz::model::trace_entry::TraceEntry;
+use memviz::model::{Action, Snapshot, TraceEntries};
 use memviz::replay::{History, Instant, replay};
+use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
 use programs::{Program, plain_or_expandable, programs};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -130,6 +133,83 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever a file says, there is an answer in every format, and its parts agree with one another.
+    #[test]
+    fn nonsense_is_survived(
+        program in programs(any_segments(), true),
+        changes in vec((any::<prop::sample::Index>(), 0..3usize, number()), 1..12),
+        of_segments in vec((any::<prop::sample::Index>(), 0..4usize, number()), 0..4),
+        pick in any::<prop::sample::Index>(),
+        truncated in any::<bool>(),
+    ) {
+        let mut snapshot = program.run().snapshot();
+        let mut entries: Vec<TraceEntry> = snapshot.entries.rows(0..snapshot.entries.len()).collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for (index, column, value) in changes {
+            let entry = &mut entries[index.index(snapshot.entries.len())];
+            match column {
+                0 => entry.action = Action::ALL[value as usize % Action::ALL.len()],
+                1 => entry.addr = value,
+                _ => entry.size = value,
+            }
+        }
+        snapshot.entries = TraceEntries::default();
+        snapshot.entries.extend(&entries);
+        for (index, field, value) in of_segments {
+            let count = snapshot.segments.len();
+            if count == 0 {
+                break;
+            }
+            let segment = &mut snapshot.segments[index.index(count)];
+            match (field, segment.blocks.first_mut()) {
+                (0, _) => segment.total_size = value,
+                (1, Some(block)) => block.size = value,
+                (2, Some(block)) => block.requested_size = value,
+                (_, Some(block)) => block.address = value,
+                _ => {}
+            }
+        }
+        for trace in &mut snapshot.traces {
+            trace.truncated = truncated;
+        }
+        let histories = replay(&snapshot);
+        for history in &histories {
+            let instant = pick.index(history.entries() as usize + 1) as Instant;
+            let device = at(&snapshot, history, instant, GroupBy::Stack);
+            let figures = &device.figures;
+            prop_assert_eq!(figures.reserved, figures.allocated + figures.pending_free + figures.inactive);
+            prop_assert_eq!(figures.inactive, figures.releasable + figures.pinned_free);
+            let charged: u64 = device.pinning.rows.iter().map(|row| row.pinned_free_bytes).sum();
+            prop_assert_eq!(charged, figures.pinned_free);
+        }
+        let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
+        let source = Source { path: "nonsense", recording: &recording };
+        let options = FragmentationOptions { points: Some(9), top: Some(2), ..FragmentationOptions::default() };
+        let over_time = recording.fragmentation(&options).unwrap();
+        let fragmentation = recording.fragmentation(&FragmentationOptions { points: None, ..options }).unwrap();
+        let ooms = recording.oom(&OomOptions { top: Some(2), ..OomOptions::default() }).unwrap();
+        let text = TextReport { width: Some(60), color: true };
+        let formats: [&dyn Render; 4] = [&text, &JsonReport, &CsvReport, &MarkdownReport];
+        for format in formats {
+            let mut out = Vec::new();
+            format.fragmentation(source, &over_time, &mut out).unwrap();
+            format.fragmentation(source, &fragmentation, &mut out).unwrap();
+            format.oom(source, &ooms, &mut out).unwrap();
+            prop_assert!(!out.is_empty());
+        }
+    }
+}
+
+/// Numbers as no allocator would write them, and some that it could.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..3u64, u64::MAX - 2..=u64::MAX, 0..64 * MIB, Just(i64::MAX as u64), Just(1u64 << 42)]
+}
+
 /// The same on recordings that PyTorch wrote: at the counters' maxima and at the end, by every grouping whose rows sum.
 #[test]
 fn parts_sum_to_the_counters_in_every_fixture() {
@@ -156,7 +236,7 @@ fn retries_give_back_what_is_releasable() {
     {
         let recording = open(&fixture(name));
         let (snapshot, history) = (&recording.snapshot, &recording.histories[0]);
-        let report = recording.oom(&memviz::analysis::OomOptions::default()).unwrap();
+        let report = recording.oom(&OomOptions::default()).unwrap();
         for oom in &report.devices[0].ooms {
             let entry = oom.place.entry.unwrap();
             let actions = &snapshot.entries.actions()[history.rows.clone()];
