@@ -77,7 +77,7 @@ fn check(root: &str) -> Vec<String> {
             problems.push(format!("{name}: {:?} instead of {cause:?}", oom.cause));
         }
         // On the default stream alone, what the request could use is all there is of its size.
-        if oom.serving.largest_usable != oom.figures.largest_free_block {
+        if oom.serving.figures.largest_free_block != oom.figures.largest_free_block {
             problems.push(format!("{name}: {:?}", oom.serving));
         }
         if oom.attribution.rows.iter().map(|row| row.bytes).sum::<u64>() != oom.figures.allocated {
@@ -208,6 +208,66 @@ fn a_device_that_shrinks_is_noticed() {
     assert_eq!((known.bytes, known.instant, here), (96 * MIB, 3, 46 * MIB));
 }
 
+/// A block that was freed, but may still be used on another stream, is no free block.
+#[test]
+fn pending_frees_are_named() {
+    let ops = [alloc(40 * MIB), Op::RecordStream { pick: 0 }, Op::Free { pick: 0 }];
+    let oom = failing(&program(&ops, 96 * MIB), 20 * MIB, 50 * MIB);
+    assert_eq!((oom.cause, oom.figures.pending_free), (Cause::Capacity, 40 * MIB));
+    assert_eq!(oom.advice, [Advice::PendingFree { bytes: 40 * MIB }]);
+}
+
+/// The free that completed during the retry made a block that would do, but the allocator had looked before.
+#[test]
+fn frees_that_complete_too_late_are_noticed() {
+    let ops = [
+        alloc(64 * MIB),
+        Op::Free { pick: 0 },
+        alloc(4 * MIB),
+        alloc(30 * MIB),
+        Op::RecordStream { pick: 1 },
+        Op::Free { pick: 1 },
+        alloc(50 * MIB),
+    ];
+    let ooms = report(&program(&ops, 80 * MIB).run().snapshot()).devices.remove(0).ooms;
+    let [oom] = &ooms[..] else { panic!("{} ooms", ooms.len()) };
+    assert_eq!(oom.cause, Cause::Fragmentation);
+    assert_eq!(oom.evidence, [Evidence::FreedTooLate { bytes: 60 * MIB }]);
+}
+
+/// A failure that contradicts everything that is known has no cause, and no advice.
+#[test]
+fn what_cannot_be_explained_is_not() {
+    let ops = [alloc(40 * MIB), alloc(4 * MIB), Op::Free { pick: 0 }, alloc(MIB)];
+    let oom = failing(&program(&ops, 96 * MIB), 0, 30 * MIB);
+    assert_eq!((oom.cause, &oom.advice[..]), (Cause::Unknown, &[] as &[Advice]));
+    assert_eq!(oom.evidence, [Evidence::BlockWouldDo { bytes: 40 * MIB }]);
+}
+
+/// `roundup_power2_divisions` wastes what was missing.
+#[test]
+fn rounding_is_named_where_it_matters() {
+    let mut program = program(&[alloc(33 * MIB)], 96 * MIB);
+    program.config.divisions = [1; 16];
+    let without = failing(&program, 30 * MIB, 32 * MIB);
+    assert!(!without.advice.iter().any(|advice| matches!(advice, Advice::Rounding { .. })), "{:?}", without.advice);
+    program.config.divisions = [2; 16];
+    let with = failing(&program, 30 * MIB, 32 * MIB);
+    assert_eq!(with.figures.allocated, 48 * MIB);
+    assert_eq!(with.advice, [Advice::Rounding { bytes: 15 * MIB, missing: 2 * MIB }]);
+}
+
+/// Blocks from before the recording have no name.
+#[test]
+fn a_recording_that_starts_late_is_told_to_start_earlier() {
+    // The first call site has no frames.
+    let recording = program(&[alloc(40 * MIB), alloc(20 * MIB), alloc(60 * MIB)], 96 * MIB).run().cut(&[400]);
+    let ooms = report(&recording.snapshot()).devices.remove(0).ooms;
+    let [oom] = &ooms[..] else { panic!("{} ooms", ooms.len()) };
+    assert_eq!(oom.figures.allocated, 60 * MIB);
+    assert!(oom.advice.contains(&Advice::RecordEarlier { bytes: 40 * MIB }), "{:?}", oom.advice);
+}
+
 /// What another stream holds cannot serve a request.
 #[test]
 fn memory_of_another_stream_is_named() {
@@ -218,7 +278,7 @@ fn memory_of_another_stream_is_named() {
     let ooms = report(&program(&ops, 96 * MIB).run().snapshot()).devices.remove(0).ooms;
     let [oom] = &ooms[..] else { panic!("{} ooms", ooms.len()) };
     assert_eq!(oom.cause, Cause::Fragmentation);
-    assert_eq!((oom.serving.largest_usable, oom.figures.largest_free_block), (0, 50 * MIB));
+    assert_eq!((oom.serving.figures.largest_free_block, oom.figures.largest_free_block), (0, 50 * MIB));
     let other = oom.advice.iter().find_map(|advice| match advice {
         Advice::OtherPool { stream, inactive, largest, .. } => Some((*stream, *inactive, *largest)),
         _ => None,
@@ -337,6 +397,15 @@ fn program(ops: &[Op], capacity: u64) -> Program {
 
 fn report(snapshot: &Snapshot) -> OomReport {
     OomReport::of(snapshot, &replay(snapshot), &OomOptions::default()).unwrap()
+}
+
+/// A program whose last request fails, with this much free on the device. The model would not fail like that.
+fn failing(program: &Program, device_free: u64, bytes: u64) -> Oom {
+    let mut snapshot = program.run().snapshot();
+    let last = snapshot.entries.get(snapshot.entries.len() - 1).unwrap();
+    snapshot.entries.push(TraceEntry { action: Action::Oom, addr: device_free, size: bytes, ..last });
+    snapshot.traces[0].rows.end += 1;
+    report(&snapshot).devices[0].ooms[0].clone()
 }
 
 fn only_oom(name: &str) -> Oom {

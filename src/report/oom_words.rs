@@ -105,11 +105,6 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 format!("{} of what is inactive is pinned by {blocks_text}{most}", Bytes(bytes)),
             )
         }
-        Evidence::KeptBack { bytes } => statement(
-            "kept_back",
-            [("free_block_bytes", bytes)],
-            format!("max_split_size keeps a free block of {} for other requests", Bytes(bytes)),
-        ),
         Evidence::FreedTooLate { bytes } => statement(
             "freed_too_late",
             [("free_block_bytes", bytes)],

@@ -98,10 +98,10 @@ pub(super) fn advise(
 
 /// How the request would be served in a layout, if at all.
 fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
-    let Facts { snapshot, history, request, device_free, .. } = facts;
+    let Facts { history, request, device_free, .. } = facts;
     let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
     let free = usable.flat_map(|segment| layout.pieces_of(segment)).filter(|piece| piece.state == BlockState::Inactive);
-    let block = free.map(|piece| piece.size).filter(|&size| request.takes(snapshot, size)).min();
+    let block = free.map(|piece| piece.size).filter(|&size| size >= request.bytes).min();
     if let Some(block) = block {
         return Some(Fit::Block(block));
     }

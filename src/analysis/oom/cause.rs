@@ -69,11 +69,6 @@ pub enum Evidence {
         /// The group that is charged most, and what it is charged.
         top: Option<(String, u64)>,
     },
-    /// A free block was large enough, but `max_split_size` keeps it for other requests.
-    KeptBack {
-        /// Its bytes.
-        bytes: u64,
-    },
     /// A free block was large enough, but came about only when pending frees completed during the retry: the allocator
     /// does not look for a free block again after it.
     FreedTooLate {
@@ -169,8 +164,8 @@ impl Facts<'_> {
             evidence.extend(self.limit_setting().map(Evidence::LimitSet));
             return (Cause::Unknown, evidence);
         }
-        if serving.largest_usable >= request.bytes {
-            let bytes = serving.largest_usable;
+        if serving.figures.largest_free_block >= request.bytes {
+            let bytes = serving.figures.largest_free_block;
             return if self.retry.completed > 0 {
                 (Cause::Fragmentation, vec![Evidence::FreedTooLate { bytes }])
             } else {
@@ -200,12 +195,9 @@ impl Facts<'_> {
         }
         let mut evidence = vec![
             Evidence::Enough { together },
-            Evidence::LargestBlock { bytes: serving.largest_usable },
+            Evidence::LargestBlock { bytes: serving.figures.largest_free_block },
             Evidence::DeviceShort { free: device_free, needed: request.driver_bytes },
         ];
-        if serving.figures.largest_free_block >= request.bytes {
-            evidence.push(Evidence::KeptBack { bytes: serving.figures.largest_free_block });
-        }
         if pinning.pinned_free_bytes > 0 {
             evidence.push(Evidence::Pinned {
                 bytes: pinning.pinned_free_bytes,

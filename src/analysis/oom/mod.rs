@@ -162,7 +162,7 @@ impl Context<'_> {
         let recorded = snapshot.entries.get(history.rows.start + entry as usize);
         let device_free = recorded.map_or(0, |recorded| recorded.addr);
         let request = Request::of(snapshot, history, sites, entry, layout);
-        let serving = Serving::of(snapshot, history, &request, layout);
+        let serving = Serving::of(history, &request, layout);
         let figures = Figures::of(history, layout);
 
         let groups = |metric| {

@@ -88,8 +88,6 @@ pub struct ServingPool {
     pub pool_assumed: bool,
     /// Whether its segments are expandable.
     pub expandable: bool,
-    /// The largest free block that the allocator could have handed out for a request of this kind.
-    pub largest_usable_block_bytes: u64,
     /// Sums over its segments.
     #[serde(flatten)]
     pub figures: FigureBytes,
@@ -166,7 +164,6 @@ impl From<&Oom> for FailedRequest {
                 pool_id: request.pool,
                 pool_assumed: serving.assumed,
                 expandable: request.expandable,
-                largest_usable_block_bytes: serving.largest_usable,
                 figures: (&serving.figures).into(),
             },
             request: Requester {
