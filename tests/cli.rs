@@ -437,6 +437,24 @@ fn every_group_of_pins_and_failures_sums_up_in_every_format() {
     assert_eq!(device["pinned_free_bytes"], sum(rows, "pinned_free_bytes"));
 }
 
+/// The sizes of some blocks from before the recording are known no better than within 1 MiB.
+#[test]
+fn figures_that_are_bounds_are_marked() {
+    let bounds = |name: &str, args: &[&str]| {
+        let path = fixture(name);
+        let json = memviz(&[&["fragmentation", "--format", "json", &path], args].concat()).json();
+        json["devices"][0]["bounds"].clone()
+    };
+    assert_eq!(bounds("gpt_train", &[]), Value::Null);
+    assert_eq!(bounds("ring", &[])["inactive_bytes"], "upper");
+    assert_eq!(bounds("ring", &["--at", "end"]), Value::Null, "the snapshot itself tells");
+    assert_eq!(bounds("gpt_late", &[]), Value::Null, "those blocks are gone at the peak");
+    assert_eq!(bounds("gpt_late", &["--at", "start"])["active_bytes"], "lower");
+    assert_eq!(bounds("gpt_late_t201", &[])["pinned_free_bytes"], "unknown");
+    assert_eq!(bounds("gpt_late_t201", &["--at", "end"]), Value::Null);
+    assert_eq!(bounds("skip_actions", &[])["allocated_bytes"], "upper");
+}
+
 #[test]
 fn a_recording_without_ooms_says_so() {
     let path = fixture("gpt_train");

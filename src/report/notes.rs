@@ -5,6 +5,7 @@ use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Plac
 use crate::model::bytes::Bytes;
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use indexmap::IndexMap;
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
@@ -205,6 +206,37 @@ pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
         _ => None,
     }
+}
+
+/// Figures that are bounds, by JSON key. Where the baseline is not known exactly, more may be in use than what is known,
+/// and then less is free. At the end the snapshot itself tells all; `sizes_known` says that no block of unknown size is
+/// left where the figures are from.
+pub fn figure_bounds(
+    completeness: &Completeness,
+    at_end: bool,
+    sizes_known: bool,
+) -> IndexMap<&'static str, &'static str> {
+    let mut bounds = IndexMap::new();
+    if at_end {
+        return bounds;
+    }
+    let blocks_missing = completeness.unrecorded_frees || (completeness.truncated && completeness.has_baseline);
+    if blocks_missing || (completeness.baseline_uncertain_bytes > 0 && !sizes_known) {
+        bounds.extend([("allocated_bytes", "lower"), ("active_bytes", "lower"), ("inactive_bytes", "upper")]);
+        bounds.extend([("releasable_bytes", "upper"), ("largest_free_block_bytes", "upper")]);
+        // A block that is missing may pin what looks releasable, a block that is larger leaves less to pin.
+        bounds.insert("pinned_free_bytes", if blocks_missing { "unknown" } else { "upper" });
+    }
+    if completeness.no_free_requested {
+        bounds.extend([("allocated_bytes", "upper"), ("pending_free_bytes", "lower")]);
+    }
+    bounds
+}
+
+/// Whether an instant of a device with this many entries is the one that the snapshot's own segments are from, in a
+/// recording that knows pending frees from others.
+pub fn is_end(place: &Place, entries: u32, completeness: &Completeness) -> bool {
+    place.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 
 /// How rows are to be read, where it is not obvious.

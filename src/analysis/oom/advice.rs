@@ -211,19 +211,33 @@ fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
     (bytes > 0 && bytes >= figures.active() / 10).then_some(Advice::RecordEarlier { bytes })
 }
 
-/// How many blocks each stack made and freed, up to an entry.
+/// What happened up to an entry: how many blocks each stack made and freed.
 pub(super) struct Turnover<'a> {
     snapshot: &'a Snapshot,
     history: &'a History,
+    sites: &'a Sites<'a>,
     next: u32,
+    /// By stack; so is what follows.
     made: Vec<u64>,
     freed: Vec<u64>,
+    has_python: Vec<Option<bool>>,
+    /// The last request with Python frames, by entry.
+    pub last_with_python: Option<u32>,
 }
 
 impl<'a> Turnover<'a> {
-    pub fn new(snapshot: &'a Snapshot, history: &'a History) -> Self {
+    pub fn new(snapshot: &'a Snapshot, history: &'a History, sites: &'a Sites<'a>) -> Self {
         let stacks = snapshot.stacks.len();
-        Self { snapshot, history, next: 0, made: vec![0; stacks], freed: vec![0; stacks] }
+        Self {
+            snapshot,
+            history,
+            sites,
+            next: 0,
+            made: vec![0; stacks],
+            freed: vec![0; stacks],
+            has_python: vec![None; stacks],
+            last_with_python: None,
+        }
     }
 
     /// Counts the entries before this one that are not counted yet.
@@ -236,15 +250,20 @@ impl<'a> Turnover<'a> {
                 break;
             };
             let Some(allocation) = self.history.allocations.get(link as usize) else { continue };
-            let counts = match action {
-                Action::Alloc => &mut self.made,
-                // Without a free_requested entry both happen at free_completed.
-                Action::FreeRequested | Action::FreeCompleted if allocation.freed == now + 1 => &mut self.freed,
-                _ => continue,
-            };
             let stack = self.history.stack_of(self.snapshot, link as usize);
-            if let Some(count) = counts.get_mut(stack.index()) {
-                *count += 1;
+            match action {
+                Action::Alloc => {
+                    self.made[stack.index()] += 1;
+                    let has_python = &mut self.has_python[stack.index()];
+                    if *has_python.get_or_insert_with(|| self.sites.has_python(stack)) {
+                        self.last_with_python = Some(now);
+                    }
+                }
+                // Without a free_requested entry both happen at free_completed.
+                Action::FreeRequested | Action::FreeCompleted if allocation.freed == now + 1 => {
+                    self.freed[stack.index()] += 1;
+                }
+                _ => {}
             }
         }
         self.next = self.next.max(entry);
@@ -252,8 +271,7 @@ impl<'a> Turnover<'a> {
 
     /// Whether at least half of the blocks that a stack made were freed again.
     fn is_transient(&self, stack: StackId) -> bool {
-        let count = |counts: &[u64]| counts.get(stack.index()).copied().unwrap_or(0);
-        let (made, freed) = (count(&self.made), count(&self.freed));
+        let (made, freed) = (self.made[stack.index()], self.freed[stack.index()]);
         freed > 0 && freed >= made.div_ceil(2)
     }
 }

@@ -132,7 +132,7 @@ impl Context<'_> {
         let failed: Vec<u32> = failed.collect();
         let capacity = cause::known_capacity(self.snapshot, history, &failed);
         let mut sweep = Sweep::new(self.snapshot, history);
-        let mut turnover = Turnover::new(self.snapshot, history);
+        let mut turnover = Turnover::new(self.snapshot, history, self.sites);
         let explain = |entry| {
             let layout = sweep.at(entry + 1);
             turnover.advance(entry);
@@ -161,7 +161,7 @@ impl Context<'_> {
         let instant: Instant = entry + 1;
         let recorded = snapshot.entries.get(history.rows.start + entry as usize);
         let device_free = recorded.map_or(0, |recorded| recorded.addr);
-        let request = Request::of(snapshot, history, sites, entry, layout);
+        let request = Request::of(snapshot, history, sites, entry, layout, turnover.last_with_python);
         let serving = Serving::of(history, &request, layout);
         let figures = Figures::of(history, layout);
 

@@ -42,8 +42,15 @@ pub struct Request {
 }
 
 impl Request {
-    /// What is known of the request that failed at an `oom` entry.
-    pub(super) fn of(snapshot: &Snapshot, history: &History, sites: &Sites<'_>, entry: u32, layout: &Layout) -> Self {
+    /// What is known of the request that failed at an `oom` entry, given the last request before it with Python frames.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        history: &History,
+        sites: &Sites<'_>,
+        entry: u32,
+        layout: &Layout,
+        last_known: Option<u32>,
+    ) -> Self {
         let row = history.rows.start + entry as usize;
         let Some(TraceEntry { size, stack, context, .. }) = snapshot.entries.get(row) else { return Self::default() };
         let context = snapshot.contexts.get(context);
@@ -52,7 +59,8 @@ impl Request {
         let (last_known, same_size) = if sites.has_python(stack) {
             (None, Vec::new())
         } else {
-            (last_known(snapshot, history, sites, entry), same_size(snapshot, history, sites, layout, size))
+            let site = |entry: u32| sites.site(snapshot.entries.stack(history.rows.start + entry as usize));
+            (last_known.map(|entry| (entry, site(entry))), same_size(snapshot, history, sites, layout, size))
         };
         Self {
             bytes: size,
@@ -90,15 +98,6 @@ fn expandable(snapshot: &Snapshot, history: &History, pool: Option<PoolId>) -> b
         return snapshot.settings.expandable_segments;
     }
     history.segments.iter().any(|span| span.expandable)
-}
-
-fn last_known(snapshot: &Snapshot, history: &History, sites: &Sites<'_>, entry: u32) -> Option<(u32, String)> {
-    let known = |&before: &u32| {
-        let row = history.rows.start + before as usize;
-        snapshot.entries.actions().get(row) == Some(&Action::Alloc) && sites.has_python(snapshot.entries.stack(row))
-    };
-    let before = (0..entry).rev().find(known)?;
-    Some((before, sites.site(snapshot.entries.stack(history.rows.start + before as usize))))
 }
 
 fn same_size(

@@ -8,6 +8,7 @@ use crate::analysis::{
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
 use crate::report::{Source, notes};
+use indexmap::IndexMap;
 use serde::Serialize;
 
 /// `memviz fragmentation`, one device.
@@ -21,6 +22,10 @@ pub struct FragmentationDevice {
     pub complete_history: bool,
     /// What is missing or contradictory, in words.
     pub notes: Vec<String>,
+    /// Figures that are not exact, here and in `pools`, `segments` and `over_time`: an `upper` or `lower` bound, or
+    /// `unknown`. Left out when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<&'static str, &'static str>,
     /// The instant looked at.
     pub at: Instant,
     /// Sums over all segments.
@@ -313,11 +318,16 @@ impl From<&OverTimeRow> for OverTime {
 
 impl From<&DeviceFragmentation> for FragmentationDevice {
     fn from(device: &DeviceFragmentation) -> Self {
+        let completeness = &device.completeness;
+        let one_instant = device.over_time.is_none();
+        let at_end = one_instant && notes::is_end(&device.place, device.entries, completeness);
+        let sizes_known = one_instant && device.is_peak && completeness.peak_uncertain_bytes == 0;
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
             complete_history: device.completeness.is_complete(),
             notes: notes::fragmentation(device),
+            bounds: notes::figure_bounds(completeness, at_end, sizes_known),
             at: (&device.place).into(),
             figures: (&device.figures).into(),
             stray_blocks: device.stray.0,

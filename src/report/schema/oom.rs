@@ -20,6 +20,9 @@ pub struct OomDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
+    /// Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<&'static str, &'static str>,
     /// Failed requests, in order.
     pub ooms: Vec<FailedRequest>,
     /// The peak, when no device of the recording has a failed request.
@@ -190,11 +193,13 @@ impl From<&Oom> for FailedRequest {
 
 impl From<&DeviceOoms> for OomDevice {
     fn from(device: &DeviceOoms) -> Self {
+        let at_end = |oom: &Oom| notes::is_end(&oom.place, device.entries, &device.completeness);
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
             complete_history: device.completeness.is_complete(),
             notes: notes::ooms(device),
+            bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
             ooms: device.ooms.iter().map(FailedRequest::from).collect(),
             peak: device.peak.as_ref().map(PeakDevice::from),
         }
