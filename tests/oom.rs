@@ -10,9 +10,11 @@ mod support;
 use allocator_model::{Config, Expandable, MIB, Op};
 use memviz::analysis::oom::{Advice, Cause, Evidence, Fit, Oom};
 use memviz::analysis::{OomOptions, OomReport};
+use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
 use memviz::replay::replay;
+use memviz::report::{CsvReport, Render, Source, TextReport};
 use programs::{Program, programs};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -266,6 +268,28 @@ fn a_recording_that_starts_late_is_told_to_start_earlier() {
     let [oom] = &ooms[..] else { panic!("{} ooms", ooms.len()) };
     assert_eq!(oom.figures.allocated, 60 * MIB);
     assert!(oom.advice.contains(&Advice::RecordEarlier { bytes: 40 * MIB }), "{:?}", oom.advice);
+}
+
+/// A program that catches hundreds is told of the first ones in full, and of the others that they are there.
+#[test]
+fn many_failures_are_counted() {
+    let mut ops = vec![alloc(40 * MIB)];
+    ops.extend([alloc(90 * MIB); 14]);
+    let recording = program(&ops, 96 * MIB).run();
+    let snapshot = recording.snapshot();
+    let histories = replay(&snapshot);
+    let recording = memviz::Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
+    let report = recording.oom(&OomOptions::default()).unwrap();
+    assert_eq!(report.count(), 14);
+    let source = Source { path: "many", recording: &recording };
+    let mut text = Vec::new();
+    TextReport { width: Some(80), color: false }.oom(source, &report, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.matches("out of memory").count(), 10);
+    assert!(text.ends_with("\n\nDevice 0: 4 requests failed later; --format csv lists all\n"), "{text}");
+    let mut csv = Vec::new();
+    CsvReport.oom(source, &report, &mut csv).unwrap();
+    assert_eq!(String::from_utf8(csv).unwrap().lines().count(), 15);
 }
 
 /// What another stream holds cannot serve a request.

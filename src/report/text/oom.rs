@@ -49,7 +49,8 @@ impl TextReport {
         }
         let more = device.ooms.len().saturating_sub(IN_FULL);
         if more > 0 {
-            self.words("", &format!("\n{}; --format csv lists all", notes::failures(more)), out)?;
+            writeln!(out)?;
+            self.words("", &format!("{name}: {} later; --format csv lists all", notes::failures(more)), out)?;
         }
         Ok(())
     }
