@@ -3,7 +3,7 @@
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::{InfoReport, PeakOptions, PeakReport};
+use memviz::analysis::{FragmentationReport, InfoReport, OomReport, PeakOptions, PeakReport};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
 use memviz::report::{Render, Source};
@@ -20,6 +20,18 @@ impl Render for ChatReport {
             writeln!(out, "{}: GPU {} peaks at {bytes}, most of it from {top}", source.path, device.device)?;
         }
         Ok(())
+    }
+
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        for device in &report.devices {
+            let inactive = Bytes(device.figures.inactive);
+            writeln!(out, "{}: GPU {} reserves {inactive} that nobody uses", source.path, device.device)?;
+        }
+        Ok(())
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}: ran out of memory {} times", source.path, report.count())
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

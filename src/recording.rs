@@ -1,8 +1,8 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    FlameOptions, FlameReport, InfoReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions,
-    TimelineReport,
+    FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, OomOptions, OomReport, Overview,
+    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
@@ -81,6 +81,22 @@ impl Recording {
     /// As [`Overview::of`].
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
         Overview::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// How much of what is reserved is inactive, and who pins it.
+    ///
+    /// # Errors
+    /// As [`FragmentationReport::of`].
+    pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
+        FragmentationReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// Every request that failed, and why.
+    ///
+    /// # Errors
+    /// As [`OomReport::of`].
+    pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
+        OomReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

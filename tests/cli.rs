@@ -22,6 +22,9 @@ const METRICS: [&str; 4] = ["allocated", "active", "requested", "reserved"];
 const TINY_PEAK: i64 = 13_787_136;
 const GPT_PEAK: i64 = 4_453_794_816;
 
+/// Commands that answer in every format.
+const REPORTS: [&str; 4] = ["peak", "info", "fragmentation", "oom"];
+
 // ------------------------------------------------------------------ exit codes and errors
 
 #[test]
@@ -72,6 +75,10 @@ fn usage_errors_are_2_and_name_what_is_accepted() {
         (&["peak", &tiny, "--threads", "0"], &["--threads"]),
         (&["peak", &tiny, "--color", "red"], &["red", "auto", "always", "never"]),
         (&["info", &tiny, "--metric", "allocated"], &["--metric"]),
+        (&["fragmentation", &tiny, "--points", "9"], &["--over-time"]),
+        (&["fragmentation", &tiny, "--over-time", "--points", "0"], &["--points"]),
+        (&["fragmentation", &tiny, "--over-time", "--at", "end"], &["--at", "--over-time"]),
+        (&["oom", &tiny, "--at", "oom"], &["--at"]),
     ] {
         let run = memviz(args);
         run.expect(2);
@@ -117,7 +124,7 @@ fn annotations_there_are_are_named_when_one_is_not() {
 fn strict_is_1_for_contradictions_only() {
     for file in ["free-of-unknown-address.pickle", "overlapping-alloc.pickle"] {
         let path = format!("{MALFORMED}/{file}");
-        for command in ["peak", "info"] {
+        for command in REPORTS {
             for format in FORMATS {
                 let lenient = memviz(&[command, "--format", format, &path]);
                 let strict = memviz(&[command, "--format", format, "--strict", &path]);
@@ -200,7 +207,7 @@ fn containers_are_recognised_by_content() {
 fn output_files_are_written_and_never_overwritten_unasked() {
     let folder = TempDir::new().unwrap();
     let tiny = fixture("tiny");
-    for command in ["peak", "info"] {
+    for command in REPORTS {
         for format in FORMATS {
             let path = folder.path().join(format!("{command}.{format}"));
             let path = path.to_str().unwrap();
@@ -300,7 +307,7 @@ fn a_full_disk_is_an_error() {
 fn colours_are_for_terminals_and_for_those_who_ask() {
     const ESCAPE: &str = "\u{1b}[";
     let path = fixture("gpt_train");
-    for name in ["peak", "info"] {
+    for name in REPORTS {
         let plain = memviz(&[name, &path]).stdout;
         assert!(!plain.contains(ESCAPE), "a pipe is no terminal");
         assert_eq!(memviz(&[name, "--color", "never", &path]).stdout, plain);
@@ -370,7 +377,7 @@ fn quiet_hides_warnings_and_nothing_else() {
 #[test]
 fn devices_are_selected() {
     let devices = |path: &str, args: &[&str]| -> Vec<i64> {
-        ["peak", "info"]
+        REPORTS
             .map(|command| {
                 let json = memviz(&[&[command, "--format", "json", path], args].concat()).json();
                 numbers(&json, "device")
@@ -399,6 +406,65 @@ fn devices_are_selected() {
     let json = memviz(&["peak", "--format", "json", &multi]).json();
     let one = memviz(&["peak", "--format", "json", "--device", "1", &multi]).json();
     assert_eq!(one["devices"][0], json["devices"][1]);
+}
+
+#[test]
+fn every_group_of_pins_and_failures_sums_up_in_every_format() {
+    let (path, small) = (fixture("fragmented"), fixture("oom_caught"));
+    for by in GROUPS {
+        let json = memviz(&["fragmentation", "--at", "oom", "--by", by, "--format", "json", &path]).json();
+        let device = &json["devices"][0];
+        assert_eq!((&device["by"], &device["inclusive"]), (&Value::from(by), &Value::from(by == "function")));
+        let pinned = sum(device["pinning"].as_array().unwrap(), "pinned_free_bytes");
+        assert!(by == "function" || device["pinned_free_bytes"] == pinned, "{by}");
+        let json = memviz(&["oom", "--by", by, "--format", "json", &path]).json();
+        let oom = &json["devices"][0]["ooms"][0];
+        let allocated = sum(oom["attribution"]["rows"].as_array().unwrap(), "bytes");
+        assert!(by == "function" || oom["allocated_bytes"] == allocated, "{by}");
+        for format in FORMATS {
+            memviz(&["fragmentation", "--by", by, "--format", format, &small]).expect(0);
+            memviz(&["oom", "--by", by, "--format", format, &small]).expect(0);
+        }
+    }
+    // What is filtered out keeps its share.
+    let run = ["fragmentation", "--at", "oom", "--exclude", "cases.py:280", "--format", "json", &path];
+    let device = &memviz(&run).json()["devices"][0];
+    let rows = device["pinning"].as_array().unwrap();
+    assert_eq!(
+        (&rows[0]["label"], &rows[0]["pinned_free_bytes"]),
+        (&"(filtered out)".into(), &1_679_440_384_u64.into())
+    );
+    assert_eq!(device["pinned_free_bytes"], sum(rows, "pinned_free_bytes"));
+}
+
+/// The sizes of some blocks from before the recording are known no better than within 1 MiB.
+#[test]
+fn figures_that_are_bounds_are_marked() {
+    let bounds = |name: &str, args: &[&str]| {
+        let path = fixture(name);
+        let json = memviz(&[&["fragmentation", "--format", "json", &path], args].concat()).json();
+        json["devices"][0]["bounds"].clone()
+    };
+    assert_eq!(bounds("gpt_train", &[]), Value::Null);
+    assert_eq!(bounds("ring", &[])["inactive_bytes"], "upper");
+    assert_eq!(bounds("ring", &["--at", "end"]), Value::Null, "the snapshot itself tells");
+    assert_eq!(bounds("gpt_late", &[]), Value::Null, "those blocks are gone at the peak");
+    assert_eq!(bounds("gpt_late", &["--at", "start"])["active_bytes"], "lower");
+    assert_eq!(bounds("gpt_late_t201", &[])["pinned_free_bytes"], "unknown");
+    assert_eq!(bounds("gpt_late_t201", &["--at", "end"]), Value::Null);
+    assert_eq!(bounds("skip_actions", &[])["allocated_bytes"], "upper");
+}
+
+#[test]
+fn a_recording_without_ooms_says_so() {
+    let path = fixture("gpt_train");
+    let run = memviz(&["oom", &path]);
+    run.expect(0);
+    assert!(run.stdout.starts_with("no request failed while recording"), "{}", run.stdout);
+    let json = memviz(&["oom", "--format", "json", &path]).json();
+    assert_eq!(json["devices"][0]["ooms"], Value::Array(Vec::new()));
+    assert_eq!(json["devices"][0]["peak"]["peak"]["allocated_bytes"], GPT_PEAK);
+    memviz(&["fragmentation", "--at", "oom", &path]).expect_error("no oom entry");
 }
 
 #[test]

@@ -6,8 +6,9 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{GroupBy, PeakOptions};
+use memviz::analysis::{FragmentationOptions, GroupBy, OomOptions, PeakOptions, When};
 use memviz::input::ReadOptions;
+use memviz::model::Action;
 use memviz::report::{Render, Source, TextReport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,13 +106,56 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("contradicting.peak.md", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "markdown"]),
     ("contradicting.info.json", "fixtures/malformed/free-of-unknown-address.pickle", &["info", "--format", "json"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
+    ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
+    ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
+    ("tiny.fragmentation.csv", "tiny", &["fragmentation", "--at", "end", "--format", "csv"]),
+    ("tiny.fragmentation.md", "tiny", &["fragmentation", "--at", "end", "--format", "markdown"]),
+    ("fragmented.fragmentation.txt", "fragmented", &["fragmentation", "--at", "oom"]),
+    ("fragmented.stack.txt", "fragmented", &["fragmentation", "--at", "oom", "--by", "stack", "--top", "2"]),
+    ("fragmented.over_time.txt", "fragmented", &["fragmentation", "--over-time"]),
+    ("fragmented.over_time.csv", "fragmented", &["fragmentation", "--over-time", "--points", "5", "--format", "csv"]),
+    (
+        "fragmented.over_time.md",
+        "fragmented",
+        &["fragmentation", "--over-time", "--points", "5", "--format", "markdown"],
+    ),
+    ("tiny.over_time.json", "tiny", &["fragmentation", "--over-time", "--points", "2", "--format", "json"]),
+    ("expandable_live.fragmentation.txt", "expandable_live", &["fragmentation", "--top", "5"]),
+    ("private_pool.fragmentation.txt", "private_pool", &["fragmentation", "--at", "end"]),
+    ("multi_gpu.fragmentation.txt", "multi_gpu", &["fragmentation", "--top", "5"]),
+    ("side_stream.fragmentation.txt", "side_stream", &["fragmentation", "--by", "stream"]),
+    ("no_history.fragmentation.txt", "no_history", &["fragmentation"]),
+    ("pinned_t215.fragmentation.txt", "pinned_t215", &["fragmentation"]),
+    ("empty.fragmentation.txt", "empty", &["fragmentation"]),
+    ("empty.fragmentation.md", "empty", &["fragmentation", "--format", "markdown"]),
+    (
+        "contradicting.fragmentation.txt",
+        "fixtures/malformed/overlapping-alloc.pickle",
+        &["fragmentation", "--at", "entry:9"],
+    ),
+    ("fragmented.oom.txt", "fragmented", &["oom"]),
+    ("fragmented.oom.json", "fragmented", &["oom", "--top", "2", "--format", "json"]),
+    ("fragmented.oom.csv", "fragmented", &["oom", "--format", "csv"]),
+    ("fragmented.oom.md", "fragmented", &["oom", "--top", "5", "--format", "markdown"]),
+    ("oom.oom.txt", "oom", &["oom"]),
+    ("oom.oom.stack.txt", "oom_forward", &["oom", "--by", "stack", "--top", "1"]),
+    ("oom_caught.oom.txt", "oom_caught", &["oom", "--top", "5"]),
+    ("oom_caught.oom.csv", "oom_caught", &["oom", "--format", "csv"]),
+    ("oom_caught.oom.md", "oom_caught", &["oom", "--top", "3", "--format", "markdown"]),
+    ("oom_capped.oom.txt", "oom_capped", &["oom", "--top", "5"]),
+    ("oom_expandable.oom.txt", "oom_expandable", &["oom", "--top", "5"]),
+    ("gpt_train.oom.txt", "gpt_train", &["oom", "--top", "3"]),
+    ("gpt_train.oom.md", "gpt_train", &["oom", "--top", "3", "--format", "markdown"]),
+    ("tiny.oom.json", "tiny", &["oom", "--format", "json"]),
+    ("tiny.oom.csv", "tiny", &["oom", "--format", "csv"]),
+    ("empty.oom.txt", "empty", &["oom"]),
     ("cut.peak.txt", "fixtures/malformed/truncated-in-segments.pickle", &["peak", "--allow-truncated"]),
     ("tiny.timeline.svg", "tiny", &["timeline", "-o", "-"]),
     ("tiny.timeline.active.svg", "tiny", &["timeline", "--metric", "active", "--by", "stream", "--x", "entry"]),
     ("tiny.flamegraph.svg", "tiny", &["flamegraph", "-o", "-"]),
     ("tiny.flamegraph.end.svg", "tiny", &["flamegraph", "--at", "end", "-o", "-"]),
     ("tiny.folded.txt", "tiny", &["flamegraph", "--format", "folded"]),
-    ("tiny.segments.svg", "tiny", &["fragmentation", "-o", "-"]),
+    ("tiny.segments.svg", "tiny", &["fragmentation", "--format", "svg"]),
     ("tiny.report.svg", "tiny", &["report", "--format", "svg"]),
     ("tiny.report.html", "tiny", &["report", "--format", "html"]),
     ("tiny.report.md", "tiny", &["report", "--format", "markdown"]),
@@ -120,9 +164,9 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("oom.timeline.svg", "oom", &["timeline", "--x", "entry", "--top", "3"]),
     ("multi_gpu.timeline.svg", "multi_gpu", &["timeline", "--by", "file", "--top", "2"]),
     ("multi_gpu.folded.txt", "multi_gpu", &["flamegraph", "--format", "folded", "--at", "end"]),
-    ("private_pool.segments.svg", "private_pool", &["fragmentation", "--by", "pool", "-o", "-"]),
+    ("private_pool.segments.svg", "private_pool", &["fragmentation", "--by", "pool", "--format", "svg"]),
     ("state_only.timeline.svg", "state_only", &["timeline", "--top", "3"]),
-    ("no_history.segments.svg", "no_history", &["fragmentation", "--device", "0", "-o", "-"]),
+    ("no_history.segments.svg", "no_history", &["fragmentation", "--device", "0", "--format", "svg"]),
     ("empty.report.svg", "empty", &["report", "--format", "svg"]),
     ("empty.report.md", "empty", &["report", "--format", "markdown"]),
     (
@@ -136,7 +180,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
 const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
-    ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "-o", "-"]),
+    ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
 ];
 
@@ -149,6 +193,10 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
+    ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
+    ("fragmented.over_time", "fragmented", Question::OverTime),
+    ("fragmented.oom", "fragmented", Question::Oom(GroupBy::Site)),
+    ("oom.oom", "oom", Question::Oom(GroupBy::Site)),
 ];
 
 /// Columns of those terminals.
@@ -158,6 +206,9 @@ const WIDTHS: [usize; 3] = [50, 80, 160];
 enum Question {
     Peak(GroupBy),
     Info,
+    Fragmentation(GroupBy),
+    OverTime,
+    Oom(GroupBy),
 }
 
 #[test]
@@ -200,6 +251,8 @@ fn pipes_get_what_the_library_renders() {
         ("gpt_train", Question::Peak(GroupBy::Site), &["peak"] as &[&str]),
         ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),
         ("annotated", Question::Info, &["info"]),
+        ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
+        ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -231,10 +284,24 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Pool,
         GroupBy::Annotation,
     ];
-    let questions: Vec<Question> = groups.map(Question::Peak).into_iter().chain([Question::Info]).collect();
+    let questions = [Question::Info, Question::OverTime].into_iter();
+    let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
+    let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
-    for name in ["gpt_train", "multi_gpu", "llama_hf_all", "annotated", "gpt_late_t201", "conf_roundup", "skip_actions"]
-    {
+    for name in [
+        "gpt_train",
+        "multi_gpu",
+        "llama_hf_all",
+        "annotated",
+        "gpt_late_t201",
+        "conf_roundup",
+        "skip_actions",
+        "fragmented",
+        "oom",
+        "oom_caught",
+        "oom_capped",
+        "cuda_graph",
+    ] {
         let recording = open(name);
         for width in (50..=120).step_by(10) {
             for &question in &questions {
@@ -273,6 +340,19 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Peak(by) => {
             let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
             text.peak(source, &recording.peak(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Fragmentation(by) => {
+            let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);
+            let options = FragmentationOptions { by, at, top: Some(TOP), ..FragmentationOptions::default() };
+            text.fragmentation(source, &recording.fragmentation(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::OverTime => {
+            let options = FragmentationOptions { points: Some(24), ..FragmentationOptions::default() };
+            text.fragmentation(source, &recording.fragmentation(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Oom(by) => {
+            let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
+            text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
         }
         Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
     }

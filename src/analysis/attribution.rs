@@ -2,12 +2,11 @@
 
 use super::annotations::Annotations;
 use super::filter::Filter;
-use super::grouping::{FILTERED, GroupBy, Grouper, Holder, Key};
+use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use super::sites::Sites;
 use crate::model::{Snapshot, StackId};
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
-use std::collections::HashMap;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,8 +66,25 @@ impl Attribution {
         by: GroupBy,
     ) -> Self {
         let grouper = Grouper::new(sites, annotations, filter, snapshot, history, by);
-        let (total_bytes, rows) = grouped_rows(&grouper, snapshot, history, at);
+        let (total_bytes, rows) = grouped_rows(&grouper, history, at);
         Self { by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    }
+
+    /// Groups the allocations with these indexes.
+    pub(super) fn of_allocations(
+        grouper: &Grouper<'_>,
+        history: &History,
+        metric: Metric,
+        allocations: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut sums = Sums::new(grouper);
+        for index in allocations {
+            if let Some(holder) = Holder::of_allocation(grouper.snapshot, history, metric, index) {
+                sums.add(&holder);
+            }
+        }
+        let (total_bytes, rows) = sums.rows();
+        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
@@ -94,58 +110,48 @@ impl Attribution {
 /// The rows of an attribution, largest first, with their keys, and the bytes of all blocks.
 pub(super) fn grouped_rows(
     grouper: &Grouper<'_>,
-    snapshot: &Snapshot,
     history: &History,
-    at: (Metric, Instant),
+    (metric, instant): (Metric, Instant),
 ) -> (u64, Vec<(Key, Row)>) {
-    let (metric, instant) = at;
-    let mut groups: IndexMap<Key, Group> = IndexMap::new();
-    let mut known: HashMap<(StackId, bool), Vec<usize>> = HashMap::new();
-    let mut total = 0u64;
+    let mut sums = Sums::new(grouper);
     let counts = |born, gone| born <= instant && instant < gone;
-    Holder::visit(snapshot, history, metric, counts, |holder| {
-        total = total.wrapping_add(holder.bytes);
-        let mut enter = || -> Vec<usize> {
-            let index = |key| {
-                let entry = groups.entry(key);
-                let index = entry.index();
-                entry.or_default();
-                index
-            };
-            grouper.keys(holder).into_iter().map(index).collect()
-        };
-        let unshared;
-        let indexes = if let Some(shared) = grouper.shared(holder) {
-            known.entry(shared).or_insert_with(enter)
-        } else {
-            unshared = enter();
-            &unshared
-        };
-        for &index in indexes {
-            groups[index].add(holder);
-        }
-    });
-    let mut rows = rows(grouper, groups);
-    rows.sort_by(|(_, a), (_, b)| {
-        b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
-    });
-    (total, rows)
+    Holder::visit(grouper.snapshot, history, metric, counts, |holder| sums.add(holder));
+    sums.rows()
 }
 
-/// Rows with labels. Where two keys of different files would share one, both show their whole path.
-fn rows(grouper: &Grouper<'_>, groups: IndexMap<Key, Group>) -> Vec<(Key, Row)> {
-    let mut uses: HashMap<String, usize> = HashMap::new();
-    for key in groups.keys() {
-        *uses.entry(grouper.label(key, false)).or_default() += 1;
+/// Bytes and blocks by group.
+struct Sums<'g> {
+    groups: Groups<'g>,
+    by_group: Vec<Group>,
+    total: u64,
+}
+
+impl<'g> Sums<'g> {
+    fn new(grouper: &'g Grouper<'g>) -> Self {
+        Self { groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
     }
-    let row = |(key, group): (Key, Group)| {
-        let short = grouper.label(&key, false);
-        let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(&key, true) } else { short };
-        let on_stacks = grouper.is_by_stack() && key != Key::Special(FILTERED);
-        let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
-        let stack =
-            example.filter(|_| on_stacks).map(|(&stack, _)| grouper.sites.stack_labels(stack)).unwrap_or_default();
-        (key, Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack })
-    };
-    groups.into_iter().map(row).collect()
+
+    fn add(&mut self, holder: &Holder) {
+        self.total = self.total.wrapping_add(holder.bytes);
+        for &group in self.groups.of(holder) {
+            if group >= self.by_group.len() {
+                self.by_group.resize_with(group + 1, Group::default);
+            }
+            self.by_group[group].add(holder);
+        }
+    }
+
+    fn rows(self) -> (u64, Vec<(Key, Row)>) {
+        let heads =
+            self.groups.heads(|group| self.by_group[group].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
+        let row = |((key, head), sum): ((Key, RowHead), &Group)| {
+            let RowHead { label, stack } = head;
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred: false, stack })
+        };
+        let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
+        rows.sort_by(|(_, a), (_, b)| {
+            b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
+        });
+        (self.total, rows)
+    }
 }

@@ -88,7 +88,7 @@ impl FlameReport {
             let history = histories.iter().find(|history| history.device == peak.device)?;
             let filter = &options.peak.filter;
             let grouper = Grouper::new(&sites, &annotations, filter, snapshot, history, GroupBy::Stack);
-            let (_, rows) = grouped_rows(&grouper, snapshot, history, (peak.metric, peak.instant));
+            let (_, rows) = grouped_rows(&grouper, history, (peak.metric, peak.instant));
             let mut tree = Tree::new();
             for (key, row) in rows {
                 let path = match key {

@@ -5,9 +5,11 @@ use super::filter::Filter;
 use super::frames::FrameKind;
 use super::sites::{NO_STACK, Sites, line_label};
 use crate::model::{PoolId, Segment, Snapshot, StackId, StrId};
-use crate::replay::{BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
+use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
 use indexmap::IndexSet;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// What rows and bands stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -140,32 +142,46 @@ impl Holder {
             return;
         }
         for (index, allocation) in history.allocations.iter().enumerate() {
-            let gone = if metric == Metric::Allocated { allocation.freed } else { allocation.completed };
-            if wanted(allocation.born, gone) {
-                visit(&Self {
-                    index,
-                    bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
-                    stack: history.stack_of(snapshot, index),
-                    row: history.born_row(index),
-                    origin: history.baseline.get(index).copied(),
-                    baseline: allocation.is_baseline(),
-                    addr: allocation.addr,
-                    born: allocation.born,
-                    gone,
-                });
+            if wanted(allocation.born, gone(allocation, metric))
+                && let Some(holder) = Self::of_allocation(snapshot, history, metric, index)
+            {
+                visit(&holder);
             }
         }
     }
+
+    /// The allocation with this index.
+    #[inline]
+    pub(super) fn of_allocation(snapshot: &Snapshot, history: &History, metric: Metric, index: usize) -> Option<Self> {
+        let allocation = history.allocations.get(index)?;
+        Some(Self {
+            index,
+            bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
+            stack: history.stack_of(snapshot, index),
+            row: history.born_row(index),
+            origin: history.baseline.get(index).copied(),
+            baseline: allocation.is_baseline(),
+            addr: allocation.addr,
+            born: allocation.born,
+            gone: gone(allocation, metric),
+        })
+    }
+}
+
+/// First instant at which an allocation does not count for a metric any more.
+#[inline]
+fn gone(allocation: &Allocation, metric: Metric) -> Instant {
+    if metric == Metric::Allocated { allocation.freed } else { allocation.completed }
 }
 
 /// Finds the groups of blocks of one device.
 pub(super) struct Grouper<'a> {
-    pub(super) sites: &'a Sites<'a>,
+    sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     filter: &'a Filter,
-    snapshot: &'a Snapshot,
+    pub(super) snapshot: &'a Snapshot,
     pools: Pools<'a>,
-    by: GroupBy,
+    pub(super) by: GroupBy,
 }
 
 impl<'a> Grouper<'a> {
@@ -182,11 +198,6 @@ impl<'a> Grouper<'a> {
             _ => Pools::default(),
         };
         Self { sites, annotations, filter, snapshot, pools, by }
-    }
-
-    /// Whether groups follow from stacks.
-    pub(super) fn is_by_stack(&self) -> bool {
-        self.by.is_by_stack()
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
@@ -276,6 +287,70 @@ impl<'a> Grouper<'a> {
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
             Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
         }
+    }
+}
+
+/// What a row is called, and an example of its stacks.
+pub(super) struct RowHead {
+    pub(super) label: String,
+    pub(super) stack: Vec<String>,
+}
+
+/// Groups in the order in which they were met. Analyses keep sums of their own for each.
+pub(super) struct Groups<'g> {
+    grouper: &'g Grouper<'g>,
+    keys: IndexSet<Key>,
+    /// Groups of what shares them.
+    known: HashMap<(StackId, bool), Vec<usize>>,
+    /// Groups of the last holder that does not.
+    last: Vec<usize>,
+}
+
+impl<'g> Groups<'g> {
+    pub(super) fn new(grouper: &'g Grouper<'g>) -> Self {
+        Self { grouper, keys: IndexSet::new(), known: HashMap::new(), last: Vec::new() }
+    }
+
+    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    pub(super) fn of(&mut self, holder: &Holder) -> &[usize] {
+        let Self { grouper, keys, known, last } = self;
+        let mut enter = || grouper.keys(holder).into_iter().map(|key| keys.insert_full(key).0).collect();
+        if let Some(shared) = grouper.shared(holder) {
+            known.entry(shared).or_insert_with(enter)
+        } else {
+            *last = enter();
+            last
+        }
+    }
+
+    /// The groups that the allocation with this index counts in.
+    pub(super) fn of_allocation(&mut self, history: &History, index: usize) -> &[usize] {
+        match Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index) {
+            Some(holder) => self.of(&holder),
+            None => &[],
+        }
+    }
+
+    /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes
+    /// by stack. Where two keys of different files would share a label, both show their whole path.
+    pub(super) fn heads<I: Iterator<Item = (StackId, u64)>>(
+        &self,
+        bytes_by_stack: impl Fn(usize) -> I,
+    ) -> Vec<(Key, RowHead)> {
+        let grouper = self.grouper;
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        for key in &self.keys {
+            *uses.entry(grouper.label(key, false)).or_default() += 1;
+        }
+        let head = |(index, key): (usize, &Key)| {
+            let short = grouper.label(key, false);
+            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(key, true) } else { short };
+            let on_stacks = grouper.by.is_by_stack() && *key != Key::Special(FILTERED);
+            let example = bytes_by_stack(index).max_by_key(|&(stack, bytes)| (bytes, Reverse(stack)));
+            let stack = example.filter(|_| on_stacks).map(|(stack, _)| grouper.sites.stack_labels(stack));
+            (key.clone(), RowHead { label, stack: stack.unwrap_or_default() })
+        };
+        self.keys.iter().enumerate().map(head).collect()
     }
 }
 

@@ -1,11 +1,8 @@
 //! The allocator's segments and blocks at an instant: what `torch.cuda.memory_snapshot()` would have shown then.
 
 use crate::model::{BlockState, PoolId, Segment, SegmentType, Snapshot, StackId};
-use crate::replay::{History, Instant, NEVER, SMALL_SIZE, SegmentSpan};
+use crate::replay::{History, Instant, LARGE_BUFFER, NEVER, SMALL_BUFFER, SMALL_SIZE, SegmentSpan};
 use std::ops::Range;
-
-/// Segments of the small pool have this size in bytes, and its expandable segments grow by it (`kSmallBuffer`).
-const SMALL_BUFFER: u64 = 2 << 20;
 
 /// A piece of a segment: a block, in use or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,26 +57,19 @@ pub struct Layout {
 impl Layout {
     /// The layout at an instant.
     pub fn at(snapshot: &Snapshot, history: &History, instant: Instant) -> Self {
-        let mut spans: Vec<&SegmentSpan> = history.segments.iter().filter(|span| span.reserved_at(instant)).collect();
-        spans.sort_unstable_by_key(|span| span.addr);
-        let live = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.active_at(instant));
-        let mut live: Vec<Piece> = live
-            .map(|(index, allocation)| Piece {
-                addr: allocation.addr,
-                size: allocation.size,
-                state: if allocation.allocated_at(instant) {
-                    BlockState::ActiveAllocated
-                } else {
-                    BlockState::ActivePendingFree
-                },
-                allocation: Some(index),
-            })
-            .collect();
-        live.sort_unstable_by_key(|piece| (piece.addr, piece.allocation));
+        Sweep::new(snapshot, history).at(instant)
+    }
 
+    /// The layout of ranges and blocks in address order.
+    fn of(
+        snapshot: &Snapshot,
+        history: &History,
+        spans: impl Iterator<Item = SegmentSpan>,
+        live: impl Iterator<Item = Piece>,
+    ) -> Self {
         let mut layout = Self::default();
-        let mut live = live.into_iter().peekable();
-        let mut spans = spans.into_iter().peekable();
+        let mut live = live.peekable();
+        let mut spans = spans.peekable();
         while let Some(first) = spans.next() {
             let mut end = first.end();
             while let Some(next) = spans.next_if(|next| first.expandable && next.expandable && next.addr == end) {
@@ -99,9 +89,27 @@ impl Layout {
             }
             layout.push_free(free_from, end);
             let pieces = start..layout.pieces.len();
-            layout.segments.push(segment(snapshot, history, first, end, &layout.pieces, pieces));
+            layout.segments.push(segment(snapshot, history, &first, end, &layout.pieces, pieces));
         }
         layout.stray.extend(live.filter_map(|piece| piece.allocation));
+        layout
+    }
+
+    /// The layout as it would be without some of the blocks in it: free blocks merge with their free neighbours.
+    #[must_use]
+    pub fn without(&self, gone: impl Fn(usize) -> bool) -> Self {
+        let mut layout = Self { stray: self.stray.clone(), ..Self::default() };
+        for segment in &self.segments {
+            let start = layout.pieces.len();
+            let mut free_from = segment.addr;
+            for piece in self.pieces_of(segment).iter().filter(|piece| piece.allocation.is_some_and(|it| !gone(it))) {
+                layout.push_free(free_from, piece.addr);
+                layout.pieces.push(*piece);
+                free_from = piece.addr + piece.size;
+            }
+            layout.push_free(free_from, segment.addr + segment.size);
+            layout.segments.push(SegmentLayout { pieces: start..layout.pieces.len(), ..segment.clone() });
+        }
         layout
     }
 
@@ -120,6 +128,63 @@ impl Layout {
     pub fn segment_of(&self, addr: u64) -> Option<&SegmentLayout> {
         let after = self.segments.partition_point(|segment| segment.addr <= addr);
         self.segments.get(after.checked_sub(1)?).filter(|segment| addr - segment.addr < segment.size)
+    }
+}
+
+/// Layouts at several instants of one history.
+///
+/// From one instant to the next it keeps what is still there, so that layouts at ascending instants together cost one
+/// pass over the history, and the blocks and segments in them.
+#[derive(Clone, Debug)]
+pub struct Sweep<'a> {
+    snapshot: &'a Snapshot,
+    history: &'a History,
+    instant: Instant,
+    /// Allocations looked at so far, and those of them that are active, in address order.
+    seen: usize,
+    live: Vec<u32>,
+    /// The same of [`History::segments`].
+    seen_spans: usize,
+    spans: Vec<u32>,
+}
+
+impl<'a> Sweep<'a> {
+    /// Starts before the first entry.
+    pub fn new(snapshot: &'a Snapshot, history: &'a History) -> Self {
+        Self { snapshot, history, instant: 0, seen: 0, live: Vec::new(), seen_spans: 0, spans: Vec::new() }
+    }
+
+    /// The layout at an instant. Going back in time starts over.
+    pub fn at(&mut self, instant: Instant) -> Layout {
+        if instant < self.instant {
+            *self = Self::new(self.snapshot, self.history);
+        }
+        self.instant = instant;
+        let (allocations, segments) = (&self.history.allocations, &self.history.segments);
+
+        // Both tables are in the order in which their rows came to be.
+        self.live.retain(|&index| allocations[index as usize].active_at(instant));
+        let born = self.seen + allocations[self.seen..].partition_point(|allocation| allocation.born <= instant);
+        let active = |&index: &usize| allocations[index].active_at(instant);
+        self.live.extend((self.seen..born).filter(active).map(|index| index as u32));
+        self.seen = born;
+        self.live.sort_unstable_by_key(|&index| (allocations[index as usize].addr, index));
+
+        self.spans.retain(|&index| segments[index as usize].reserved_at(instant));
+        let born = self.seen_spans + segments[self.seen_spans..].partition_point(|span| span.born <= instant);
+        let reserved = |&index: &usize| segments[index].reserved_at(instant);
+        self.spans.extend((self.seen_spans..born).filter(reserved).map(|index| index as u32));
+        self.seen_spans = born;
+        self.spans.sort_unstable_by_key(|&index| segments[index as usize].addr);
+
+        let pieces = self.live.iter().map(|&index| {
+            let allocation = &allocations[index as usize];
+            let allocated = allocation.allocated_at(instant);
+            let state = if allocated { BlockState::ActiveAllocated } else { BlockState::ActivePendingFree };
+            Piece { addr: allocation.addr, size: allocation.size, state, allocation: Some(index as usize) }
+        });
+        let spans = self.spans.iter().map(|&index| segments[index as usize]);
+        Layout::of(self.snapshot, self.history, spans, pieces)
     }
 }
 
@@ -147,7 +212,10 @@ fn segment(
     let (stream, pool) = at_end.map(|segment| (Some(segment.stream), segment.pool)).or(of_block).or(of_entry).unzip();
     let size = end - first.addr;
     // The small pool hands out blocks of up to 1 MiB, the large pool only larger ones.
-    let is_small = block.map_or(size == SMALL_BUFFER, |(piece, _)| piece.size <= SMALL_SIZE);
+    // Without a block, the size tells: plain segments of the small pool have one size, and the large pool's expandable
+    // ones grow by larger pages.
+    let small_size = size == SMALL_BUFFER || (first.expandable && !size.is_multiple_of(LARGE_BUFFER));
+    let is_small = block.map_or(small_size, |(piece, _)| piece.size <= SMALL_SIZE);
     let segment_type = if is_small { SegmentType::Small } else { SegmentType::Large };
     SegmentLayout {
         addr: first.addr,

@@ -5,14 +5,20 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod figures;
 pub mod filter;
 pub mod flame;
+pub mod fragmentation;
 pub mod frames;
 pub mod grouping;
 pub mod info;
 pub mod layout;
+pub mod oom;
+pub mod over_time;
 pub mod overview;
 pub mod peak;
+pub mod pinning;
+pub mod place;
 pub mod segment_map;
 pub mod sites;
 pub mod timeline;
@@ -20,13 +26,21 @@ pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
+pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};
+pub use fragmentation::{
+    DeviceFragmentation, FragmentationOptions, FragmentationReport, PoolFragmentation, SegmentFragmentation,
+};
 pub use grouping::GroupBy;
 pub use info::{DeviceInfo, InfoReport};
-pub use layout::{Layout, Piece, SegmentLayout};
+pub use layout::{Layout, Piece, SegmentLayout, Sweep};
+pub use oom::{DeviceOoms, Oom, OomOptions, OomReport};
+pub use over_time::{MostInactive, OverTimeRow};
 pub use overview::Overview;
 pub use peak::{DevicePeak, PeakOptions, PeakReport};
+pub use pinning::{Pinning, PinningRow};
+pub use place::Place;
 pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::Sites;
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};

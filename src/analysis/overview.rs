@@ -1,12 +1,11 @@
 //! Everything a report on a recording shows.
 
 use super::flame::{FlameOptions, FlameReport};
-use super::layout::Layout;
-use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::peak::{PeakOptions, PeakReport};
 use super::segment_map::SegmentMapReport;
 use super::timeline::{TimelineOptions, TimelineReport};
 use crate::error::Result;
-use crate::model::{BlockState, Snapshot};
+use crate::model::Snapshot;
 use crate::replay::History;
 
 /// The answers that belong into one report.
@@ -20,34 +19,6 @@ pub struct Overview {
     pub flame: FlameReport,
     /// Segments at the peak.
     pub segments: SegmentMapReport,
-}
-
-/// How well a device's segments are used at an instant.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Usage {
-    /// Reserved bytes that are in no block in use.
-    pub inactive_bytes: i64,
-    /// `1 - active / reserved`; 0 where nothing is reserved.
-    pub inactive_share: f64,
-    /// Bytes that blocks are larger than what was asked for: `active - requested`.
-    pub rounding_bytes: i64,
-    /// The largest free block.
-    pub largest_free_block_bytes: u64,
-}
-
-impl Usage {
-    /// The figures of one device, whose layout is that of the same instant.
-    pub fn of(peak: &DevicePeak, layout: &Layout) -> Self {
-        let at = &peak.at;
-        let free = layout.pieces.iter().filter(|piece| piece.state == BlockState::Inactive);
-        let inactive_bytes = at.reserved.wrapping_sub(at.active);
-        Self {
-            inactive_bytes,
-            inactive_share: if at.reserved == 0 { 0.0 } else { inactive_bytes as f64 / at.reserved as f64 },
-            rounding_bytes: at.active.wrapping_sub(at.requested),
-            largest_free_block_bytes: free.map(|piece| piece.size).max().unwrap_or(0),
-        }
-    }
 }
 
 impl Overview {

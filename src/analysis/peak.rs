@@ -4,6 +4,7 @@ use super::annotations::Annotations;
 use super::attribution::Attribution;
 use super::filter::Filter;
 use super::grouping::GroupBy;
+use super::place::Place;
 use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::{Error, Result};
@@ -88,23 +89,34 @@ impl PeakReport {
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);
-        let results: Vec<Result<DevicePeak>> =
-            wanted.par_iter().map(|history| device_peak(snapshot, history, &annotations, &sites, options)).collect();
-        let mut report = Self::default();
-        let mut first_error = None;
-        for result in results {
-            match result {
-                Ok(device) => report.devices.push(device),
-                Err(error) => {
-                    report.skipped.push(error.to_string());
-                    first_error.get_or_insert(error);
-                }
+        let (devices, skipped) =
+            for_each_device(&wanted, |history| device_peak(snapshot, history, &annotations, &sites, options))?;
+        Ok(Self { devices, skipped })
+    }
+}
+
+/// What `answer` says about each device, in order, and why it says nothing about others.
+///
+/// # Errors
+/// The first one, when there is an error for every device.
+pub(super) fn for_each_device<D: Send>(
+    histories: &[&History],
+    answer: impl Fn(&History) -> Result<D> + Sync,
+) -> Result<(Vec<D>, Vec<String>)> {
+    let results: Vec<Result<D>> = histories.par_iter().map(|history| answer(history)).collect();
+    let (mut devices, mut skipped, mut first_error) = (Vec::new(), Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(device) => devices.push(device),
+            Err(error) => {
+                skipped.push(error.to_string());
+                first_error.get_or_insert(error);
             }
         }
-        match first_error {
-            Some(error) if report.devices.is_empty() => Err(error),
-            _ => Ok(report),
-        }
+    }
+    match first_error {
+        Some(error) if devices.is_empty() => Err(error),
+        _ => Ok((devices, skipped)),
     }
 }
 
@@ -153,10 +165,8 @@ fn device_peak(
         at => resolve(at, Purpose::At, peak)?,
     };
 
-    let entry = History::entry_before(instant);
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let time = entry.and_then(|entry| times.get(entry as usize).copied()).filter(|_| snapshot.notes.has_times);
-    let names = |time| annotations.enclosing(time).map(|range| snapshot.strings.get(range.name).to_owned()).collect();
+    let Place { entry, time_us, since_start_us, annotations: names, .. } =
+        Place::of(snapshot, history, annotations, instant);
     let mut attribution =
         Attribution::of(sites, annotations, &options.filter, snapshot, history, (metric, instant), options.by);
     if let Some(top) = options.top {
@@ -169,10 +179,10 @@ fn device_peak(
         metric,
         instant,
         entry,
-        time_us: time,
-        since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+        time_us,
+        since_start_us,
         at: history.counters_at(snapshot, instant),
-        annotations: time.map(names).unwrap_or_default(),
+        annotations: names,
         maxima,
         end,
         entries: history.entries(),

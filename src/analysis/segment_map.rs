@@ -2,6 +2,7 @@
 
 use super::annotations::Annotations;
 use super::attribution::grouped_rows;
+use super::figures::Figures;
 use super::grouping::{Grouper, Holder, Key};
 use super::layout::Layout;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -28,6 +29,8 @@ pub struct DeviceSegmentMap {
     pub peak: DevicePeak,
     /// Segments and blocks.
     pub layout: Layout,
+    /// How each of the segments is used.
+    pub figures: Vec<Figures>,
     /// The row of [`DeviceSegmentMap::peak`] that a block counts in, by the allocation's index. Blocks that do not count
     /// for the metric have none.
     pub rows: HashMap<usize, usize>,
@@ -50,14 +53,17 @@ impl SegmentMapReport {
             let history = histories.iter().find(|history| history.device == peak.device)?;
             let grouper = Grouper::new(&sites, &annotations, &options.filter, snapshot, history, options.by);
             let rows = rows(snapshot, history, &grouper, &peak);
-            Some(DeviceSegmentMap { layout: Layout::at(snapshot, history, peak.instant), rows, peak })
+            let layout = Layout::at(snapshot, history, peak.instant);
+            let figures = |segment| Figures::of_segment(history, &layout, segment);
+            let figures = layout.segments.iter().map(figures).collect();
+            Some(DeviceSegmentMap { peak, layout, figures, rows })
         };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
 }
 
 fn rows(snapshot: &Snapshot, history: &History, grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {
-    let (_, groups) = grouped_rows(grouper, snapshot, history, (peak.metric, peak.instant));
+    let (_, groups) = grouped_rows(grouper, history, (peak.metric, peak.instant));
     let by_key: HashMap<&Key, usize> = groups.iter().enumerate().map(|(index, (key, _))| (key, index)).collect();
     let mut rows = HashMap::new();
     let counts = |born, gone| born <= peak.instant && peak.instant < gone;

@@ -284,7 +284,7 @@ fn bands(
     columns: &[Column],
 ) -> Vec<Band> {
     let metric = options.peak.metric;
-    let (_, rows) = grouped_rows(grouper, snapshot, history, (metric, peak.instant));
+    let (_, rows) = grouped_rows(grouper, history, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
     let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
     let hidden = own.split_off(top.min(own.len()));

@@ -3,7 +3,7 @@
 use crate::analysis::{GroupBy, When, XAxis};
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Exact analysis of PyTorch GPU memory snapshots.
 #[derive(Debug, Parser)]
@@ -25,8 +25,11 @@ pub enum Command {
     Timeline(TimelineArgs),
     /// Draw live bytes by stack at the peak as SVG, or write folded stacks
     Flamegraph(FlamegraphArgs),
-    /// Draw every segment and its blocks as SVG
+    /// How much of what is reserved is inactive, at the peak or over time, and which lines of code pin it; with -o, every
+    /// segment and its blocks as SVG
     Fragmentation(FragmentationArgs),
+    /// Every request that failed: what was free where, why it did not fit, who holds the memory, what would have helped
+    Oom(OomArgs),
     /// Write one file for an issue: figures, timeline, top sites, flame graph, segment map
     Report(ReportArgs),
     /// Print a completion script for a shell
@@ -141,21 +144,6 @@ pub struct FlamegraphArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct FragmentationArgs {
-    #[command(flatten)]
-    pub common: CommonArgs,
-    /// Another instant than the peak: oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
-    #[arg(long, value_name = "WHEN")]
-    pub at: Option<When>,
-    /// Colour blocks by what holds them instead of their state
-    #[arg(long, value_enum)]
-    pub by: Option<ByArg>,
-    /// Number of colours; the rest shares one
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
-}
-
-#[derive(Debug, Args)]
 pub struct ReportArgs {
     #[command(flatten)]
     pub common: CommonArgs,
@@ -194,6 +182,57 @@ pub enum AxisArg {
     Time,
     /// Entries of the trace
     Entry,
+}
+
+#[derive(Debug, Args)]
+pub struct FragmentationArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatOrSvgArg>,
+    /// Another instant than the peak of allocated: oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
+    pub at: Option<When>,
+    /// Rows along the whole history instead of one instant, none of its peaks of inactive bytes left out
+    #[arg(long)]
+    pub over_time: bool,
+    /// Number of rows over time, about [default: 24 in text and Markdown, 400 in JSON and CSV]
+    #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub points: Option<u32>,
+    /// What the rows of the pinning stand for [default: site]; in the picture, the colours of blocks [default: their state]
+    #[arg(long, value_enum)]
+    pub by: Option<ByArg>,
+    /// Number of those rows, or colours; the rest becomes one [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Attribute only to stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct OomArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Attribute only to stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -269,6 +308,30 @@ pub enum FormatArg {
     Json,
     Csv,
     Markdown,
+}
+
+/// A format for figures, or a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatOrSvgArg {
+    Text,
+    Json,
+    Csv,
+    Markdown,
+    Svg,
+}
+
+impl FormatOrSvgArg {
+    /// The format asked for, or else the one that the output file's name stands for; `None` for a picture.
+    pub fn resolve(asked: Option<Self>, output: Option<&Path>) -> Option<FormatArg> {
+        let is_svg = output.and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+        match asked.unwrap_or(if is_svg { Self::Svg } else { Self::Text }) {
+            Self::Text => Some(FormatArg::Text),
+            Self::Json => Some(FormatArg::Json),
+            Self::Csv => Some(FormatArg::Csv),
+            Self::Markdown => Some(FormatArg::Markdown),
+            Self::Svg => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -69,10 +69,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     };
     let result = match cli.command {
         Command::Info(args) => command::info::run(&args),
+        Command::Fragmentation(args) => command::fragmentation::run(&args),
+        Command::Oom(args) => command::oom::run(&args),
         Command::Peak(args) => command::peak::run(&args),
         Command::Timeline(args) => command::timeline::run(&args),
         Command::Flamegraph(args) => command::flamegraph::run(&args),
-        Command::Fragmentation(args) => command::fragmentation::run(&args),
         Command::Report(args) => command::report::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),

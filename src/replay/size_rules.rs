@@ -3,13 +3,22 @@
 //! Trace entries record requested sizes, the counters count blocks, so the rules between the two are mirrored here:
 //! `round_size`, `get_allocation_size`'s pools and `should_split` of PyTorch's `CUDACachingAllocator`.
 
-use crate::model::AllocatorSettings;
+use crate::model::{AllocatorSettings, SegmentType};
 
 /// Sizes are multiples of this many bytes (`kMinBlockSize`).
 pub const MIN_BLOCK: u64 = 512;
 /// Requests of up to this many rounded bytes come from the small pool (`kSmallSize`). In the large pool a remainder
 /// of up to this size is not split off.
 pub const SMALL_SIZE: u64 = 1 << 20;
+/// Segments of the small pool have this many bytes, and its expandable segments grow by pages of it (`kSmallBuffer`).
+pub const SMALL_BUFFER: u64 = 2 << 20;
+/// Segments for requests of the large pool below 10 MiB have this many bytes, and its expandable segments grow by pages
+/// of it (`kLargeBuffer`).
+pub const LARGE_BUFFER: u64 = 20 << 20;
+/// Requests from here on get a segment of their own size (`kMinLargeAlloc`).
+const MIN_LARGE_ALLOC: u64 = 10 << 20;
+/// Rounded up to a multiple of this many bytes (`kRoundLarge`).
+const ROUND_LARGE: u64 = 2 << 20;
 
 /// The allocator's rules under the settings of one recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +100,27 @@ impl SizeRules {
     }
 }
 
+/// Bytes of the page by which expandable segments of a pool grow and shrink.
+pub fn page_size(segment_type: SegmentType) -> u64 {
+    match segment_type {
+        SegmentType::Small => SMALL_BUFFER,
+        SegmentType::Large => LARGE_BUFFER,
+    }
+}
+
+/// Bytes that the driver must supply in one piece when no free block serves a request of `rounded` bytes: the size of a
+/// new segment (`get_allocation_size`), or whole pages where segments are expandable.
+pub fn driver_request(rounded: u64, expandable: bool) -> u64 {
+    let step = if rounded <= SMALL_SIZE {
+        SMALL_BUFFER
+    } else if expandable || rounded < MIN_LARGE_ALLOC {
+        LARGE_BUFFER
+    } else {
+        ROUND_LARGE
+    };
+    rounded.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+}
+
 /// The `roundup_power2_divisions` bucket of a size: its power of two, from 1 MiB up to 32 GiB.
 fn bucket(size: u64) -> usize {
     let log = size.max(1).ilog2();
@@ -127,6 +157,19 @@ mod tests {
         assert_eq!(eighths.round(4097), 4608, "the first step above 4096");
         assert_eq!(eighths.round(1 << 20), 1 << 20);
         assert_eq!(eighths.round((1 << 20) + 1), (1 << 20) + (1 << 17));
+    }
+
+    #[test]
+    fn the_driver_is_asked_for_segments_and_pages() {
+        let mib = 1 << 20;
+        assert_eq!(driver_request(512, false), 2 * mib);
+        assert_eq!(driver_request(mib, true), 2 * mib);
+        assert_eq!(driver_request(mib + 512, false), 20 * mib);
+        assert_eq!(driver_request(10 * mib - 512, false), 20 * mib);
+        assert_eq!(driver_request(10 * mib, false), 10 * mib);
+        assert_eq!(driver_request(21 * mib, false), 22 * mib);
+        assert_eq!(driver_request(21 * mib, true), 40 * mib);
+        assert_eq!(driver_request(u64::MAX, true), u64::MAX);
     }
 
     #[test]

@@ -34,8 +34,17 @@ pub fn shorten_end(text: &str, width: usize) -> String {
 
 /// Text on as many lines of at most `width` columns as it takes, broken between words.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
+        // A number stays with its unit.
+        let is_unit = matches!(word.trim_end_matches([',', ';', ')', ':']), "bytes" | "KiB" | "MiB" | "GiB");
+        match words.last_mut().filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit())) {
+            Some(number) => *number += &format!(" {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    let mut lines = vec![String::new()];
+    for word in &words {
         let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
         if full {
             lines.push(String::new());

@@ -1,7 +1,7 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::{Render, Source, schema};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -12,6 +12,14 @@ pub struct JsonReport;
 impl Render for JsonReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::peak(source, report), out)
+    }
+
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::fragmentation(source, report), out)
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::oom(source, report), out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

@@ -9,12 +9,14 @@ pub mod folded;
 mod json;
 mod markdown;
 mod notes;
+mod oom_words;
 #[cfg(feature = "plot")]
 pub mod page;
 #[cfg(feature = "plot")]
 pub mod picture;
 pub mod schema;
 mod text;
+mod words;
 
 pub use csv::CsvReport;
 pub use json::JsonReport;
@@ -23,7 +25,7 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -42,6 +44,18 @@ pub trait Render {
     /// # Errors
     /// When writing fails.
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz fragmentation`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz oom`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()>;
 
     /// Writes the answer of `memviz info`.
     ///

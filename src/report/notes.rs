@@ -1,9 +1,11 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
-use crate::analysis::{DevicePeak, GroupBy};
+use super::words::count;
+use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use indexmap::IndexMap;
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
@@ -88,18 +90,14 @@ pub fn headline(device: &DevicePeak) -> String {
 
 /// Where that instant is: `entry 2939 of 9107, after 690.5 ms, in step_1 / backward`.
 pub fn place(device: &DevicePeak) -> String {
-    let mut place = match device.entry {
-        Some(entry) => format!("entry {entry} of {}", device.entries),
-        None if device.completeness.no_entries => "at the dump".to_owned(),
-        None => "before the first entry".to_owned(),
+    let place = Place {
+        instant: device.instant,
+        entry: device.entry,
+        time_us: device.time_us,
+        since_start_us: device.since_start_us,
+        annotations: device.annotations.clone(),
     };
-    if let Some(since) = device.since_start_us {
-        place += &format!(", after {}", duration(since));
-    }
-    if !device.annotations.is_empty() {
-        place += &format!(", in {}", safe(&device.annotations.join(" / ")));
-    }
-    place
+    position(&place, device.entries, &device.completeness)
 }
 
 /// An instant in words.
@@ -108,6 +106,58 @@ fn instant_name(instant: Instant) -> String {
         Some(entry) => format!("entry {entry}"),
         None => "the start".to_owned(),
     }
+}
+
+/// Where an instant lies, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
+pub fn position(place: &Place, entries: u32, completeness: &Completeness) -> String {
+    let mut text = match place.entry {
+        Some(entry) => format!("entry {entry} of {entries}"),
+        None if completeness.no_entries => "at the dump".to_owned(),
+        None => "before the first entry".to_owned(),
+    };
+    if let Some(since) = place.since_start_us {
+        text += &format!(", after {}", duration(since));
+    }
+    if !place.annotations.is_empty() {
+        text += &format!(", in {}", safe(&place.annotations.join(" / ")));
+    }
+    text
+}
+
+/// Everything that must be said about one device's fragmentation, a line each.
+pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
+    let mut lines = limits(&device.completeness, &device.baseline);
+    let (blocks, bytes) = device.stray;
+    if blocks > 0 {
+        let bytes = Bytes(bytes);
+        lines.push(format!("{} ({bytes}) in no segment or in one another count in no figure", count(blocks, "block")));
+    }
+    let figures = &device.figures;
+    let (reserved, active) = (figures.reserved as i64, figures.active() as i64);
+    if (reserved, active) != (device.counters.reserved, device.counters.active) {
+        let [reserved, active] = [device.counters.reserved, device.counters.active].map(signed);
+        lines.push(format!("the counters differ from the segments: {reserved} reserved, {active} active"));
+    }
+    lines.extend(anomalies(&device.anomalies));
+    lines
+}
+
+/// What is said of a recording without a failed request.
+pub const NO_OOM: &str = "no request failed while recording (no oom entry)";
+
+/// A number of failed requests, in words.
+pub fn failures(number: usize) -> String {
+    match number {
+        0 => "no request failed".to_owned(),
+        number => format!("{} failed", count(number as u64, "request")),
+    }
+}
+
+/// Everything that must be said about one device's failed requests, a line each.
+pub fn ooms(device: &DeviceOoms) -> Vec<String> {
+    let mut lines = limits(&device.completeness, &device.baseline);
+    lines.extend(anomalies(&device.anomalies));
+    lines
 }
 
 /// Whether a metric's maximum lies at the very start of an incomplete history.
@@ -203,6 +253,37 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
         lines.push("default allocator settings".to_owned());
     }
     lines
+}
+
+/// Figures that are bounds, by JSON key. Where the baseline is not known exactly, more may be in use than what is known,
+/// and then less is free. At the end the snapshot itself tells all; `sizes_known` says that no block of unknown size is
+/// left where the figures are from.
+pub fn figure_bounds(
+    completeness: &Completeness,
+    at_end: bool,
+    sizes_known: bool,
+) -> IndexMap<&'static str, &'static str> {
+    let mut bounds = IndexMap::new();
+    if at_end {
+        return bounds;
+    }
+    let blocks_missing = completeness.unrecorded_frees || (completeness.truncated && completeness.has_baseline);
+    if blocks_missing || (completeness.baseline_uncertain_bytes > 0 && !sizes_known) {
+        bounds.extend([("allocated_bytes", "lower"), ("active_bytes", "lower"), ("inactive_bytes", "upper")]);
+        bounds.extend([("releasable_bytes", "upper"), ("largest_free_block_bytes", "upper")]);
+        // A block that is missing may pin what looks releasable, a block that is larger leaves less to pin.
+        bounds.insert("pinned_free_bytes", if blocks_missing { "unknown" } else { "upper" });
+    }
+    if completeness.no_free_requested {
+        bounds.extend([("allocated_bytes", "upper"), ("pending_free_bytes", "lower")]);
+    }
+    bounds
+}
+
+/// Whether an instant of a device with this many entries is the one that the snapshot's own segments are from, in a
+/// recording that knows pending frees from others.
+pub fn is_end(place: &Place, entries: u32, completeness: &Completeness) -> bool {
+    place.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 
 /// How rows are to be read, where it is not obvious.

@@ -288,7 +288,12 @@ fn nothing_between_is_higher(recording: &Recording, device: &DeviceTimeline, met
 #[test]
 fn pictures_are_the_same_at_any_number_of_threads() {
     let path = fixture("multi_gpu");
-    for command in [&["timeline"] as &[&str], &["flamegraph"], &["fragmentation"], &["report", "--format", "svg"]] {
+    for command in [
+        &["timeline"] as &[&str],
+        &["flamegraph"],
+        &["fragmentation", "--format", "svg"],
+        &["report", "--format", "svg"],
+    ] {
         let runs = ["1", "2", "8"].map(|threads| {
             let run = support::memviz(&[command, &[path.as_str(), "-o", "-", "--threads", threads]].concat());
             run.expect(0).stdout.clone()
@@ -323,7 +328,7 @@ fn bad_requests_are_refused_in_one_line() {
     let path = fixture("tiny");
     let run = |args: &[&str]| support::memviz(&[args, &[path.as_str()]].concat());
     run(&["timeline", "--by", "function"]).expect_error("cannot be stacked");
-    run(&["fragmentation", "--by", "function"]).expect_error("overlap");
+    run(&["fragmentation", "--by", "function", "--format", "svg"]).expect_error("overlap");
     run(&["report"]).expect_error("expected -o with a name in .svg, .md or .html");
     run(&["report", "-o", "report.txt"]).expect_error("found report.txt");
     run(&["timeline", "--from", "oom"]).expect_error("no oom");

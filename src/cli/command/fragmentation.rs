@@ -1,21 +1,62 @@
 //! `memviz fragmentation`.
 
-use super::{Answer, with_recording};
-use crate::analysis::{GroupBy, PeakOptions};
-use crate::cli::args::FragmentationArgs;
+use super::{Answer, for_people, with_recording};
+use crate::analysis::{Filter, FragmentationOptions, GroupBy, PeakOptions};
+use crate::cli::args::{FormatArg, FormatOrSvgArg, FragmentationArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::picture::{self, BlockColor};
 
+/// Rows of the pinning for people; machines get all.
+const DEFAULT_TOP: usize = 20;
+/// Colours of the picture.
+const DEFAULT_COLORS: usize = 10;
+/// Rows over time for people.
+const POINTS_TO_READ: u32 = 24;
+/// Rows over time for plotting.
+const POINTS_TO_PLOT: u32 = 400;
+
 pub fn run(args: &FragmentationArgs) -> Result<Outcome, Failure> {
-    output::check_picture_target(&args.common)?;
-    let by = args.by.map(GroupBy::from);
-    let options = PeakOptions {
-        by: by.unwrap_or_default(),
+    let filter = Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?;
+    match FormatOrSvgArg::resolve(args.format, args.common.output.as_deref()) {
+        Some(format) => tell(args, format, filter),
+        None => draw(args, filter),
+    }
+}
+
+fn tell(args: &FragmentationArgs, format: FormatArg, filter: Filter) -> Result<Outcome, Failure> {
+    let for_people = for_people(format);
+    let points = args.points.unwrap_or(if for_people { POINTS_TO_READ } else { POINTS_TO_PLOT });
+    let options = FragmentationOptions {
         at: args.at.clone(),
+        by: args.by.map(GroupBy::from).unwrap_or_default(),
+        top: args.top.or(for_people.then_some(DEFAULT_TOP)),
+        filter,
+        points: args.over_time.then_some(points),
+        devices: args.common.devices(),
+    };
+    let renderer = output::renderer(&args.common, format);
+    with_recording(&args.common, |recording| {
+        let mut report = recording.fragmentation(&options)?;
+        Ok(Answer {
+            warnings: std::mem::take(&mut report.skipped),
+            write: Box::new(move |source, out| renderer.fragmentation(source, &report, out)),
+        })
+    })
+}
+
+fn draw(args: &FragmentationArgs, filter: Filter) -> Result<Outcome, Failure> {
+    output::check_picture_target(&args.common)?;
+    if args.over_time {
+        return Err(Failure::Message("--over-time gives rows; memviz timeline draws memory over time".to_owned()));
+    }
+    let options = PeakOptions {
+        by: args.by.map(GroupBy::from).unwrap_or_default(),
+        at: args.at.clone(),
+        filter,
         devices: args.common.devices(),
         ..PeakOptions::default()
     };
-    let color = by.map_or(BlockColor::State, |_| BlockColor::Group(args.top));
+    let color = args.by.map_or(BlockColor::State, |_| BlockColor::Group(args.top.unwrap_or(DEFAULT_COLORS)));
     with_recording(&args.common, |recording| {
         let mut report = recording.segment_map(&options)?;
         Ok(Answer {

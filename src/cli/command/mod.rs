@@ -3,17 +3,23 @@
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
+pub mod oom;
 pub mod peak;
 pub mod report;
 pub mod timeline;
 
-use super::args::CommonArgs;
+use super::args::{CommonArgs, FormatArg};
 use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
 use crate::input::ReadOptions;
 use crate::report::Source;
 use std::io::{self, Write};
+
+/// Whether the answer is for people, who want the largest rows, or for machines, which want all.
+fn for_people(format: FormatArg) -> bool {
+    matches!(format, FormatArg::Text | FormatArg::Markdown)
+}
 
 /// Reads the input, lets `answer` work and write, and settles the outcome.
 fn with_recording(

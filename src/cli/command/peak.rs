@@ -1,15 +1,15 @@
 //! `memviz peak`.
 
-use super::{Answer, with_recording};
+use super::{Answer, for_people, with_recording};
 use crate::analysis::{Filter, PeakOptions};
-use crate::cli::args::{FormatArg, PeakArgs};
+use crate::cli::args::PeakArgs;
 use crate::cli::{Failure, Outcome, output};
 
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 
 pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
-    let for_people = matches!(args.format, FormatArg::Text | FormatArg::Markdown);
+    let for_people = for_people(args.format);
     let options = PeakOptions {
         metric: args.metric.into(),
         by: args.by.into(),

@@ -1,10 +1,12 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
+mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -14,6 +16,14 @@ pub struct CsvReport;
 impl Render for CsvReport {
     fn peak(&self, _source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         peak::write(report, out)
+    }
+
+    fn fragmentation(&self, _source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        fragmentation::write(report, out)
+    }
+
+    fn oom(&self, _source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        oom::write(report, out)
     }
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

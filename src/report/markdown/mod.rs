@@ -1,11 +1,13 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -16,6 +18,14 @@ pub struct MarkdownReport;
 impl Render for MarkdownReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         peak::write(source, report, out)
+    }
+
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        fragmentation::write(source, report, out)
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        oom::write(source, report, out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! `memviz peak` as Markdown.
 
 use super::{cell, code, counters, escape};
-use crate::analysis::{DevicePeak, PeakReport};
+use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, signed};
 use crate::report::{Source, percent};
@@ -21,7 +21,7 @@ pub(super) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write
     Ok(())
 }
 
-fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     let metric = device.metric;
     let bytes = device.at.get(metric);
     writeln!(out, "### {}: {} {}\n", device_name(device.device), signed(bytes), metric.name())?;
@@ -44,7 +44,11 @@ fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     }
     counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
 
-    let attribution = &device.attribution;
+    attribution(&device.attribution, out)
+}
+
+/// Rows and their total.
+pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
     for row in &attribution.rows {
         let share = percent(row.bytes, attribution.total_bytes);

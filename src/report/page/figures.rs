@@ -1,20 +1,21 @@
 //! The figures that a report starts with, a row per device.
 
 use super::Page;
-use crate::analysis::overview::Usage;
-use crate::analysis::{DevicePeak, DeviceSegmentMap};
+use crate::analysis::{DevicePeak, DeviceSegmentMap, Figures};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::notes::{self, device_name, signed};
+use crate::report::percent;
 
 /// Names of the columns.
-pub const COLUMNS: [&str; 9] = [
+pub const COLUMNS: [&str; 10] = [
     "device",
     "peak allocated",
     "max reserved",
     "baseline",
     "allocated at the end",
     "inactive at the peak",
+    "pinned",
     "rounding loss",
     "largest free block",
     "history",
@@ -27,9 +28,10 @@ pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
 }
 
 fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
-    let usage = Usage::of(peak, &map.layout);
+    let figures = Figures::sum(&map.figures);
     let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
-    let inactive = format!("{} ({:.1}%)", signed(usage.inactive_bytes), usage.inactive_share * 100.0);
+    let bytes = |bytes: u64| Bytes(bytes).to_string();
+    let inactive = format!("{} ({:.1}%)", Bytes(figures.inactive), percent(figures.inactive, figures.reserved));
     [
         device_name(peak.device),
         maximum(Metric::Allocated),
@@ -37,8 +39,9 @@ fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
         signed(peak.baseline.allocated),
         signed(peak.end.allocated),
         inactive,
-        signed(usage.rounding_bytes),
-        Bytes(usage.largest_free_block_bytes).to_string(),
+        bytes(figures.pinned_free),
+        signed(figures.rounding()),
+        bytes(figures.largest_free_block),
         history(peak),
     ]
 }

@@ -3,13 +3,15 @@
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
 use super::{Picture, Room, device_heading, heading, remark, stacked};
-use crate::analysis::layout::{Layout, Piece, SegmentLayout};
-use crate::analysis::{DeviceSegmentMap, SegmentMapReport};
+use crate::analysis::layout::{Piece, SegmentLayout};
+use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
-use crate::report::Source;
 use crate::report::fit::shorten;
 use crate::report::notes::safe;
+use crate::report::words::count;
+use crate::report::{Source, percent};
+use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
 
 /// What the colour of a block stands for.
@@ -58,122 +60,78 @@ pub fn segment_map(source: Source<'_>, report: &SegmentMapReport, color: BlockCo
     stacked(parts)
 }
 
-/// Bytes by what they are used for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Usage {
-    segments: usize,
-    total: u64,
-    allocated: u64,
-    pending: u64,
-    /// Blocks in use.
-    blocks: usize,
-    largest_free: u64,
-}
-
-impl Usage {
-    fn of<'a>(layout: &Layout, segments: impl IntoIterator<Item = &'a SegmentLayout>) -> Self {
-        let mut usage = Self::default();
-        for segment in segments {
-            usage.segments += 1;
-            usage.total = usage.total.wrapping_add(segment.size);
-            for piece in layout.pieces_of(segment) {
-                match piece.state {
-                    BlockState::ActiveAllocated => usage.allocated = usage.allocated.wrapping_add(piece.size),
-                    BlockState::ActivePendingFree => usage.pending = usage.pending.wrapping_add(piece.size),
-                    BlockState::Inactive => usage.largest_free = usage.largest_free.max(piece.size),
-                }
-                usage.blocks += usize::from(piece.state != BlockState::Inactive);
-            }
-        }
-        usage
-    }
-
-    fn free(&self) -> u64 {
-        self.total.wrapping_sub(self.allocated).wrapping_sub(self.pending)
-    }
-}
-
 /// One device.
 pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room: Room) -> Picture {
-    let layout = &device.layout;
     let (body, mut y) = device_heading(&device.peak, room);
     let mut drawing = Drawing { body, device, paint: Paint::of(device, color), titled: 0 };
-    let all = Usage::of(layout, &layout.segments);
     y += 20.0;
-    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &totals(layout, all)));
+    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &totals(device)));
     y += 10.0;
     y = drawing.legend(y);
 
-    let small: Vec<&SegmentLayout> =
-        layout.segments.iter().filter(|segment| segment.segment_type == SegmentType::Small).collect();
+    let segments = device.layout.segments.iter().zip(&device.figures);
+    let (small, large): (Vec<Segment<'_>>, Vec<_>) =
+        segments.partition(|(segment, _)| segment.segment_type == SegmentType::Small);
     if !small.is_empty() {
-        let usage = Usage::of(layout, small.iter().copied());
         y += ROW;
-        drawing.summary("small pool", usage, y);
+        drawing.summary("small pool", &sum(&small), y);
     }
-    let large = layout.segments.iter().filter(|segment| segment.segment_type == SegmentType::Large);
-    let mut classes: Vec<Vec<&SegmentLayout>> = vec![Vec::new(); CLASSES.len()];
+    let mut classes: Vec<Vec<Segment<'_>>> = vec![Vec::new(); CLASSES.len()];
     for segment in large {
-        classes[CLASSES.partition_point(|&end| end < segment.size)].push(segment);
+        classes[CLASSES.partition_point(|&end| end < segment.0.size)].push(segment);
     }
     classes.retain(|class| !class.is_empty());
     let per_class = (max_rows / room.devices.max(1) / classes.len().max(1)).max(MIN_ROWS);
     for mut class in classes {
         let scale = scale(&class);
         y += 34.0;
-        let usage = Usage::of(layout, class.iter().copied());
-        let title = format!("{}; the bars are {} wide", counted(usage.segments, "segment"), Bytes(scale));
+        let title = format!("{}; the bars are {} wide", count(class.len() as u64, "segment"), Bytes(scale));
         drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
         y -= 6.0;
         // Holes first, then what is full, then what is empty and could be given back.
-        let order = |segment: &&SegmentLayout| {
-            let usage = Usage::of(layout, [*segment]);
-            (usage.blocks == 0, std::cmp::Reverse(usage.free()), segment.addr)
-        };
-        class.sort_by_cached_key(order);
+        class.sort_by_key(|(segment, figures)| (figures.blocks == 0, Reverse(figures.inactive), segment.addr));
         let rest = class.split_off(per_class.min(class.len()));
-        for segment in class {
-            y = drawing.segment(segment, scale, y);
+        for (segment, figures) in class {
+            y = drawing.segment(segment, figures, scale, y);
         }
         if !rest.is_empty() {
             y += ROW;
-            drawing.summary("the others", Usage::of(layout, rest), y);
+            drawing.summary("the others", &sum(&rest), y);
         }
     }
     Picture { height: y + 26.0, body: drawing.body }
 }
 
+/// A segment and how it is used.
+type Segment<'a> = (&'a SegmentLayout, &'a Figures);
+
+fn sum(segments: &[Segment<'_>]) -> Figures {
+    Figures::sum(segments.iter().map(|(_, figures)| *figures))
+}
+
 /// Bytes that a full bar stands for. An expandable segment is often all there is and goes over several lines, as its
 /// holes could not be seen otherwise.
-fn scale(class: &[&SegmentLayout]) -> u64 {
-    let largest = class.iter().map(|segment| segment.size).max().unwrap_or(0);
-    let is_long = class.iter().any(|segment| segment.expandable && segment.size == largest) && largest > LONG_FROM;
+fn scale(class: &[Segment<'_>]) -> u64 {
+    let largest = class.iter().map(|(segment, _)| segment.size).max().unwrap_or(0);
+    let is_long = class.iter().any(|(segment, _)| segment.expandable && segment.size == largest) && largest > LONG_FROM;
     if is_long { largest.div_ceil(LINES).next_multiple_of(1 << 20) } else { largest.max(1) }
 }
 
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-fn totals(layout: &Layout, all: Usage) -> String {
-    let empty = layout.segments.iter().filter(|segment| Usage::of(layout, [*segment]).blocks == 0);
-    let empty = Usage::of(layout, empty);
-    let mut line =
-        format!("{} in {}: {} allocated", Bytes(all.total), counted(all.segments, "segment"), Bytes(all.allocated));
-    if all.pending > 0 {
-        line += &format!(", {} pending free", Bytes(all.pending));
+fn totals(device: &DeviceSegmentMap) -> String {
+    let all = Figures::sum(&device.figures);
+    let segments = count(all.segments, "segment");
+    let mut line = format!("{} in {segments}: {} allocated", Bytes(all.reserved), Bytes(all.allocated));
+    if all.pending_free > 0 {
+        line += &format!(", {} pending free", Bytes(all.pending_free));
     }
-    line += &format!(", {} free", Bytes(all.free()));
-    if empty.segments > 0 {
-        line += &format!(
-            " (of which {} in {} without a block in use)",
-            Bytes(empty.total),
-            counted(empty.segments, "segment")
-        );
+    line += &format!(", {} inactive", Bytes(all.inactive));
+    if all.inactive > 0 {
+        let (pinned, largest) = (Bytes(all.pinned_free), Bytes(all.largest_free_block));
+        line += &format!(", of which {pinned} pinned by live blocks; the largest free block has {largest}");
     }
-    line += &format!("; the largest free block has {}", Bytes(all.largest_free));
-    if !layout.stray.is_empty() {
-        line += &format!("; {} outside of any segment", counted(layout.stray.len(), "block"));
+    let stray = device.layout.stray.len() as u64;
+    if stray > 0 {
+        line += &format!("; {} outside of any segment", count(stray, "block"));
     }
     line
 }
@@ -264,24 +222,23 @@ impl Drawing<'_> {
     }
 
     /// Many segments as one bar, their parts added up.
-    fn summary(&mut self, name: &str, usage: Usage, y: f64) {
-        self.label(16.0, y, Anchor::Start, &format!("{name}, {}", counted(usage.segments, "segment")));
-        self.label(LEFT - 8.0, y, Anchor::End, &Bytes(usage.total).to_string());
+    fn summary(&mut self, name: &str, figures: &Figures, y: f64) {
+        self.label(16.0, y, Anchor::Start, &format!("{name}, {}", count(figures.segments, "segment")));
+        self.label(LEFT - 8.0, y, Anchor::End, &Bytes(figures.reserved).to_string());
         self.frame(BAR, y);
-        let width = |bytes: u64| if usage.total == 0 { 0.0 } else { BAR * bytes as f64 / usage.total as f64 };
-        let (allocated, pending) = (width(usage.allocated), width(usage.pending));
+        let width = |bytes: u64| BAR * percent(bytes, figures.reserved) / 100.0;
+        let (allocated, pending) = (width(figures.allocated), width(figures.pending_free));
         for (x, width, color) in [(LEFT, allocated, ALLOCATED), (LEFT + allocated, pending, PENDING)] {
             if width > 0.0 {
                 // Pale, since it is a sum rather than blocks in their places.
                 self.add(rectangle(x, y, width, HEIGHT, color).set("fill-opacity", "0.55"));
             }
         }
-        self.label(LEFT + BAR + 10.0, y, Anchor::Start, &holes(usage));
+        self.label(LEFT + BAR + 10.0, y, Anchor::Start, &holes(figures));
     }
 
     /// A segment in as many lines as it takes. Starts below `y` and returns where it ends.
-    fn segment(&mut self, segment: &SegmentLayout, scale: u64, mut y: f64) -> f64 {
-        let usage = Usage::of(&self.device.layout, [segment]);
+    fn segment(&mut self, segment: &SegmentLayout, figures: &Figures, scale: u64, mut y: f64) -> f64 {
         let mut name = format!("0x{:x}", segment.addr);
         match segment.pool {
             Some(pool) if pool != (0, 0) => name += &format!(" pool {}.{}", pool.0, pool.1),
@@ -291,7 +248,7 @@ impl Drawing<'_> {
         }
         self.label(16.0, y + ROW, Anchor::Start, &name);
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(segment.size).to_string());
-        self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, &holes(usage));
+        self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, &holes(figures));
         let mut from = 0;
         while from < segment.size {
             y += ROW;
@@ -375,10 +332,10 @@ fn outline(x: f64, y: f64, width: f64) -> String {
     format!("M{} {}h{}v{}h-{}z", px(x), px(y), px(width), px(HEIGHT), px(width))
 }
 
-fn holes(usage: Usage) -> String {
-    match usage.free() {
+fn holes(figures: &Figures) -> String {
+    match figures.inactive {
         0 => "full".to_owned(),
-        _ if usage.blocks == 0 => "no block in use".to_owned(),
+        _ if figures.blocks == 0 => "no block in use".to_owned(),
         free => format!("{} free", Bytes(free)),
     }
 }

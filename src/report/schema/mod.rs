@@ -3,10 +3,17 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
+pub use fragmentation::{
+    FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
+    RoundingLoss, Segment, fragmentation, segment_type,
+};
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};

@@ -1,12 +1,14 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod fragmentation;
 mod info;
+mod oom;
 mod peak;
 
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -26,6 +28,14 @@ const BAR: usize = 20;
 impl Render for TextReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
         peak::write(*self, source, report, out)
+    }
+
+    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+        fragmentation::write(*self, source, report, out)
+    }
+
+    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+        oom::write(*self, source, report, out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
@@ -58,6 +68,17 @@ impl TextReport {
             }
         }
         Ok(())
+    }
+
+    /// A title with a place behind it, or on the lines below where both are too long for one.
+    fn heading(&self, title: &str, place: &str, out: &mut dyn Write) -> io::Result<()> {
+        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
+            return writeln!(out, "{} ({place})", self.bold(title));
+        }
+        for line in self.broken(0, title) {
+            writeln!(out, "{}", self.bold(&line))?;
+        }
+        self.words("  ", place, out)
     }
 
     /// Text on as many lines as it takes, broken between words.

@@ -3,7 +3,7 @@
 use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
 use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
-use crate::analysis::{DevicePeak, GroupBy, PeakReport, Row};
+use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, safe};
 use crate::report::{Source, percent};
@@ -33,21 +33,19 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, o
 }
 
 impl TextReport {
-    fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
-        let (title, place) = (notes::headline(device), notes::place(device));
-        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
-            writeln!(out, "{} ({place})", self.bold(&title))?;
-        } else {
-            writeln!(out, "{}", self.bold(&title))?;
-            self.words("  ", &place, out)?;
-        }
+    pub(super) fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+        self.heading(&notes::headline(device), &notes::place(device), out)?;
         let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
         counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         writeln!(out)?;
 
-        let attribution = &device.attribution;
+        self.attribution(&device.attribution, out)
+    }
+
+    /// Rows and their total.
+    pub(super) fn attribution(&self, attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
@@ -72,7 +70,7 @@ impl TextReport {
         Ok(())
     }
 
-    fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
         let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
@@ -93,7 +91,7 @@ impl TextReport {
     }
 
     /// The frames under a row, innermost first.
-    fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
         const INDENT: &str = "                       ";
         let width = self.width.unwrap_or(usize::MAX).saturating_sub(INDENT.len());
         for frame in &row.stack {

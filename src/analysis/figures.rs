@@ -1,0 +1,155 @@
+//! How a set of segments is used: sums over a layout.
+
+use super::layout::{Layout, SegmentLayout};
+use super::pinning::pinned_units;
+use crate::model::BlockState;
+use crate::replay::History;
+use std::collections::BTreeMap;
+
+/// Sums over some segments at an instant, in bytes. `allocated + pending_free + inactive` is `reserved`, and
+/// `releasable + pinned_free` is `inactive`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Number of segments.
+    pub segments: u64,
+    /// Number of blocks in use, pending frees included.
+    pub blocks: u64,
+    /// Number of free blocks.
+    pub free_blocks: u64,
+    /// Bytes of the segments.
+    pub reserved: u64,
+    /// Bytes of blocks in use.
+    pub allocated: u64,
+    /// Bytes of blocks that the program freed and another stream may still use.
+    pub pending_free: u64,
+    /// Bytes asked for in blocks in use and pending free. Wraps around in recordings that contradict themselves.
+    pub requested: u64,
+    /// Bytes of free blocks.
+    pub inactive: u64,
+    /// Free bytes that `empty_cache` gives back: in segments without a block in use, or in whole free pages of
+    /// expandable ones. Segments of a private pool stay with it as long as the pool is used.
+    pub releasable: u64,
+    /// Free bytes that blocks in use keep from being given back.
+    pub pinned_free: u64,
+    /// The largest free block.
+    pub largest_free_block: u64,
+}
+
+impl Figures {
+    /// The figures of a whole layout.
+    pub fn of(history: &History, layout: &Layout) -> Self {
+        layout
+            .segments
+            .iter()
+            .fold(Self::default(), |sum, segment| sum.plus(&Self::of_segment(history, layout, segment)))
+    }
+
+    /// The figures of several sets of segments together.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        parts.into_iter().fold(Self::default(), Self::plus)
+    }
+
+    /// The figures of one of its segments.
+    pub fn of_segment(history: &History, layout: &Layout, segment: &SegmentLayout) -> Self {
+        let mut figures = Self { segments: 1, reserved: segment.size, ..Self::default() };
+        for piece in layout.pieces_of(segment) {
+            match piece.state {
+                BlockState::ActiveAllocated => figures.allocated += piece.size,
+                BlockState::ActivePendingFree => figures.pending_free += piece.size,
+                BlockState::Inactive => {
+                    figures.free_blocks += 1;
+                    figures.inactive += piece.size;
+                    figures.largest_free_block = figures.largest_free_block.max(piece.size);
+                }
+            }
+            if let Some(allocation) = piece.allocation.and_then(|index| history.allocations.get(index)) {
+                figures.blocks += 1;
+                figures.requested = figures.requested.wrapping_add(allocation.requested);
+            }
+        }
+        pinned_units(layout, segment, |free, _| figures.pinned_free += free);
+        figures.releasable = figures.inactive - figures.pinned_free;
+        figures
+    }
+
+    /// The figures of both together.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            segments: self.segments + other.segments,
+            blocks: self.blocks + other.blocks,
+            free_blocks: self.free_blocks + other.free_blocks,
+            reserved: self.reserved + other.reserved,
+            allocated: self.allocated + other.allocated,
+            pending_free: self.pending_free + other.pending_free,
+            requested: self.requested.wrapping_add(other.requested),
+            inactive: self.inactive + other.inactive,
+            releasable: self.releasable + other.releasable,
+            pinned_free: self.pinned_free + other.pinned_free,
+            largest_free_block: self.largest_free_block.max(other.largest_free_block),
+        }
+    }
+
+    /// Bytes of blocks in use and pending free.
+    pub fn active(&self) -> u64 {
+        self.allocated + self.pending_free
+    }
+
+    /// Rounding loss: what blocks have beyond what was asked for. Negative only in recordings that contradict
+    /// themselves.
+    pub fn rounding(&self) -> i64 {
+        self.active().wrapping_sub(self.requested) as i64
+    }
+
+    /// The part of `reserved` that is inactive, from 0 to 1; 0 when nothing is reserved.
+    pub fn inactive_share(&self) -> f64 {
+        if self.reserved == 0 { 0.0 } else { self.inactive as f64 / self.reserved as f64 }
+    }
+}
+
+/// Blocks of similar size: from `min_bytes` to less than twice that, a power of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeClass {
+    /// Smallest size in the class.
+    pub min_bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was asked for in them; 0 for free blocks.
+    pub requested: u64,
+}
+
+impl SizeClass {
+    /// The largest size in the class.
+    pub fn max_bytes(&self) -> u64 {
+        self.min_bytes.saturating_mul(2).saturating_sub(1)
+    }
+
+    /// Rounding loss; see [`Figures::rounding`].
+    pub fn rounding(&self) -> i64 {
+        self.bytes.wrapping_sub(self.requested) as i64
+    }
+}
+
+/// Blocks by size class, smallest first: the free ones, or those in use and pending free.
+pub(super) fn size_classes<'l>(
+    history: &History,
+    layout: &'l Layout,
+    segments: impl Iterator<Item = &'l SegmentLayout>,
+    free: bool,
+) -> Vec<SizeClass> {
+    let mut classes: BTreeMap<u64, SizeClass> = BTreeMap::new();
+    for piece in segments.flat_map(|segment| layout.pieces_of(segment)) {
+        if (piece.state == BlockState::Inactive) != free {
+            continue;
+        }
+        let requested = piece.allocation.and_then(|index| history.allocations.get(index)).map_or(0, |it| it.requested);
+        let min_bytes = 1 << piece.size.max(1).ilog2();
+        let class = classes.entry(min_bytes).or_insert(SizeClass { min_bytes, ..SizeClass::default() });
+        class.blocks += 1;
+        class.bytes += piece.size;
+        class.requested = class.requested.wrapping_add(requested);
+    }
+    classes.into_values().collect()
+}

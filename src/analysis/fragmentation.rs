@@ -1,0 +1,201 @@
+//! How much of what is reserved lies idle at an instant, and why it cannot be used.
+
+use super::annotations::Annotations;
+use super::figures::{Figures, SizeClass, size_classes};
+use super::filter::Filter;
+use super::grouping::{GroupBy, Grouper};
+use super::layout::{Layout, SegmentLayout};
+use super::over_time::{MostInactive, OverTimeRow, most_inactive, over_time};
+use super::peak::{for_each_device, select_devices};
+use super::pinning::Pinning;
+use super::place::Place;
+use super::sites::Sites;
+use super::when::{Purpose, When};
+use crate::error::Result;
+use crate::model::{DeviceId, PoolId, SegmentType, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
+use indexmap::IndexMap;
+use std::cmp::Reverse;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct FragmentationOptions {
+    /// The instant; the peak of allocated bytes when absent.
+    pub at: Option<When>,
+    /// What rows of the pinning stand for.
+    pub by: GroupBy,
+    /// Number of those rows kept; the rest is one row.
+    pub top: Option<usize>,
+    /// Stacks that count on their own.
+    pub filter: Filter,
+    /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
+    pub points: Option<u32>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// Segments whose free blocks can serve the same requests: the allocator never mixes these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFragmentation {
+    /// Blocks of up to 1 MiB, or larger ones.
+    pub segment_type: SegmentType,
+    /// CUDA stream; `None` when the file does not tell.
+    pub stream: Option<u64>,
+    /// Default or private pool; `None` when the file does not tell.
+    pub pool: Option<PoolId>,
+    /// Whether its segments are expandable.
+    pub expandable: bool,
+    /// Sums over its segments.
+    pub figures: Figures,
+    /// Its free blocks by size.
+    pub free_blocks: Vec<SizeClass>,
+}
+
+/// A segment and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFragmentation {
+    /// The segment.
+    pub segment: SegmentLayout,
+    /// Sums over its blocks.
+    pub figures: Figures,
+    /// The site of the request that made it.
+    pub made_by: String,
+}
+
+/// One device at an instant.
+#[derive(Clone, Debug)]
+pub struct DeviceFragmentation {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// The instant looked at.
+    pub place: Place,
+    /// Whether that is the peak of allocated bytes.
+    pub is_peak: bool,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Sums over all segments.
+    pub figures: Figures,
+    /// The same apart for each pool and stream, the largest first. They sum to the whole.
+    pub pools: Vec<PoolFragmentation>,
+    /// Free blocks by size.
+    pub free_blocks: Vec<SizeClass>,
+    /// Blocks in use and pending free by size, for their rounding loss.
+    pub used_blocks: Vec<SizeClass>,
+    /// Who keeps free memory from being released.
+    pub by: GroupBy,
+    /// See [`DeviceFragmentation::by`].
+    pub pinning: Pinning,
+    /// Every segment, in address order.
+    pub segments: Vec<SegmentFragmentation>,
+    /// Where in the whole history most is inactive.
+    pub most_inactive: MostInactive,
+    /// Rows over time, when asked for.
+    pub over_time: Option<Vec<OverTimeRow>>,
+    /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
+    pub counters: Counters,
+    /// Number and bytes of blocks in use that lie in no segment or in one another: the recording contradicts itself.
+    pub stray: (u64, u64),
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct FragmentationReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceFragmentation>,
+    /// Devices that the instant asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+impl FragmentationReport {
+    /// Works out each device's fragmentation.
+    ///
+    /// # Errors
+    /// When a device does not exist, or the instant asked for exists on none.
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &FragmentationOptions) -> Result<Self> {
+        let wanted = select_devices(histories, &options.devices)?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let (devices, skipped) =
+            for_each_device(&wanted, |history| device(snapshot, history, &annotations, &sites, options))?;
+        Ok(Self { devices, skipped })
+    }
+}
+
+fn device(
+    snapshot: &Snapshot,
+    history: &History,
+    annotations: &Annotations,
+    sites: &Sites<'_>,
+    options: &FragmentationOptions,
+) -> Result<DeviceFragmentation> {
+    let metric = Metric::Allocated;
+    let peak = history.maxima[metric as usize].instant;
+    let instant = match &options.at {
+        None => peak,
+        Some(when) => when.resolve(snapshot, history, annotations, metric, Purpose::At)?,
+    };
+    let layout = Layout::at(snapshot, history, instant);
+    let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+    let mut pinning = Pinning::of(&grouper, history, &layout);
+    if let Some(top) = options.top {
+        pinning.keep_top(top, options.by.is_inclusive());
+    }
+    let most = most_inactive(snapshot, history, 1);
+    let stray_bytes = layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
+    let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
+        figures: Figures::of_segment(history, &layout, segment),
+        made_by: sites.site(segment.stack),
+        segment: segment.clone(),
+    });
+    Ok(DeviceFragmentation {
+        device: history.device,
+        place: Place::of(snapshot, history, annotations, instant),
+        is_peak: instant == peak && !history.completeness.no_entries,
+        entries: history.entries(),
+        figures: Figures::of(history, &layout),
+        pools: pools(history, &layout),
+        free_blocks: size_classes(history, &layout, layout.segments.iter(), true),
+        used_blocks: size_classes(history, &layout, layout.segments.iter(), false),
+        by: options.by,
+        pinning,
+        segments: segments.collect(),
+        most_inactive: most.first().copied().unwrap_or_default(),
+        over_time: options.points.map(|points| over_time(snapshot, history, annotations, points)),
+        counters: history.counters_at(snapshot, instant),
+        stray: (layout.stray.len() as u64, stray_bytes),
+        baseline: history.start,
+        completeness: history.completeness,
+        anomalies: history.anomalies.clone(),
+    })
+}
+
+/// Segments apart by what the allocator keeps apart.
+fn pools(history: &History, layout: &Layout) -> Vec<PoolFragmentation> {
+    type Key = (bool, Option<u64>, Option<PoolId>, bool);
+    let mut groups: IndexMap<Key, Vec<&SegmentLayout>> = IndexMap::new();
+    for segment in &layout.segments {
+        let large = segment.segment_type == SegmentType::Large;
+        groups.entry((large, segment.stream, segment.pool, segment.expandable)).or_default().push(segment);
+    }
+    let pool = |((large, stream, pool, expandable), segments): (Key, Vec<&SegmentLayout>)| PoolFragmentation {
+        segment_type: if large { SegmentType::Large } else { SegmentType::Small },
+        stream,
+        pool,
+        expandable,
+        figures: segments
+            .iter()
+            .fold(Figures::default(), |sum, segment| sum.plus(&Figures::of_segment(history, layout, segment))),
+        free_blocks: size_classes(history, layout, segments.into_iter(), true),
+    };
+    let mut pools: Vec<PoolFragmentation> = groups.into_iter().map(pool).collect();
+    pools.sort_by_key(|pool| {
+        (Reverse(pool.figures.reserved), pool.pool, pool.stream, pool.segment_type == SegmentType::Small)
+    });
+    pools
+}

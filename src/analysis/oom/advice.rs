@@ -1,0 +1,277 @@
+//! What would have helped: only what the recording shows, each with its figure.
+
+use super::cause::{Cause, Facts};
+use super::request::{Request, Serving};
+use crate::analysis::figures::Figures;
+use crate::analysis::layout::Layout;
+use crate::analysis::sites::Sites;
+use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
+use crate::replay::{History, driver_request, page_size};
+use indexmap::IndexMap;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+/// Sites that are tried together at most.
+const SITES_TRIED: usize = 5;
+
+/// How a request would have been served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// From a free block of this many bytes.
+    Block(u64),
+    /// By the driver, which would have had this many bytes.
+    Driver(u64),
+}
+
+/// Something that would have helped, or that would not although it is often recommended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Going without blocks that come and go: those of sites most of whose earlier blocks were freed again.
+    FreeSites {
+        /// The sites, the one with most bytes first, each with its bytes and blocks.
+        sites: Vec<(String, u64, u64)>,
+        /// How the request would then have been served.
+        fit: Fit,
+    },
+    /// `expandable_segments:True`: pages without a live block could have been used elsewhere. The figure takes the
+    /// blocks as they lie; with that setting from the start they would lie elsewhere.
+    ExpandableSegments {
+        /// Inactive bytes in whole pages.
+        whole_pages: u64,
+        /// Those and what the device had free.
+        together: u64,
+        /// Whole pages that the request takes.
+        needed: u64,
+    },
+    /// Another stream or a private pool has enough that the request could not use.
+    OtherPool {
+        /// Small or large pool.
+        segment_type: SegmentType,
+        /// Its stream.
+        stream: Option<u64>,
+        /// Its pool.
+        pool: Option<PoolId>,
+        /// Its inactive bytes.
+        inactive: u64,
+        /// Its largest free block.
+        largest: u64,
+    },
+    /// Blocks that were freed already, but that another stream may still use.
+    PendingFree {
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// `roundup_power2_divisions` made blocks larger by more than what was missing.
+    Rounding {
+        /// Rounding loss of all blocks.
+        bytes: u64,
+        /// What was missing.
+        missing: u64,
+    },
+    /// Much of what is allocated is from before the recording, and nothing tells whose it is.
+    RecordEarlier {
+        /// Its bytes.
+        bytes: u64,
+    },
+}
+
+/// Advice for one failed request, the most telling first.
+pub(super) fn advise(
+    facts: &Facts<'_>,
+    serving: &Serving,
+    layout: &Layout,
+    cause: Cause,
+    turnover: &Turnover<'_>,
+    sites: &Sites<'_>,
+) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    // Where the failure is not understood, nobody knows what would have prevented it.
+    if cause != Cause::Unknown {
+        advice.extend(other_pool(facts, serving, layout));
+        advice.extend(free_sites(facts, layout, turnover, sites));
+        advice.extend(expandable_segments(facts, layout, cause));
+        advice.extend(smaller_causes(facts));
+    }
+    advice.extend(record_earlier(facts, layout));
+    advice
+}
+
+/// How the request would be served in a layout, if at all.
+fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
+    let Facts { history, request, device_free, .. } = facts;
+    let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
+    let free = usable.flat_map(|segment| layout.pieces_of(segment)).filter(|piece| piece.state == BlockState::Inactive);
+    let block = free.map(|piece| piece.size).filter(|&size| size >= request.bytes).min();
+    if let Some(block) = block {
+        return Some(Fit::Block(block));
+    }
+    // Private pools keep their segments.
+    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
+    let released: u64 = shared.map(|segment| Figures::of_segment(history, layout, segment).releasable).sum();
+    let supply = device_free.saturating_add(released);
+    (supply >= request.driver_bytes).then_some(Fit::Driver(supply))
+}
+
+/// The largest transient site without which the request would have been served; if none is enough, the fewest of the
+/// largest together.
+fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Option<Advice> {
+    let Facts { snapshot, history, .. } = facts;
+    let mut transient: IndexMap<String, (u64, Vec<usize>)> = IndexMap::new();
+    for index in layout.pieces.iter().filter_map(|piece| piece.allocation) {
+        let stack = history.stack_of(snapshot, index);
+        // Nobody could act on blocks without a stack.
+        if stack != StackId::EMPTY && turnover.is_transient(stack) {
+            let (bytes, blocks) = transient.entry(sites.site(stack)).or_default();
+            *bytes += history.allocations[index].size;
+            blocks.push(index);
+        }
+    }
+    transient.sort_by(|label, (bytes, _), other, (more, _)| more.cmp(bytes).then_with(|| label.cmp(other)));
+    let tried: Vec<(String, (u64, Vec<usize>))> = transient.into_iter().take(SITES_TRIED).collect();
+    let each = tried.chunks(1);
+    let together = (2..=tried.len()).map(|count| &tried[..count]);
+    each.chain(together).find_map(|gone| {
+        let blocks: HashSet<usize> = gone.iter().flat_map(|(_, (_, blocks))| blocks).copied().collect();
+        let fit = fit(facts, &layout.without(|index| blocks.contains(&index)))?;
+        let named = gone.iter().map(|(label, (bytes, blocks))| (label.clone(), *bytes, blocks.len() as u64));
+        Some(Advice::FreeSites { sites: named.collect(), fit })
+    })
+}
+
+/// What `expandable_segments` would have made of the inactive bytes, where it is off and where they matter.
+fn expandable_segments(facts: &Facts<'_>, layout: &Layout, cause: Cause) -> Option<Advice> {
+    if facts.request.expandable || cause != Cause::Fragmentation {
+        return None;
+    }
+    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
+    let whole_pages = shared.map(|segment| {
+        let page = page_size(segment.segment_type);
+        let free = layout.pieces_of(segment).iter().filter(|piece| piece.state == BlockState::Inactive);
+        let pages = free.map(|piece| {
+            let (from, to) = (piece.addr - segment.addr, piece.addr - segment.addr + piece.size);
+            (to / page).saturating_sub(from.div_ceil(page)) * page
+        });
+        pages.sum::<u64>()
+    });
+    let whole_pages = whole_pages.sum();
+    let needed = driver_request(facts.request.bytes, true);
+    let together = facts.device_free.saturating_add(whole_pages);
+    Some(Advice::ExpandableSegments { whole_pages, together, needed })
+}
+
+/// The other stream or private pool that has most, if it has what the driver lacked.
+fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<Advice> {
+    let Request { stream, pool, driver_bytes, .. } = *facts.request;
+    let pool = pool.unwrap_or_default();
+    let missing = driver_bytes.saturating_sub(facts.device_free).saturating_sub(serving.figures.releasable);
+    let mut others: IndexMap<(bool, Option<u64>, Option<PoolId>), Figures> = IndexMap::new();
+    for segment in &layout.segments {
+        let elsewhere =
+            segment.stream.is_some_and(|other| other != stream) || segment.pool.is_some_and(|it| it != pool);
+        if elsewhere {
+            let key = (segment.segment_type == SegmentType::Large, segment.stream, segment.pool);
+            let figures = others.entry(key).or_default();
+            *figures = figures.plus(&Figures::of_segment(facts.history, layout, segment));
+        }
+    }
+    let (&(large, stream, pool), figures) =
+        others.iter().min_by_key(|&(key, other)| (Reverse(other.inactive), *key))?;
+    (figures.inactive >= missing).then_some(Advice::OtherPool {
+        segment_type: if large { SegmentType::Large } else { SegmentType::Small },
+        stream,
+        pool,
+        inactive: figures.inactive,
+        largest: figures.largest_free_block,
+    })
+}
+
+/// Pending frees and rounding, where they are more than what was missing.
+fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
+    let Facts { snapshot, request, figures, .. } = facts;
+    let missing = request.driver_bytes.saturating_sub(facts.together());
+    let mut advice = Vec::new();
+    if figures.pending_free > 0 && figures.pending_free >= missing {
+        advice.push(Advice::PendingFree { bytes: figures.pending_free });
+    }
+    let rounds = snapshot.settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1);
+    let lost = u64::try_from(figures.rounding()).unwrap_or(0);
+    if rounds && lost > 0 && lost >= missing {
+        advice.push(Advice::Rounding { bytes: lost, missing });
+    }
+    advice
+}
+
+/// Blocks from before the recording without a stack, if they are a tenth of what is in use.
+fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
+    let Facts { snapshot, history, figures, .. } = facts;
+    let nameless = layout.pieces.iter().filter_map(|piece| piece.allocation).filter(|&index| {
+        history.allocations[index].is_baseline() && history.stack_of(snapshot, index) == StackId::EMPTY
+    });
+    let bytes: u64 = nameless.map(|index| history.allocations[index].size).sum();
+    (bytes > 0 && bytes >= figures.active() / 10).then_some(Advice::RecordEarlier { bytes })
+}
+
+/// What happened up to an entry: how many blocks each stack made and freed.
+pub(super) struct Turnover<'a> {
+    snapshot: &'a Snapshot,
+    history: &'a History,
+    sites: &'a Sites<'a>,
+    next: u32,
+    /// By stack; so is what follows.
+    made: Vec<u64>,
+    freed: Vec<u64>,
+    has_python: Vec<Option<bool>>,
+    /// The last request with Python frames, by entry.
+    pub last_with_python: Option<u32>,
+}
+
+impl<'a> Turnover<'a> {
+    pub fn new(snapshot: &'a Snapshot, history: &'a History, sites: &'a Sites<'a>) -> Self {
+        let stacks = snapshot.stacks.len();
+        Self {
+            snapshot,
+            history,
+            sites,
+            next: 0,
+            made: vec![0; stacks],
+            freed: vec![0; stacks],
+            has_python: vec![None; stacks],
+            last_with_python: None,
+        }
+    }
+
+    /// Counts the entries before this one that are not counted yet.
+    pub fn advance(&mut self, entry: u32) {
+        for now in self.next..entry {
+            let row = self.history.rows.start + now as usize;
+            let (Some(&action), Some(&link)) =
+                (self.snapshot.entries.actions().get(row), self.history.links.get(now as usize))
+            else {
+                break;
+            };
+            let Some(allocation) = self.history.allocations.get(link as usize) else { continue };
+            let stack = self.history.stack_of(self.snapshot, link as usize);
+            match action {
+                Action::Alloc => {
+                    self.made[stack.index()] += 1;
+                    let has_python = &mut self.has_python[stack.index()];
+                    if *has_python.get_or_insert_with(|| self.sites.has_python(stack)) {
+                        self.last_with_python = Some(now);
+                    }
+                }
+                // Without a free_requested entry both happen at free_completed.
+                Action::FreeRequested | Action::FreeCompleted if allocation.freed == now + 1 => {
+                    self.freed[stack.index()] += 1;
+                }
+                _ => {}
+            }
+        }
+        self.next = self.next.max(entry);
+    }
+
+    /// Whether at least half of the blocks that a stack made were freed again.
+    fn is_transient(&self, stack: StackId) -> bool {
+        let (made, freed) = (self.made[stack.index()], self.freed[stack.index()]);
+        freed > 0 && freed >= made.div_ceil(2)
+    }
+}

@@ -1,0 +1,216 @@
+//! Why a request failed, and what shows it.
+
+use super::request::{Request, Retry, Serving};
+use crate::analysis::figures::Figures;
+use crate::analysis::pinning::Pinning;
+use crate::model::Snapshot;
+use crate::replay::{History, Instant, Metric};
+use serde::Serialize;
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// What the device had free and every inactive byte together would not have been enough.
+    Capacity,
+    /// Together they would have been, but no block did, and no segment could be released to make room.
+    Fragmentation,
+    /// The device had much less to give than at another time: something outside the allocator holds memory.
+    OtherProcess,
+    /// The recording does not tell.
+    Unknown,
+}
+
+impl Cause {
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Fragmentation => "fragmentation",
+            Self::OtherProcess => "other_process",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A figure that shows the cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Device free and inactive bytes together are less than what was needed.
+    NotEnough {
+        /// Both together.
+        together: u64,
+        /// What was needed: the block, or the segment for it where that is more than there is.
+        needed: u64,
+    },
+    /// Device free and inactive bytes together are as much as what was needed.
+    Enough {
+        /// Both together.
+        together: u64,
+    },
+    /// The largest free block that the request could have had is too small.
+    LargestBlock {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// The device had less than the segment that it would have had to supply.
+    DeviceShort {
+        /// Bytes it had free.
+        free: u64,
+        /// Bytes of the segment.
+        needed: u64,
+    },
+    /// Free bytes that live blocks keep from being released.
+    Pinned {
+        /// The bytes.
+        bytes: u64,
+        /// Number of those blocks.
+        blocks: u64,
+        /// The group that is charged most, and what it is charged.
+        top: Option<(String, u64)>,
+    },
+    /// A free block was large enough, but came about only when pending frees completed during the retry: the allocator
+    /// does not look for a free block again after it.
+    FreedTooLate {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A free block was large enough for the request, which contradicts its failure.
+    BlockWouldDo {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// The device had as much free as it would have had to supply, so something else forbade it: a limit such as
+    /// `torch.cuda.set_per_process_memory_fraction`, which snapshots do not record.
+    DeviceHadEnough {
+        /// Bytes it had free.
+        free: u64,
+        /// Bytes of the segment.
+        needed: u64,
+        /// What the process holds: the limit, if there is one, lies between that and `reserved + needed`.
+        reserved: u64,
+    },
+    /// Allocator settings that limit the process.
+    LimitSet(String),
+    /// Reserved and device free bytes fall short of what the device had for the process at another time.
+    Shrunk {
+        /// What it had then.
+        known: KnownCapacity,
+        /// What it had here.
+        here: u64,
+    },
+    /// What is reserved is known in part only, since the file was cut off and its beginning is missing.
+    KnownInPart,
+}
+
+/// The most that the process and the free memory of the device ever came to, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownCapacity {
+    /// Bytes: at an `oom` entry reserved and device free together, elsewhere reserved alone.
+    pub bytes: u64,
+    /// The instant.
+    pub instant: Instant,
+}
+
+/// The capacity that a recording gives away; `ooms` are its `oom` entries in order.
+pub(super) fn known_capacity(snapshot: &Snapshot, history: &History, ooms: &[u32]) -> KnownCapacity {
+    let highest = history.maxima[Metric::Reserved as usize];
+    let mut known = KnownCapacity { bytes: u64::try_from(highest.bytes).unwrap_or(0), instant: highest.instant };
+    let Some(&last) = ooms.last() else { return known };
+    let mut ooms = ooms.iter().copied().peekable();
+    history.walk_to(snapshot, last + 1, |instant, counters| {
+        if ooms.next_if_eq(&(instant - 1)).is_none() {
+            return;
+        }
+        let free = snapshot.entries.get(history.rows.start + instant as usize - 1).map_or(0, |entry| entry.addr);
+        let bytes = u64::try_from(counters.reserved).unwrap_or(0).saturating_add(free);
+        if bytes > known.bytes {
+            known = KnownCapacity { bytes, instant };
+        }
+    });
+    known
+}
+
+/// A capacity that is smaller by less than one part in this many is taken for the same: CUDA's own libraries claim some
+/// hundred MiB as they are loaded.
+const NOTABLE_PART: u64 = 10;
+
+/// What a cause is judged by.
+pub(super) struct Facts<'a> {
+    pub snapshot: &'a Snapshot,
+    pub history: &'a History,
+    pub request: &'a Request,
+    pub retry: Retry,
+    pub device_free: u64,
+    pub figures: &'a Figures,
+}
+
+impl Facts<'_> {
+    /// Device free and inactive bytes together.
+    pub fn together(&self) -> u64 {
+        self.device_free.saturating_add(self.figures.inactive)
+    }
+
+    /// The cause and what shows it.
+    pub fn judge(&self, serving: &Serving, known: KnownCapacity, pinning: &Pinning) -> (Cause, Vec<Evidence>) {
+        let Self { request, device_free, figures, .. } = *self;
+        let completeness = &self.history.completeness;
+        if completeness.truncated && completeness.has_baseline {
+            return (Cause::Unknown, vec![Evidence::KnownInPart]);
+        }
+        if device_free >= request.driver_bytes {
+            let (needed, reserved) = (request.driver_bytes, figures.reserved);
+            let mut evidence = vec![Evidence::DeviceHadEnough { free: device_free, needed, reserved }];
+            evidence.extend(self.limit_setting().map(Evidence::LimitSet));
+            return (Cause::Unknown, evidence);
+        }
+        if serving.figures.largest_free_block >= request.bytes {
+            let bytes = serving.figures.largest_free_block;
+            return if self.retry.completed > 0 {
+                (Cause::Fragmentation, vec![Evidence::FreedTooLate { bytes }])
+            } else {
+                (Cause::Unknown, vec![Evidence::BlockWouldDo { bytes }])
+            };
+        }
+        let (not_enough, mut evidence) = self.room(serving, pinning);
+        let here = figures.reserved.saturating_add(device_free);
+        let missing = known.bytes.saturating_sub(here);
+        if missing > known.bytes / NOTABLE_PART && device_free.saturating_add(missing) >= request.driver_bytes {
+            evidence.insert(0, Evidence::Shrunk { known, here });
+            return (Cause::OtherProcess, evidence);
+        }
+        (if not_enough { Cause::Capacity } else { Cause::Fragmentation }, evidence)
+    }
+
+    /// Whether all there was would not have been enough, and what shows it.
+    ///
+    /// It would have been if every inactive byte were one block of the right pool, or if all of them were given back to
+    /// the driver, which must then supply a whole segment.
+    fn room(&self, serving: &Serving, pinning: &Pinning) -> (bool, Vec<Evidence>) {
+        let Self { request, device_free, figures, .. } = *self;
+        let together = self.together();
+        if figures.inactive < request.bytes && together < request.driver_bytes {
+            let needed = if together < request.bytes { request.bytes } else { request.driver_bytes };
+            return (true, vec![Evidence::NotEnough { together, needed }]);
+        }
+        let mut evidence = vec![
+            Evidence::Enough { together },
+            Evidence::LargestBlock { bytes: serving.figures.largest_free_block },
+            Evidence::DeviceShort { free: device_free, needed: request.driver_bytes },
+        ];
+        if pinning.pinned_free_bytes > 0 {
+            evidence.push(Evidence::Pinned {
+                bytes: pinning.pinned_free_bytes,
+                blocks: pinning.blocks,
+                top: pinning.rows.first().map(|row| (row.label.clone(), row.pinned_free_bytes)),
+            });
+        }
+        (false, evidence)
+    }
+
+    /// The part of `PYTORCH_CUDA_ALLOC_CONF` that limits the process, if there is one.
+    fn limit_setting(&self) -> Option<String> {
+        let parts = self.snapshot.settings.alloc_conf.split(',');
+        parts.map(str::trim).find(|part| part.starts_with("per_process_memory_fraction")).map(str::to_owned)
+    }
+}

@@ -1,0 +1,197 @@
+//! Requests that failed: what was asked for, what was there, why it did not fit, and what would have helped.
+
+mod advice;
+mod cause;
+mod request;
+
+pub use advice::{Advice, Fit};
+pub use cause::{Cause, Evidence, KnownCapacity};
+pub use request::{Request, Retry, Serving};
+
+use super::annotations::Annotations;
+use super::attribution::Attribution;
+use super::figures::Figures;
+use super::filter::Filter;
+use super::grouping::{GroupBy, Grouper};
+use super::layout::{Layout, Sweep};
+use super::peak::{DevicePeak, PeakOptions, PeakReport, for_each_device, select_devices};
+use super::pinning::Pinning;
+use super::place::Place;
+use super::sites::Sites;
+use crate::error::Result;
+use crate::model::{Action, BlockState, DeviceId, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use advice::Turnover;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct OomOptions {
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Number of rows kept; the rest is one row.
+    pub top: Option<usize>,
+    /// Stacks that count on their own.
+    pub filter: Filter,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// A failed request.
+#[derive(Clone, Debug)]
+pub struct Oom {
+    /// Where it happened.
+    pub place: Place,
+    /// What was asked for, and by whom.
+    pub request: Request,
+    /// What the device had free, as the driver said after the retry.
+    pub device_free: u64,
+    /// What the allocator gave back to the driver before it tried again.
+    pub retry: Retry,
+    /// Sums over all segments.
+    pub figures: Figures,
+    /// The segments whose free blocks could have served the request.
+    pub serving: Serving,
+    /// Why it failed.
+    pub cause: Cause,
+    /// What shows it.
+    pub evidence: Vec<Evidence>,
+    /// What would have helped, as far as the recording tells.
+    pub advice: Vec<Advice>,
+    /// Who holds the allocated bytes.
+    pub attribution: Attribution,
+    /// Who keeps free memory from being released.
+    pub pinning: Pinning,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceOoms {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Its failed requests, in order.
+    pub ooms: Vec<Oom>,
+    /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
+    pub peak: Option<DevicePeak>,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct OomReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceOoms>,
+}
+
+impl OomReport {
+    /// Explains every failed request.
+    ///
+    /// # Errors
+    /// When a device does not exist.
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &OomOptions) -> Result<Self> {
+        let wanted = select_devices(histories, &options.devices)?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let context = Context { snapshot, annotations: &annotations, sites: &sites, options };
+        let (mut devices, _) = for_each_device(&wanted, |history| Ok(context.device(history)))?;
+        if devices.iter().all(|device| device.ooms.is_empty()) {
+            let OomOptions { by, top, filter, devices: wanted } = options.clone();
+            let peaks = PeakOptions { by, top, filter, devices: wanted, ..PeakOptions::default() };
+            let peaks = PeakReport::of(snapshot, histories, &peaks)?;
+            for (device, peak) in devices.iter_mut().zip(peaks.devices) {
+                device.peak = Some(peak);
+            }
+        }
+        Ok(Self { devices })
+    }
+
+    /// Number of failed requests on all devices.
+    pub fn count(&self) -> usize {
+        self.devices.iter().map(|device| device.ooms.len()).sum()
+    }
+}
+
+/// What every step needs.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    snapshot: &'a Snapshot,
+    annotations: &'a Annotations,
+    sites: &'a Sites<'a>,
+    options: &'a OomOptions,
+}
+
+impl Context<'_> {
+    fn device(&self, history: &History) -> DeviceOoms {
+        let actions = self.snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let failed = (0u32..).zip(actions).filter(|&(_, &action)| action == Action::Oom).map(|(entry, _)| entry);
+        let failed: Vec<u32> = failed.collect();
+        let capacity = cause::known_capacity(self.snapshot, history, &failed);
+        let mut sweep = Sweep::new(self.snapshot, history);
+        let mut turnover = Turnover::new(self.snapshot, history, self.sites);
+        let explain = |entry| {
+            let layout = sweep.at(entry + 1);
+            turnover.advance(entry);
+            self.oom(history, entry, &layout, capacity, &turnover)
+        };
+        DeviceOoms {
+            device: history.device,
+            entries: history.entries(),
+            ooms: failed.into_iter().map(explain).collect(),
+            peak: None,
+            baseline: history.start,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
+    }
+
+    fn oom(
+        &self,
+        history: &History,
+        entry: u32,
+        layout: &Layout,
+        capacity: cause::KnownCapacity,
+        turnover: &Turnover<'_>,
+    ) -> Oom {
+        let Self { snapshot, annotations, sites, options } = *self;
+        let instant: Instant = entry + 1;
+        let recorded = snapshot.entries.get(history.rows.start + entry as usize);
+        let device_free = recorded.map_or(0, |recorded| recorded.addr);
+        let request = Request::of(snapshot, history, sites, entry, layout, turnover.last_with_python);
+        let serving = Serving::of(history, &request, layout);
+        let figures = Figures::of(history, layout);
+
+        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+        let pieces = layout.pieces.iter().filter(|piece| piece.state == BlockState::ActiveAllocated);
+        let stray = layout.stray.iter().copied().filter(|&index| history.allocations[index].allocated_at(instant));
+        let held = pieces.filter_map(|piece| piece.allocation).chain(stray);
+        let mut attribution = Attribution::of_allocations(&grouper, history, Metric::Allocated, held);
+        let mut pinning = Pinning::of(&grouper, history, layout);
+        let retry = Retry::before(snapshot, history, entry);
+        let facts = cause::Facts { snapshot, history, request: &request, retry, device_free, figures: &figures };
+        let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
+        let advice = advice::advise(&facts, &serving, layout, cause, turnover, sites);
+        if let Some(top) = options.top {
+            attribution.keep_top(top);
+            pinning.keep_top(top, options.by.is_inclusive());
+        }
+        Oom {
+            place: Place::of(snapshot, history, annotations, instant),
+            request,
+            retry,
+            device_free,
+            figures,
+            serving,
+            cause,
+            evidence,
+            advice,
+            attribution,
+            pinning,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What was asked for and what could have served it.
+
+use crate::analysis::figures::Figures;
+use crate::analysis::layout::{Layout, SegmentLayout};
+use crate::analysis::sites::Sites;
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, PoolId, SegmentType, Snapshot, StackId};
+use crate::replay::{History, SMALL_SIZE, SizeRules, driver_request};
+use indexmap::IndexMap;
+
+/// Sites of blocks with the size of the request that are named.
+const SAME_SIZE_SITES: usize = 3;
+/// The pool of requests that belong to no private one.
+const DEFAULT_POOL: PoolId = (0, 0);
+
+/// A request as the `oom` entry records it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes of the block that was wanted: what the caller asked for, rounded up.
+    pub bytes: u64,
+    /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
+    pub driver_bytes: u64,
+    /// CUDA stream.
+    pub stream: u64,
+    /// Memory pool; `None` before PyTorch 2.15, which does not record it.
+    pub pool: Option<PoolId>,
+    /// Whether new memory for it would have come from an expandable segment.
+    pub expandable: bool,
+    /// Its site; `(no stack)` in backward passes, unless C++ frames were recorded.
+    pub site: String,
+    /// Its stack, innermost frame first.
+    pub stack: Vec<String>,
+    /// `torch.compile` context, empty when there is none.
+    pub compile_context: String,
+    /// Text the user attached, empty when there is none.
+    pub user_metadata: String,
+    /// For a request without Python frames: the last one before it that has some, by entry and site.
+    pub last_known: Option<(u32, String)>,
+    /// For a request without Python frames: sites of live blocks of the same rounded size, with the number of blocks.
+    /// A gradient is as large as the tensor it belongs to, so these are inferred candidates, not facts.
+    pub same_size: Vec<(String, u64)>,
+}
+
+impl Request {
+    /// What is known of the request that failed at an `oom` entry, given the last request before it with Python frames.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        history: &History,
+        sites: &Sites<'_>,
+        entry: u32,
+        layout: &Layout,
+        last_known: Option<u32>,
+    ) -> Self {
+        let row = history.rows.start + entry as usize;
+        let Some(TraceEntry { size, stack, context, .. }) = snapshot.entries.get(row) else { return Self::default() };
+        let context = snapshot.contexts.get(context);
+        let text = |id| Some(snapshot.strings.get(id)).filter(|&text| text != "N/A").unwrap_or_default().to_owned();
+        let expandable = expandable(snapshot, history, context.pool);
+        let (last_known, same_size) = if sites.has_python(stack) {
+            (None, Vec::new())
+        } else {
+            let site = |entry: u32| sites.site(snapshot.entries.stack(history.rows.start + entry as usize));
+            (last_known.map(|entry| (entry, site(entry))), same_size(snapshot, history, sites, layout, size))
+        };
+        Self {
+            bytes: size,
+            driver_bytes: driver_request(size, expandable),
+            stream: context.stream,
+            pool: context.pool,
+            expandable,
+            site: sites.site(stack),
+            stack: sites.stack_labels(stack),
+            compile_context: text(context.compile_context),
+            user_metadata: text(context.user_metadata),
+            last_known,
+            same_size,
+        }
+    }
+
+    /// The pool that serves requests of this size.
+    pub fn segment_type(&self) -> SegmentType {
+        if self.bytes <= SMALL_SIZE { SegmentType::Small } else { SegmentType::Large }
+    }
+
+    /// Whether a segment's free blocks may serve it. What the file does not tell is taken to match; a request whose pool
+    /// is not recorded is taken to be none of a private pool.
+    pub(super) fn may_use(&self, segment: &SegmentLayout) -> bool {
+        segment.segment_type == self.segment_type()
+            && segment.stream.is_none_or(|stream| stream == self.stream)
+            && segment.pool.is_none_or(|pool| pool == self.pool.unwrap_or(DEFAULT_POOL))
+    }
+}
+
+/// Whether the request's pool grows in place. Up to PyTorch 2.4 private pools did not; before 2.3 nothing is recorded
+/// but the segments themselves.
+fn expandable(snapshot: &Snapshot, history: &History, pool: Option<PoolId>) -> bool {
+    if snapshot.settings.recorded && pool.unwrap_or(DEFAULT_POOL) == DEFAULT_POOL {
+        return snapshot.settings.expandable_segments;
+    }
+    history.segments.iter().any(|span| span.expandable)
+}
+
+fn same_size(
+    snapshot: &Snapshot,
+    history: &History,
+    sites: &Sites<'_>,
+    layout: &Layout,
+    bytes: u64,
+) -> Vec<(String, u64)> {
+    let rules = SizeRules::device(&snapshot.settings);
+    let mut found: IndexMap<StackId, u64> = IndexMap::new();
+    for index in layout.pieces.iter().filter_map(|piece| piece.allocation) {
+        let stack = history.stack_of(snapshot, index);
+        if sites.has_python(stack) && rules.round(history.allocations[index].requested) == bytes {
+            *found.entry(stack).or_default() += 1;
+        }
+    }
+    let mut by_site: IndexMap<String, u64> = IndexMap::new();
+    for (stack, blocks) in found {
+        *by_site.entry(sites.site(stack)).or_default() += blocks;
+    }
+    by_site.sort_by(|site, blocks, other, more| more.cmp(blocks).then_with(|| site.cmp(other)));
+    by_site.into_iter().take(SAME_SIZE_SITES).collect()
+}
+
+/// What the allocator gave back to the driver right before an `oom` entry, to try once more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retry {
+    /// Number of segments or mapped ranges.
+    pub segments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Number of frees that completed meanwhile, or right before.
+    pub completed: u64,
+}
+
+impl Retry {
+    /// Sums up the entries right before the `oom` entry that give segments back, and the frees that completed among
+    /// them: the retry waits for pending ones first.
+    pub(super) fn before(snapshot: &Snapshot, history: &History, entry: u32) -> Self {
+        let mut retry = Self::default();
+        for before in (0..entry).rev() {
+            let row = history.rows.start + before as usize;
+            let Some(TraceEntry { action, size, .. }) = snapshot.entries.get(row) else { break };
+            match action {
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    retry.segments += 1;
+                    retry.bytes = retry.bytes.wrapping_add(size);
+                }
+                Action::FreeCompleted => retry.completed += 1,
+                _ => break,
+            }
+        }
+        retry
+    }
+}
+
+/// The segments whose free blocks could have served a request: those of its pool and stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Serving {
+    /// Sums over them.
+    pub figures: Figures,
+    /// Whether the request's pool is not recorded although there are private ones.
+    pub assumed: bool,
+}
+
+impl Serving {
+    pub(super) fn of(history: &History, request: &Request, layout: &Layout) -> Self {
+        let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
+        let private = |segment: &SegmentLayout| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL);
+        Self {
+            figures: usable
+                .fold(Figures::default(), |sum, segment| sum.plus(&Figures::of_segment(history, layout, segment))),
+            assumed: request.pool.is_none() && layout.segments.iter().any(private),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Fragmentation along a history, in a bounded number of rows.
+
+use super::annotations::Annotations;
+use super::figures::Figures;
+use super::layout::Sweep;
+use super::place::Place;
+use crate::model::Snapshot;
+use crate::replay::{History, Instant};
+
+/// The figures at one instant of a series.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverTimeRow {
+    /// Where it lies.
+    pub place: Place,
+    /// The figures there.
+    pub figures: Figures,
+}
+
+/// An instant and how much was inactive there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MostInactive {
+    /// First instant at which it is that much.
+    pub instant: Instant,
+    /// `reserved - active` there.
+    pub inactive: i64,
+    /// `reserved` there.
+    pub reserved: i64,
+}
+
+/// Where in each of `windows` equal parts of a history most is inactive, in order of time. Instants before the first
+/// entry belong to the first part.
+pub(super) fn most_inactive(snapshot: &Snapshot, history: &History, windows: u32) -> Vec<MostInactive> {
+    let length = history.entries().div_ceil(windows.max(1)).max(1);
+    let start = history.start;
+    let mut window = 0;
+    let mut rows = vec![MostInactive {
+        instant: 0,
+        inactive: start.reserved.wrapping_sub(start.active),
+        reserved: start.reserved,
+    }];
+    history.walk(snapshot, |instant, counters| {
+        let inactive = counters.reserved.wrapping_sub(counters.active);
+        let row = MostInactive { instant, inactive, reserved: counters.reserved };
+        if (instant - 1) / length != window {
+            window = (instant - 1) / length;
+            rows.push(row);
+        } else if let Some(most) = rows.last_mut().filter(|most| most.inactive < inactive) {
+            *most = row;
+        }
+    });
+    rows
+}
+
+/// Rows for plotting: the highest point of inactive bytes in each of `points` equal parts of the history, so that no
+/// peak is lost, and the start, the end, and the maxima of the four counters.
+pub(super) fn over_time(
+    snapshot: &Snapshot,
+    history: &History,
+    annotations: &Annotations,
+    points: u32,
+) -> Vec<OverTimeRow> {
+    let mut instants: Vec<Instant> = vec![0, history.entries()];
+    instants.extend(history.maxima.iter().map(|maximum| maximum.instant));
+    instants.extend(most_inactive(snapshot, history, points).iter().map(|most| most.instant));
+    instants.sort_unstable();
+    instants.dedup();
+    let mut sweep = Sweep::new(snapshot, history);
+    let row = |instant| OverTimeRow {
+        place: Place::of(snapshot, history, annotations, instant),
+        figures: Figures::of(history, &sweep.at(instant)),
+    };
+    instants.into_iter().map(row).collect()
+}

@@ -1,0 +1,101 @@
+//! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
+
+use super::io_error;
+use crate::analysis::{DeviceFragmentation, FragmentationReport};
+use crate::report::notes::safe;
+use std::io::{self, Write};
+
+/// Columns that every line ends with: whose numbers they are.
+const TAIL: [&str; 2] = ["complete_history", "anomalies"];
+
+pub(super) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    if report.devices.iter().any(|device| device.over_time.is_some()) {
+        over_time(report, &mut csv)?;
+    } else {
+        pinning(report, &mut csv)?;
+    }
+    csv.flush()
+}
+
+fn tail(device: &DeviceFragmentation) -> [String; 2] {
+    [device.completeness.is_complete().to_string(), device.anomalies.total().to_string()]
+}
+
+fn pinning(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>) -> io::Result<()> {
+    let head = [
+        "device",
+        "entry",
+        "by",
+        "label",
+        "bytes",
+        "blocks",
+        "pinned_free_bytes",
+        "worst_block_bytes",
+        "alone_free_bytes",
+        "stack",
+    ];
+    csv.write_record(head.iter().chain(&TAIL)).map_err(io_error)?;
+    for device in &report.devices {
+        let entry = device.place.entry.map(|entry| entry.to_string()).unwrap_or_default();
+        for row in &device.pinning.rows {
+            let line = [
+                device.device.to_string(),
+                entry.clone(),
+                device.by.name().to_owned(),
+                safe(&row.label),
+                row.bytes.to_string(),
+                row.blocks.to_string(),
+                row.pinned_free_bytes.to_string(),
+                row.worst_block_bytes.to_string(),
+                row.alone_free_bytes.to_string(),
+                safe(&row.stack.join(";")),
+            ];
+            csv.write_record(line.iter().chain(&tail(device))).map_err(io_error)?;
+        }
+    }
+    Ok(())
+}
+
+fn over_time(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>) -> io::Result<()> {
+    let head = [
+        "device",
+        "entry",
+        "time_us",
+        "reserved_bytes",
+        "active_bytes",
+        "allocated_bytes",
+        "requested_bytes",
+        "inactive_bytes",
+        "rounding_bytes",
+        "largest_free_block_bytes",
+        "releasable_bytes",
+        "pinned_free_bytes",
+        "segments",
+        "free_blocks",
+    ];
+    csv.write_record(head.iter().chain(&TAIL)).map_err(io_error)?;
+    for device in &report.devices {
+        for row in device.over_time.iter().flatten() {
+            let figures = &row.figures;
+            let line = [
+                device.device.to_string(),
+                row.place.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+                row.place.time_us.map(|time| time.to_string()).unwrap_or_default(),
+                figures.reserved.to_string(),
+                figures.active().to_string(),
+                figures.allocated.to_string(),
+                figures.requested.to_string(),
+                figures.inactive.to_string(),
+                figures.rounding().to_string(),
+                figures.largest_free_block.to_string(),
+                figures.releasable.to_string(),
+                figures.pinned_free.to_string(),
+                figures.segments.to_string(),
+                figures.free_blocks.to_string(),
+            ];
+            csv.write_record(line.iter().chain(&tail(device))).map_err(io_error)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! `memviz oom` as CSV: a line per failed request.
+
+use super::io_error;
+use crate::analysis::oom::{Oom, OomReport};
+use crate::report::notes::safe;
+use crate::report::oom_words;
+use std::io::{self, Write};
+
+pub(super) fn write(report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record([
+        "device",
+        "entry",
+        "time_us",
+        "requested_bytes",
+        "driver_bytes",
+        "device_free_bytes",
+        "reserved_bytes",
+        "allocated_bytes",
+        "pending_free_bytes",
+        "inactive_bytes",
+        "largest_free_block_bytes",
+        "releasable_bytes",
+        "pinned_free_bytes",
+        "retry_freed_bytes",
+        "cause",
+        "evidence",
+        "advice",
+        "label",
+        "stack",
+        "complete_history",
+        "anomalies",
+    ])
+    .map_err(io_error)?;
+    for device in &report.devices {
+        for oom in &device.ooms {
+            let mut line = vec![device.device.to_string()];
+            line.extend(columns(oom));
+            line.push(device.completeness.is_complete().to_string());
+            line.push(device.anomalies.total().to_string());
+            csv.write_record(&line).map_err(io_error)?;
+        }
+    }
+    csv.flush()
+}
+
+fn columns(oom: &Oom) -> [String; 18] {
+    let Oom { place, request, figures, .. } = oom;
+    let evidence: Vec<String> = oom.evidence.iter().map(|it| oom_words::evidence(oom, it).text).collect();
+    let advice: Vec<String> = oom.advice.iter().map(|it| oom_words::advice(oom, it).text).collect();
+    [
+        place.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+        place.time_us.map(|time| time.to_string()).unwrap_or_default(),
+        request.bytes.to_string(),
+        request.driver_bytes.to_string(),
+        oom.device_free.to_string(),
+        figures.reserved.to_string(),
+        figures.allocated.to_string(),
+        figures.pending_free.to_string(),
+        figures.inactive.to_string(),
+        figures.largest_free_block.to_string(),
+        figures.releasable.to_string(),
+        figures.pinned_free.to_string(),
+        oom.retry.bytes.to_string(),
+        oom.cause.name().to_owned(),
+        safe(&evidence.join("; ")),
+        safe(&advice.join("; ")),
+        safe(&request.site),
+        safe(&request.stack.join(";")),
+    ]
+}

@@ -1,0 +1,102 @@
+//! `memviz fragmentation` as Markdown.
+
+use super::{cell, code, escape};
+use crate::analysis::{DeviceFragmentation, FragmentationReport, OverTimeRow, PinningRow};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, signed};
+use crate::report::{Source, percent, words};
+use std::io::{self, Write};
+
+pub(super) fn write(source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## GPU memory fragmentation of {}\n", code(source.path))?;
+    for line in notes::source(&source.recording.snapshot) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if report.devices.is_empty() {
+        writeln!(out, "No memory was allocated on any device while recording.")?;
+    }
+    for device in &report.devices {
+        device_section(device, out)?;
+    }
+    Ok(())
+}
+
+fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
+    let figures = &device.figures;
+    let share = figures.inactive_share() * 100.0;
+    let (name, inactive) = (device_name(device.device), Bytes(figures.inactive));
+    writeln!(out, "### {name}: inactive {inactive}, {share:.1}% of reserved\n")?;
+    let place = notes::position(&device.place, device.entries, &device.completeness);
+    let peak = if device.is_peak { "At the peak of allocated, " } else { "At " };
+    writeln!(out, "{peak}{}.\n", escape(&place))?;
+    for line in notes::fragmentation(device) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if let Some(rows) = &device.over_time {
+        return over_time(rows, out);
+    }
+    writeln!(
+        out,
+        "| Pool | Segments | Reserved | Allocated | Inactive | Pinned | Releasable | Largest free block | Rounding loss |"
+    )?;
+    writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    let lines = device
+        .pools
+        .iter()
+        .map(|pool| (words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable), &pool.figures));
+    for (name, figures) in lines.chain([("**all**".to_owned(), figures)]) {
+        write!(out, "| {name} | {} |", figures.segments)?;
+        for bytes in [
+            figures.reserved,
+            figures.allocated,
+            figures.inactive,
+            figures.pinned_free,
+            figures.releasable,
+            figures.largest_free_block,
+        ] {
+            write!(out, " {} |", Bytes(bytes))?;
+        }
+        writeln!(out, " {} |", signed(figures.rounding()))?;
+    }
+    writeln!(out)?;
+    if let Some(note) = notes::grouping(device.by) {
+        writeln!(out, "> {}\n", escape(note))?;
+    }
+    pinning(device.by.name(), &device.pinning.rows, device.pinning.pinned_free_bytes, out)?;
+    if !device.free_blocks.is_empty() {
+        writeln!(out, "| Free blocks of | Blocks | Bytes |\n|---|--:|--:|")?;
+        for class in &device.free_blocks {
+            writeln!(out, "| {} | {} | {} |", words::size_class(class), class.blocks, Bytes(class.bytes))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Who pins free memory.
+pub(super) fn pinning(by: &str, rows: &[PinningRow], total: u64, out: &mut dyn Write) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "| Pinned free bytes | Share | Blocks | Alone | {by} |\n|--:|--:|--:|--:|---|")?;
+    for row in rows {
+        let (bytes, share) = (Bytes(row.pinned_free_bytes), percent(row.pinned_free_bytes, total));
+        let alone = Bytes(row.alone_free_bytes);
+        writeln!(out, "| {bytes} | {share:.1}% | {} | {alone} | {} |", row.blocks, cell(&row.label))?;
+    }
+    writeln!(out, "| **{}** | | | | **total** |\n", Bytes(total))
+}
+
+fn over_time(rows: &[OverTimeRow], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "| Entry | After | Reserved | Inactive | Share | Pinned | Largest free block |")?;
+    writeln!(out, "|--:|--:|--:|--:|--:|--:|--:|")?;
+    for OverTimeRow { place, figures } in rows {
+        let entry = place.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string());
+        let after = place.since_start_us.map(notes::duration).unwrap_or_default();
+        let share = figures.inactive_share() * 100.0;
+        let [reserved, inactive, pinned, largest] =
+            [figures.reserved, figures.inactive, figures.pinned_free, figures.largest_free_block].map(Bytes);
+        writeln!(out, "| {entry} | {after} | {reserved} | {inactive} | {share:.1}% | {pinned} | {largest} |")?;
+    }
+    writeln!(out)
+}

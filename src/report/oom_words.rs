@@ -1,0 +1,235 @@
+//! What is said of a failed request, the same in every format.
+
+use super::words::{count, pool};
+use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom};
+use crate::model::bytes::Bytes;
+use crate::replay::{History, LARGE_BUFFER};
+use indexmap::IndexMap;
+
+/// A statement: what it is called, what it says, and its figures by JSON key.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// Name of its kind, as in JSON.
+    pub kind: &'static str,
+    /// One sentence, without a full stop.
+    pub text: String,
+    /// The figures behind it.
+    pub figures: IndexMap<&'static str, u64>,
+}
+
+fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); N], text: String) -> Statement {
+    Statement { kind, text, figures: figures.into_iter().collect() }
+}
+
+/// Which free blocks may serve the request: `large pool, stream 0`.
+pub fn serving(oom: &Oom) -> String {
+    let request = &oom.request;
+    let mut name = pool(request.segment_type(), Some(request.stream), request.pool, request.expandable);
+    if oom.serving.assumed {
+        name += " (its pool is not recorded; the default one is assumed)";
+    }
+    name
+}
+
+/// What else is known of who made the request, a line each: for those without Python frames what they may belong to.
+pub fn request(oom: &Oom) -> Vec<String> {
+    let request = &oom.request;
+    let mut lines = Vec::new();
+    if request.stack.is_empty() {
+        lines.push("backward passes have no Python frames; stacks=\"all\" records C++ ones".to_owned());
+    }
+    if let Some((entry, site)) = &request.last_known {
+        lines.push(format!("the last request before it with a Python stack was {site} (entry {entry})"));
+    }
+    if !request.same_size.is_empty() {
+        let sites: Vec<String> =
+            request.same_size.iter().map(|(site, blocks)| format!("{site} ({})", count(*blocks, "block"))).collect();
+        lines.push(format!("live blocks of the same size, a gradient's likely tensors: {}", sites.join(", ")));
+    }
+    if !request.compile_context.is_empty() {
+        lines.push(format!("torch.compile context {}", request.compile_context));
+    }
+    if !request.user_metadata.is_empty() {
+        lines.push(format!("metadata {}", request.user_metadata));
+    }
+    lines
+}
+
+/// What shows the cause.
+pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
+    let free_and_inactive = |together: u64| {
+        let (free, inactive) = (Bytes(oom.device_free), Bytes(oom.figures.inactive));
+        format!("device free {free} and inactive {inactive} are {} together", Bytes(together))
+    };
+    let requested = oom.request.bytes;
+    match *evidence {
+        Evidence::NotEnough { together, needed } => {
+            let what = if needed == requested {
+                format!("{} requested", Bytes(needed))
+            } else {
+                format!("{} that the driver must supply for {}", Bytes(needed), Bytes(requested))
+            };
+            let missing = needed - together;
+            statement(
+                "not_enough",
+                [("together_bytes", together), ("needed_bytes", needed), ("missing_bytes", missing)],
+                format!("{}, {} less than the {what}", free_and_inactive(together), Bytes(missing)),
+            )
+        }
+        Evidence::Enough { together } => statement(
+            "enough",
+            [("together_bytes", together), ("needed_bytes", requested)],
+            format!("{}, enough for the {} requested", free_and_inactive(together), Bytes(requested)),
+        ),
+        Evidence::LargestBlock { bytes } => statement(
+            "largest_block",
+            [("largest_free_block_bytes", bytes)],
+            format!("the largest free block that could have served it ({}) has {}", serving(oom), Bytes(bytes)),
+        ),
+        Evidence::DeviceShort { free, needed } => statement(
+            "device_short",
+            [("device_free_bytes", free), ("needed_bytes", needed)],
+            format!(
+                "a new segment would have taken {}, more than the {} that the device had free",
+                Bytes(needed),
+                Bytes(free)
+            ),
+        ),
+        Evidence::Pinned { bytes, blocks, ref top } => {
+            let most =
+                top.as_ref().map_or_else(String::new, |(label, bytes)| format!(", {} of it by {label}", Bytes(*bytes)));
+            let blocks_text = count(blocks, "live block");
+            statement(
+                "pinned",
+                [("pinned_free_bytes", bytes), ("blocks", blocks)],
+                format!("{} of what is inactive is pinned by {blocks_text}{most}", Bytes(bytes)),
+            )
+        }
+        Evidence::FreedTooLate { bytes } => statement(
+            "freed_too_late",
+            [("free_block_bytes", bytes)],
+            format!(
+                "a free block of {} is large enough, but came about only when pending frees completed during the \
+                 retry, after which the allocator asks the driver alone",
+                Bytes(bytes)
+            ),
+        ),
+        Evidence::BlockWouldDo { bytes } => statement(
+            "block_would_do",
+            [("free_block_bytes", bytes)],
+            format!(
+                "a free block of {} looks large enough; the recording does not tell why it was not used",
+                Bytes(bytes)
+            ),
+        ),
+        Evidence::DeviceHadEnough { free, needed, reserved } => device_had_enough(free, needed, reserved),
+        Evidence::LimitSet(ref setting) => {
+            statement("limit_set", [], format!("PYTORCH_CUDA_ALLOC_CONF limits the process: {setting}"))
+        }
+        Evidence::Shrunk { known, here } => shrunk(known, here),
+        Evidence::KnownInPart => statement(
+            "known_in_part",
+            [],
+            "the file was cut off and its beginning is missing: what was reserved is known only in part".to_owned(),
+        ),
+    }
+}
+
+fn device_had_enough(free: u64, needed: u64, reserved: u64) -> Statement {
+    statement(
+        "device_had_enough",
+        [("device_free_bytes", free), ("needed_bytes", needed)],
+        format!(
+            "the device had {} free and would have had to supply {}; what failed it is likely a limit for the process \
+             between {} and {}, such as torch.cuda.set_per_process_memory_fraction, which snapshots do not record",
+            Bytes(free),
+            Bytes(needed),
+            Bytes(reserved),
+            Bytes(reserved.saturating_add(needed))
+        ),
+    )
+}
+
+fn shrunk(known: KnownCapacity, here: u64) -> Statement {
+    let missing = known.bytes - here;
+    let then = History::entry_before(known.instant).map_or("the start".to_owned(), |entry| format!("entry {entry}"));
+    statement(
+        "shrunk",
+        [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
+        format!(
+            "reserved and device free are {} together, {} less than at {then}: something outside PyTorch's allocator \
+             took it, such as another process",
+            Bytes(here),
+            Bytes(missing)
+        ),
+    )
+}
+
+/// What would have helped.
+pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
+    match *advice {
+        Advice::FreeSites { ref sites, fit } => {
+            let bytes = sites.iter().map(|(_, bytes, _)| bytes).sum();
+            let blocks = sites.iter().map(|(_, _, blocks)| blocks).sum();
+            let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
+            let how = match fit {
+                Fit::Block(block) => format!("a free block of {} would have served it", Bytes(block)),
+                Fit::Driver(supply) => format!("the driver would have had {} for it", Bytes(supply)),
+            };
+            statement(
+                "free_sites",
+                [("bytes", bytes), ("blocks", blocks)],
+                format!(
+                    "without the {} of {} ({}; what is made there is mostly freed again), {how}",
+                    Bytes(bytes),
+                    names.join(", "),
+                    count(blocks, "block")
+                ),
+            )
+        }
+        Advice::ExpandableSegments { whole_pages, together, needed } => {
+            let figures = [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)];
+            let pages =
+                format!("{} of what is inactive is in whole pages of {}", Bytes(whole_pages), Bytes(LARGE_BUFFER));
+            let sum = format!("{} together with device free; it takes {}", Bytes(together), Bytes(needed));
+            if together >= needed {
+                let text = format!("expandable_segments:True would likely have served it: {pages}, {sum}");
+                statement("expandable_segments", figures, text)
+            } else {
+                let text =
+                    format!("expandable_segments:True alone would likely not: as the blocks lie, {pages}, {sum}");
+                statement("expandable_segments_not_enough", figures, text)
+            }
+        }
+        Advice::OtherPool { segment_type, stream, pool: id, inactive, largest } => statement(
+            "other_pool",
+            [("inactive_bytes", inactive), ("largest_free_block_bytes", largest)],
+            format!(
+                "{} has {} inactive (largest free block {}) that this request ({}) could not use",
+                pool(segment_type, stream, id, false),
+                Bytes(inactive),
+                Bytes(largest),
+                serving(oom)
+            ),
+        ),
+        Advice::PendingFree { bytes } => statement(
+            "pending_free",
+            [("pending_free_bytes", bytes)],
+            format!("{} was freed already, but may still be used on another stream (record_stream)", Bytes(bytes)),
+        ),
+        Advice::Rounding { bytes, missing } => statement(
+            "rounding",
+            [("rounding_bytes", bytes), ("missing_bytes", missing)],
+            format!("rounding loss is {} under roundup_power2_divisions; {} was missing", Bytes(bytes), Bytes(missing)),
+        ),
+        Advice::RecordEarlier { bytes } => statement(
+            "record_earlier",
+            [("bytes", bytes)],
+            format!(
+                "{} is from before the recording and has no stack: start earlier, or with a larger max_entries, to see \
+                 whose it is",
+                Bytes(bytes)
+            ),
+        ),
+    }
+}

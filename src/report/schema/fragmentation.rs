@@ -1,0 +1,361 @@
+//! The JSON of `memviz fragmentation`.
+
+use super::{CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::analysis::{
+    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, PinningRow, Place, PoolFragmentation,
+    SegmentFragmentation, SizeClass,
+};
+use crate::model::{PoolId, SegmentType};
+use crate::replay::History;
+use crate::report::{Source, notes};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// `memviz fragmentation`, one device.
+#[derive(Debug, Serialize)]
+pub struct FragmentationDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing or contradictory, in words.
+    pub notes: Vec<String>,
+    /// Figures that are not exact, here and in `pools`, `segments` and `over_time`: an `upper` or `lower` bound, or
+    /// `unknown`. Left out when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<&'static str, &'static str>,
+    /// The instant looked at.
+    pub at: Instant,
+    /// Sums over all segments.
+    #[serde(flatten)]
+    pub figures: FigureBytes,
+    /// Blocks in use that lie in no segment or in one another: in no other figure, 0 unless the recording contradicts
+    /// itself.
+    pub stray_blocks: u64,
+    /// Their bytes.
+    pub stray_bytes: u64,
+    /// The counters of `memory_stats()` at the instant. They equal the figures unless the recording contradicts itself.
+    pub counters: CounterBytes,
+    /// Where in the whole history most is inactive.
+    pub most_inactive: MostInactiveInstant,
+    /// What the allocator keeps apart, the largest first; sums to the figures above.
+    pub pools: Vec<Pool>,
+    /// What rows of `pinning` stand for.
+    pub by: GroupBy,
+    /// Whether those rows overlap.
+    pub inclusive: bool,
+    /// Who keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive.
+    pub pinning: Vec<PinningGroup>,
+    /// Free blocks by size.
+    pub free_blocks: Vec<FreeBlocks>,
+    /// Rounding loss of blocks in use and pending free, by block size.
+    pub rounding: Vec<RoundingLoss>,
+    /// Every segment, in address order.
+    pub segments: Vec<Segment>,
+    /// Rows over time; only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<Vec<OverTime>>,
+}
+
+/// An instant.
+#[derive(Debug, Serialize)]
+pub struct Instant {
+    /// Entry that leads to it, counted within the device's trace; null before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry since the epoch; null where the file has no times.
+    pub time_us: Option<i64>,
+    /// Open `record_function` ranges, outermost first.
+    pub annotations: Vec<String>,
+}
+
+/// Sums over some segments.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FigureBytes {
+    /// Bytes of the segments: `allocated + pending_free + inactive`.
+    pub reserved_bytes: u64,
+    /// Bytes of blocks in use and pending free.
+    pub active_bytes: u64,
+    /// Bytes of blocks in use.
+    pub allocated_bytes: u64,
+    /// Bytes of blocks freed by the program that another stream may still use.
+    pub pending_free_bytes: u64,
+    /// Bytes asked for in active blocks.
+    pub requested_bytes: u64,
+    /// Bytes of free blocks: `releasable + pinned_free`.
+    pub inactive_bytes: u64,
+    /// `inactive_bytes / reserved_bytes`, from 0 to 1.
+    pub inactive_share: f64,
+    /// `active_bytes - requested_bytes`.
+    pub rounding_bytes: i64,
+    /// The largest free block.
+    pub largest_free_block_bytes: u64,
+    /// Free bytes in segments, or pages of expandable ones, without a live block.
+    pub releasable_bytes: u64,
+    /// Free bytes that live blocks keep from being released.
+    pub pinned_free_bytes: u64,
+    /// Number of segments.
+    pub segment_count: u64,
+    /// Number of blocks in use and pending free.
+    pub block_count: u64,
+    /// Number of free blocks.
+    pub free_block_count: u64,
+}
+
+/// Where most is inactive.
+#[derive(Debug, Serialize)]
+pub struct MostInactiveInstant {
+    /// First entry that leads there; null before the first entry.
+    pub entry: Option<u32>,
+    /// Inactive bytes there.
+    pub inactive_bytes: i64,
+    /// Reserved bytes there.
+    pub reserved_bytes: i64,
+}
+
+/// Segments whose free blocks serve the same requests.
+#[derive(Debug, Serialize)]
+pub struct Pool {
+    /// `small` for blocks of up to 1 MiB, else `large`.
+    pub segment_type: &'static str,
+    /// CUDA stream; null when the file does not tell.
+    pub stream: Option<u64>,
+    /// Pool id, (0, 0) for the default one; null when the file does not tell.
+    pub pool_id: Option<PoolId>,
+    /// Whether its segments are expandable.
+    pub expandable: bool,
+    /// Sums over its segments.
+    #[serde(flatten)]
+    pub figures: FigureBytes,
+    /// Its free blocks by size.
+    pub free_blocks: Vec<FreeBlocks>,
+}
+
+/// What the blocks of one group pin.
+#[derive(Debug, Serialize)]
+pub struct PinningGroup {
+    /// The group.
+    pub label: String,
+    /// Bytes of its blocks that pin something.
+    pub bytes: u64,
+    /// Number of those blocks.
+    pub blocks: u64,
+    /// Free bytes charged to it. Blocks that pin the same segment (or page) are charged equal parts.
+    pub pinned_free_bytes: u64,
+    /// `pinned_free_bytes / blocks`.
+    pub pinned_free_bytes_per_block: f64,
+    /// The most that one block is charged.
+    pub worst_block_bytes: u64,
+    /// Free bytes in segments (or pages) that only this group's blocks pin. In the row `(other)` a lower bound.
+    pub alone_free_bytes: u64,
+    /// The stack that is charged most, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+/// Free blocks of similar size.
+#[derive(Debug, Serialize)]
+pub struct FreeBlocks {
+    /// Smallest size in the class, a power of two.
+    pub min_bytes: u64,
+    /// Largest size in the class.
+    pub max_bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Blocks in use and pending free of similar size.
+#[derive(Debug, Serialize)]
+pub struct RoundingLoss {
+    /// Smallest size in the class, a power of two.
+    pub min_bytes: u64,
+    /// Largest size in the class.
+    pub max_bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was asked for in them.
+    pub requested_bytes: u64,
+    /// `bytes - requested_bytes`.
+    pub rounding_bytes: i64,
+}
+
+/// A segment.
+#[derive(Debug, Serialize)]
+pub struct Segment {
+    /// First address.
+    pub address: u64,
+    /// `small` or `large`.
+    pub segment_type: &'static str,
+    /// CUDA stream; null when the file does not tell.
+    pub stream: Option<u64>,
+    /// Pool id; null when the file does not tell.
+    pub pool_id: Option<PoolId>,
+    /// Whether it is a mapped part of an expandable segment.
+    pub expandable: bool,
+    /// Site of the request that made it.
+    pub made_by: String,
+    /// Sums over its blocks.
+    #[serde(flatten)]
+    pub figures: FigureBytes,
+}
+
+/// One row over time.
+#[derive(Debug, Serialize)]
+pub struct OverTime {
+    /// The instant.
+    #[serde(flatten)]
+    pub at: Instant,
+    /// Sums over all segments there.
+    #[serde(flatten)]
+    pub figures: FigureBytes,
+}
+
+/// `small` or `large`, as snapshots say it.
+pub fn segment_type(segment_type: SegmentType) -> &'static str {
+    match segment_type {
+        SegmentType::Small => "small",
+        SegmentType::Large => "large",
+    }
+}
+
+impl From<&Place> for Instant {
+    fn from(place: &Place) -> Self {
+        Self { entry: place.entry, time_us: place.time_us, annotations: place.annotations.clone() }
+    }
+}
+
+impl From<&Figures> for FigureBytes {
+    fn from(figures: &Figures) -> Self {
+        Self {
+            reserved_bytes: figures.reserved,
+            active_bytes: figures.active(),
+            allocated_bytes: figures.allocated,
+            pending_free_bytes: figures.pending_free,
+            requested_bytes: figures.requested,
+            inactive_bytes: figures.inactive,
+            inactive_share: figures.inactive_share(),
+            rounding_bytes: figures.rounding(),
+            largest_free_block_bytes: figures.largest_free_block,
+            releasable_bytes: figures.releasable,
+            pinned_free_bytes: figures.pinned_free,
+            segment_count: figures.segments,
+            block_count: figures.blocks,
+            free_block_count: figures.free_blocks,
+        }
+    }
+}
+
+impl From<&PinningRow> for PinningGroup {
+    fn from(row: &PinningRow) -> Self {
+        Self {
+            label: row.label.clone(),
+            bytes: row.bytes,
+            blocks: row.blocks,
+            pinned_free_bytes: row.pinned_free_bytes,
+            pinned_free_bytes_per_block: row.pinned_free_bytes as f64 / row.blocks.max(1) as f64,
+            worst_block_bytes: row.worst_block_bytes,
+            alone_free_bytes: row.alone_free_bytes,
+            stack: row.stack.clone(),
+        }
+    }
+}
+
+impl From<&SizeClass> for FreeBlocks {
+    fn from(class: &SizeClass) -> Self {
+        Self { min_bytes: class.min_bytes, max_bytes: class.max_bytes(), blocks: class.blocks, bytes: class.bytes }
+    }
+}
+
+impl From<&SizeClass> for RoundingLoss {
+    fn from(class: &SizeClass) -> Self {
+        Self {
+            min_bytes: class.min_bytes,
+            max_bytes: class.max_bytes(),
+            blocks: class.blocks,
+            bytes: class.bytes,
+            requested_bytes: class.requested,
+            rounding_bytes: class.rounding(),
+        }
+    }
+}
+
+impl From<&PoolFragmentation> for Pool {
+    fn from(pool: &PoolFragmentation) -> Self {
+        Self {
+            segment_type: segment_type(pool.segment_type),
+            stream: pool.stream,
+            pool_id: pool.pool,
+            expandable: pool.expandable,
+            figures: (&pool.figures).into(),
+            free_blocks: pool.free_blocks.iter().map(FreeBlocks::from).collect(),
+        }
+    }
+}
+
+impl From<&SegmentFragmentation> for Segment {
+    fn from(SegmentFragmentation { segment, figures, made_by }: &SegmentFragmentation) -> Self {
+        Self {
+            address: segment.addr,
+            segment_type: segment_type(segment.segment_type),
+            stream: segment.stream,
+            pool_id: segment.pool,
+            expandable: segment.expandable,
+            made_by: made_by.clone(),
+            figures: figures.into(),
+        }
+    }
+}
+
+impl From<&OverTimeRow> for OverTime {
+    fn from(row: &OverTimeRow) -> Self {
+        Self { at: (&row.place).into(), figures: (&row.figures).into() }
+    }
+}
+
+impl From<&DeviceFragmentation> for FragmentationDevice {
+    fn from(device: &DeviceFragmentation) -> Self {
+        let completeness = &device.completeness;
+        let one_instant = device.over_time.is_none();
+        let at_end = one_instant && notes::is_end(&device.place, device.entries, completeness);
+        let sizes_known = one_instant && device.is_peak && completeness.peak_uncertain_bytes == 0;
+        Self {
+            device: device.device,
+            baseline_bytes: device.baseline.allocated,
+            complete_history: device.completeness.is_complete(),
+            notes: notes::fragmentation(device),
+            bounds: notes::figure_bounds(completeness, at_end, sizes_known),
+            at: (&device.place).into(),
+            figures: (&device.figures).into(),
+            stray_blocks: device.stray.0,
+            stray_bytes: device.stray.1,
+            counters: (&device.counters).into(),
+            most_inactive: MostInactiveInstant {
+                entry: History::entry_before(device.most_inactive.instant),
+                inactive_bytes: device.most_inactive.inactive,
+                reserved_bytes: device.most_inactive.reserved,
+            },
+            pools: device.pools.iter().map(Pool::from).collect(),
+            by: device.by,
+            inclusive: device.by.is_inclusive(),
+            pinning: device.pinning.rows.iter().map(PinningGroup::from).collect(),
+            free_blocks: device.free_blocks.iter().map(FreeBlocks::from).collect(),
+            rounding: device.used_blocks.iter().map(RoundingLoss::from).collect(),
+            segments: device.segments.iter().map(Segment::from).collect(),
+            over_time: device.over_time.as_ref().map(|rows| rows.iter().map(OverTime::from).collect()),
+        }
+    }
+}
+
+/// The whole answer of `memviz fragmentation`.
+pub fn fragmentation<'a>(source: Source<'a>, report: &FragmentationReport) -> Head<'a, FragmentationDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "fragmentation",
+        input: InputHead::of(source),
+        devices: report.devices.iter().map(FragmentationDevice::from).collect(),
+    }
+}

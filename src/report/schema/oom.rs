@@ -1,0 +1,217 @@
+//! The JSON of `memviz oom`.
+
+use super::fragmentation::{FigureBytes, Instant, PinningGroup, segment_type};
+use super::{AttributionRows, Head, InputHead, PeakDevice, SCHEMA_VERSION};
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::model::PoolId;
+use crate::report::oom_words::{self, Statement};
+use crate::report::{Source, notes};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// `memviz oom`, one device.
+#[derive(Debug, Serialize)]
+pub struct OomDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<&'static str, &'static str>,
+    /// Failed requests, in order.
+    pub ooms: Vec<FailedRequest>,
+    /// The peak, when no device of the recording has a failed request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<PeakDevice>,
+}
+
+/// A failed request. Figures are those after the allocator gave back what it could and tried again.
+#[derive(Debug, Serialize)]
+pub struct FailedRequest {
+    /// Where it happened.
+    #[serde(flatten)]
+    pub at: Instant,
+    /// Bytes of the block that was wanted: what was asked for, rounded up.
+    pub requested_bytes: u64,
+    /// Bytes that the driver would have had to supply for it: a whole segment, or whole pages.
+    pub driver_bytes: u64,
+    /// What the device had free.
+    pub device_free_bytes: u64,
+    /// Bytes of all segments.
+    pub reserved_bytes: u64,
+    /// Bytes of blocks in use.
+    pub allocated_bytes: u64,
+    /// Bytes of blocks freed by the program that another stream may still use.
+    pub pending_free_bytes: u64,
+    /// Bytes of free blocks.
+    pub inactive_bytes: u64,
+    /// The largest of them.
+    pub largest_free_block_bytes: u64,
+    /// Free bytes in segments, or pages of expandable ones, without a live block.
+    pub releasable_bytes: u64,
+    /// Free bytes that live blocks keep from being released.
+    pub pinned_free_bytes: u64,
+    /// Rounding loss of blocks in use.
+    pub rounding_bytes: i64,
+    /// Bytes that the allocator gave back to the driver right before.
+    pub retry_freed_bytes: u64,
+    /// In how many segments or mapped ranges.
+    pub retry_freed_segments: u64,
+    /// The pool that could have served the request.
+    pub serving: ServingPool,
+    /// Who made the request.
+    pub request: Requester,
+    /// Why it failed.
+    pub cause: Cause,
+    /// What shows it.
+    pub evidence: Vec<Said>,
+    /// What would have helped, as far as the recording tells.
+    pub advice: Vec<Said>,
+    /// Who keeps free bytes from being released.
+    pub pinning: Vec<PinningGroup>,
+    /// Who holds the allocated bytes.
+    pub attribution: AttributionRows,
+}
+
+/// The pool and stream of a request.
+#[derive(Debug, Serialize)]
+pub struct ServingPool {
+    /// `small` for requests of up to 1 MiB, else `large`.
+    pub segment_type: &'static str,
+    /// CUDA stream.
+    pub stream: u64,
+    /// Pool id; null before PyTorch 2.15, which does not record it.
+    pub pool_id: Option<PoolId>,
+    /// Whether there are private pools and the request is only assumed to belong to none of them.
+    pub pool_assumed: bool,
+    /// Whether its segments are expandable.
+    pub expandable: bool,
+    /// Sums over its segments.
+    #[serde(flatten)]
+    pub figures: FigureBytes,
+}
+
+/// Who made a request.
+#[derive(Debug, Serialize)]
+pub struct Requester {
+    /// The site.
+    pub label: String,
+    /// Its stack, innermost frame first; empty in backward passes.
+    pub stack: Vec<String>,
+    /// `torch.compile` context; empty when there is none.
+    pub compile_context: String,
+    /// Text the user attached; empty when there is none.
+    pub user_metadata: String,
+    /// Without Python frames: the entry of the last request that has some.
+    pub last_known_entry: Option<u32>,
+    /// Its site.
+    pub last_known_label: Option<String>,
+    /// Without Python frames: sites of live blocks of the same size, the likely tensors of a gradient. Inferred.
+    pub same_size: Vec<SameSize>,
+}
+
+/// Live blocks as large as a request.
+#[derive(Debug, Serialize)]
+pub struct SameSize {
+    /// Their site.
+    pub label: String,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// A statement with its figures.
+#[derive(Debug, Serialize)]
+pub struct Said {
+    /// Name of its kind.
+    pub kind: &'static str,
+    /// The statement in words.
+    pub text: String,
+    /// The figures behind it.
+    #[serde(flatten)]
+    pub figures: IndexMap<&'static str, u64>,
+}
+
+impl From<Statement> for Said {
+    fn from(Statement { kind, text, figures }: Statement) -> Self {
+        Self { kind, text, figures }
+    }
+}
+
+impl From<&Oom> for FailedRequest {
+    fn from(oom: &Oom) -> Self {
+        let Oom { request, figures, serving, .. } = oom;
+        let (last_known_entry, last_known_label) = request.last_known.clone().unzip();
+        Self {
+            at: (&oom.place).into(),
+            requested_bytes: request.bytes,
+            driver_bytes: request.driver_bytes,
+            device_free_bytes: oom.device_free,
+            reserved_bytes: figures.reserved,
+            allocated_bytes: figures.allocated,
+            pending_free_bytes: figures.pending_free,
+            inactive_bytes: figures.inactive,
+            largest_free_block_bytes: figures.largest_free_block,
+            releasable_bytes: figures.releasable,
+            pinned_free_bytes: figures.pinned_free,
+            rounding_bytes: figures.rounding(),
+            retry_freed_bytes: oom.retry.bytes,
+            retry_freed_segments: oom.retry.segments,
+            serving: ServingPool {
+                segment_type: segment_type(request.segment_type()),
+                stream: request.stream,
+                pool_id: request.pool,
+                pool_assumed: serving.assumed,
+                expandable: request.expandable,
+                figures: (&serving.figures).into(),
+            },
+            request: Requester {
+                label: request.site.clone(),
+                stack: request.stack.clone(),
+                compile_context: request.compile_context.clone(),
+                user_metadata: request.user_metadata.clone(),
+                last_known_entry,
+                last_known_label,
+                same_size: request
+                    .same_size
+                    .iter()
+                    .map(|(label, blocks)| SameSize { label: label.clone(), blocks: *blocks })
+                    .collect(),
+            },
+            cause: oom.cause,
+            evidence: oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).into()).collect(),
+            advice: oom.advice.iter().map(|advice| oom_words::advice(oom, advice).into()).collect(),
+            pinning: oom.pinning.rows.iter().map(PinningGroup::from).collect(),
+            attribution: (&oom.attribution).into(),
+        }
+    }
+}
+
+impl From<&DeviceOoms> for OomDevice {
+    fn from(device: &DeviceOoms) -> Self {
+        let at_end = |oom: &Oom| notes::is_end(&oom.place, device.entries, &device.completeness);
+        Self {
+            device: device.device,
+            baseline_bytes: device.baseline.allocated,
+            complete_history: device.completeness.is_complete(),
+            notes: notes::ooms(device),
+            bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
+            ooms: device.ooms.iter().map(FailedRequest::from).collect(),
+            peak: device.peak.as_ref().map(PeakDevice::from),
+        }
+    }
+}
+
+/// The whole answer of `memviz oom`.
+pub fn oom<'a>(source: Source<'a>, report: &OomReport) -> Head<'a, OomDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "oom",
+        input: InputHead::of(source),
+        devices: report.devices.iter().map(OomDevice::from).collect(),
+    }
+}

@@ -1,0 +1,107 @@
+//! `memviz oom` as text.
+
+use super::{TextReport, shorten};
+use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, safe};
+use crate::report::{Source, oom_words, words};
+use std::io::{self, Write};
+
+/// Indent of the frames of a request.
+const FRAME_INDENT: &str = "      ";
+/// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
+const IN_FULL: usize = 10;
+
+pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+    text.notes(&notes::source(&source.recording.snapshot), out)?;
+    if report.devices.is_empty() {
+        return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
+    }
+    if report.count() == 0 {
+        text.words("", &format!("{}; the peak instead:", notes::NO_OOM), out)?;
+    }
+    for (index, device) in report.devices.iter().enumerate() {
+        if index > 0 || report.count() == 0 {
+            writeln!(out)?;
+        }
+        text.oom_device(device, out)?;
+    }
+    Ok(())
+}
+
+impl TextReport {
+    fn oom_device(&self, device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(peak) = &device.peak {
+            return self.peak_device(peak, out);
+        }
+        let name = device_name(device.device);
+        if device.ooms.is_empty() {
+            writeln!(out, "{}: {}", self.bold(&name), notes::failures(0))?;
+        }
+        for (index, oom) in device.ooms.iter().take(IN_FULL).enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
+            self.heading(&title, &notes::position(&oom.place, device.entries, &device.completeness), out)?;
+            self.notes(&notes::ooms(device), out)?;
+            self.oom(oom, out)?;
+        }
+        let more = device.ooms.len().saturating_sub(IN_FULL);
+        if more > 0 {
+            writeln!(out)?;
+            self.words("", &format!("{name}: {} later; --format csv lists all", notes::failures(more)), out)?;
+        }
+        Ok(())
+    }
+
+    fn oom(&self, oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "  cause: {}", self.bold(oom.cause.name()))?;
+        for evidence in &oom.evidence {
+            self.item(&oom_words::evidence(oom, evidence).text, out)?;
+        }
+        writeln!(out)?;
+        self.figure("requested", &Bytes(oom.request.bytes).to_string(), "", out)?;
+        if oom.request.driver_bytes != oom.request.bytes {
+            self.figure("new segment", &Bytes(oom.request.driver_bytes).to_string(), "", out)?;
+        }
+        self.figure("device free", &Bytes(oom.device_free).to_string(), "", out)?;
+        self.figures(&oom.figures, out)?;
+        let segments = words::count(oom.retry.segments, "segment");
+        self.figure("freed by retry", &Bytes(oom.retry.bytes).to_string(), &segments, out)?;
+
+        writeln!(out)?;
+        self.words(
+            "  ",
+            &format!("requested by {}, to be served by {}", oom.request.site, oom_words::serving(oom)),
+            out,
+        )?;
+        let width = self.width.unwrap_or(usize::MAX).saturating_sub(FRAME_INDENT.len());
+        for frame in &oom.request.stack {
+            writeln!(out, "{FRAME_INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;
+        }
+        for line in oom_words::request(oom) {
+            self.words("  ", &line, out)?;
+        }
+        if !oom.advice.is_empty() {
+            writeln!(out, "\n{}", self.bold("What would have helped"))?;
+            for advice in &oom.advice {
+                self.item(&oom_words::advice(oom, advice).text, out)?;
+            }
+        }
+        writeln!(out, "\n{}", self.bold(&format!("What holds the memory, by {}", oom.attribution.by.name())))?;
+        self.attribution(&oom.attribution, out)?;
+        if oom.cause == Cause::Fragmentation {
+            self.pinning(oom.attribution.by, &oom.pinning, out)?;
+        }
+        Ok(())
+    }
+
+    /// One of several statements.
+    fn item(&self, statement: &str, out: &mut dyn Write) -> io::Result<()> {
+        for (index, line) in self.broken(4, statement).iter().enumerate() {
+            writeln!(out, "  {} {line}", if index == 0 { "-" } else { " " })?;
+        }
+        Ok(())
+    }
+}

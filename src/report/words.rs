@@ -1,0 +1,53 @@
+//! Names and numbers in words, the same in every format.
+
+use crate::analysis::SizeClass;
+use crate::model::{PoolId, SegmentType};
+
+/// A number of things: `1 segment`, `3 segments`.
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Segments that serve the same requests: `large pool, stream 0`, `small pool, stream 7, private pool (0, 1)`.
+pub fn pool(segment_type: SegmentType, stream: Option<u64>, pool: Option<PoolId>, expandable: bool) -> String {
+    let mut name = match segment_type {
+        SegmentType::Small => "small pool".to_owned(),
+        SegmentType::Large => "large pool".to_owned(),
+    };
+    match stream {
+        Some(stream) => name += &format!(", stream {stream}"),
+        None => name += ", stream not recorded",
+    }
+    // Before PyTorch 2.15 the pool of what is gone at the dump is unknown; private ones are rare.
+    match pool {
+        None | Some((0, 0)) => {}
+        Some((first, second)) => name += &format!(", private pool ({first}, {second})"),
+    }
+    if expandable {
+        name += ", expandable";
+    }
+    name
+}
+
+/// The sizes in a class: `4 MiB to 8 MiB`.
+pub fn size_class(class: &SizeClass) -> String {
+    let power = |bytes: u64| {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let unit = units.iter().find(|&&(unit, _)| bytes >= unit);
+        unit.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
+    };
+    format!("{} to {}", power(class.min_bytes), power(class.min_bytes.saturating_mul(2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_named_by_their_limits() {
+        let class = |min_bytes| size_class(&SizeClass { min_bytes, ..SizeClass::default() });
+        assert_eq!(class(512), "512 bytes to 1 KiB");
+        assert_eq!(class(1 << 20), "1 MiB to 2 MiB");
+        assert_eq!(class(1 << 29), "512 MiB to 1 GiB");
+    }
+}
