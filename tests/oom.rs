@@ -406,7 +406,7 @@ proptest! {
         for entry in entries {
             match entry.action {
                 Action::Alloc => _ = made.insert(entry.addr, entry.op),
-                Action::FreeRequested => program.devices[0][entry.op] = Op::FreeOf { op: made[&entry.addr] },
+                Action::FreeRequested => program.devices[0][entry.op] = Op::FreeOf(made[&entry.addr]),
                 _ => {}
             }
         }

@@ -57,9 +57,7 @@ pub enum Op {
     },
     /// Frees what the operation with this number allocated, wherever it lies.
     #[allow(dead_code, reason = "each test file uses a part of this one")]
-    FreeOf {
-        op: usize,
-    },
+    FreeOf(usize),
     RecordStream {
         pick: usize,
     },
@@ -265,7 +263,7 @@ impl Device<'_> {
                     self.free(place);
                 }
             }
-            Op::FreeOf { op } => {
+            Op::FreeOf(op) => {
                 let found = self.blocks(State::Allocated).find(|(_, block)| block.op == op).map(|(place, _)| place);
                 if let Some(place) = found {
                     self.free(place);
