@@ -8,6 +8,9 @@ use crate::model::{Action, PoolId, SegmentType, Snapshot};
 use crate::replay::{History, SMALL_SIZE, SizeRules, page_size};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// No program uses as many addresses; it bounds sums for hostile files.
+const ADDRESS_SPACE: u64 = 1 << 62;
+
 /// How a recording ends when its requests are played again with expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
@@ -113,7 +116,7 @@ impl Device {
             let room = arena.unmapped.get(&at).copied();
             let wanted = (size - have).checked_next_multiple_of(page)?;
             let bytes = room.map_or(wanted, |room| room.min(wanted));
-            if self.mapped.checked_add(bytes)? > self.capacity {
+            if self.mapped.checked_add(bytes)? > self.capacity || at.checked_add(bytes)? > ADDRESS_SPACE {
                 return None;
             }
             self.mapped += bytes;
