@@ -1,7 +1,7 @@
 //! What is said of a failed request, the same in every format.
 
 use super::words::{count, pool};
-use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom};
+use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom, Replayed};
 use crate::model::bytes::Bytes;
 use crate::replay::{History, LARGE_BUFFER};
 use indexmap::IndexMap;
@@ -105,6 +105,11 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 format!("{} of what is inactive is pinned by {blocks_text}{most}", Bytes(bytes)),
             )
         }
+        Evidence::KeptBack { bytes } => statement(
+            "kept_back",
+            [("free_block_bytes", bytes)],
+            format!("max_split_size keeps a free block of {} for other requests", Bytes(bytes)),
+        ),
         Evidence::FreedTooLate { bytes } => statement(
             "freed_too_late",
             [("free_block_bytes", bytes)],
@@ -187,20 +192,19 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 ),
             )
         }
-        Advice::ExpandableSegments { whole_pages, together, needed } => {
-            let figures = [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)];
-            let pages =
-                format!("{} of what is inactive is in whole pages of {}", Bytes(whole_pages), Bytes(LARGE_BUFFER));
-            let sum = format!("{} together with device free; it takes {}", Bytes(together), Bytes(needed));
-            if together >= needed {
-                let text = format!("expandable_segments:True would likely have served it: {pages}, {sum}");
-                statement("expandable_segments", figures, text)
-            } else {
-                let text =
-                    format!("expandable_segments:True alone would likely not: as the blocks lie, {pages}, {sum}");
-                statement("expandable_segments_not_enough", figures, text)
-            }
-        }
+        Advice::ExpandableSegments(replayed) => expandable(oom, replayed),
+        Advice::WholePages { whole_pages, together, needed } => statement(
+            "whole_pages",
+            [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)],
+            format!(
+                "{} of what is inactive lies in whole pages of {}, which expandable_segments:True could have used \
+                 elsewhere: {} together with device free, of the {} that the request takes",
+                Bytes(whole_pages),
+                Bytes(LARGE_BUFFER),
+                Bytes(together),
+                Bytes(needed)
+            ),
+        ),
         Advice::OtherPool { segment_type, stream, pool: id, inactive, largest } => statement(
             "other_pool",
             [("inactive_bytes", inactive), ("largest_free_block_bytes", largest)],
@@ -232,4 +236,34 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             ),
         ),
     }
+}
+
+fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) -> Statement {
+    let figures = [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)];
+    let (mapped, free) = (Bytes(reserved), Bytes(capacity - reserved));
+    let (kind, text) = match fails_at {
+        None => (
+            "expandable_segments",
+            format!(
+                "expandable_segments:True would have served it: replayed with that setting, {mapped} of {} would be \
+                 reserved",
+                Bytes(capacity)
+            ),
+        ),
+        Some(entry) if Some(entry) == oom.place.entry => (
+            "expandable_segments_not_enough",
+            format!(
+                "expandable_segments:True alone would not have: replayed with that setting, the same request fails with \
+                 {mapped} reserved and {free} free on the device"
+            ),
+        ),
+        Some(entry) => (
+            "expandable_segments_not_enough",
+            format!(
+                "expandable_segments:True alone would not have: replayed with that setting, a request fails before, at \
+                 entry {entry}, with {mapped} reserved and {free} free on the device"
+            ),
+        ),
+    };
+    statement(kind, figures, text)
 }

@@ -47,12 +47,27 @@ pub struct Config {
 /// What a program asks of the allocator. Numbers that pick a block count modulo the number of eligible ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    Alloc { size: u64, stream: u64, private_pool: u64 },
-    Free { pick: usize },
-    RecordStream { pick: usize },
-    CompleteFree { pick: usize },
+    Alloc {
+        size: u64,
+        stream: u64,
+        private_pool: u64,
+    },
+    Free {
+        pick: usize,
+    },
+    /// Frees what the operation with this number allocated, wherever it lies.
+    #[allow(dead_code, reason = "each test file uses a part of this one")]
+    FreeOf(usize),
+    RecordStream {
+        pick: usize,
+    },
+    CompleteFree {
+        pick: usize,
+    },
     EmptyCache,
-    Annotate { pick: usize },
+    Annotate {
+        pick: usize,
+    },
     Snapshot,
 }
 
@@ -245,6 +260,12 @@ impl Device<'_> {
             Op::Alloc { size, stream, private_pool } => self.alloc(size, stream, private_pool),
             Op::Free { pick } => {
                 if let Some(place) = self.pick(pick, State::Allocated) {
+                    self.free(place);
+                }
+            }
+            Op::FreeOf(op) => {
+                let found = self.blocks(State::Allocated).find(|(_, block)| block.op == op).map(|(place, _)| place);
+                if let Some(place) = found {
                     self.free(place);
                 }
             }

@@ -1,6 +1,7 @@
 //! What would have helped: only what the recording shows, each with its figure.
 
 use super::cause::{Cause, Facts};
+use super::expandable::{self, Replayed};
 use super::request::{Request, Serving};
 use crate::analysis::figures::Figures;
 use crate::analysis::layout::Layout;
@@ -33,9 +34,11 @@ pub enum Advice {
         /// How the request would then have been served.
         fit: Fit,
     },
-    /// `expandable_segments:True`: pages without a live block could have been used elsewhere. The figure takes the
-    /// blocks as they lie; with that setting from the start they would lie elsewhere.
-    ExpandableSegments {
+    /// How the same requests fare with `expandable_segments:True` from the start: whether it would have helped.
+    ExpandableSegments(Replayed),
+    /// Inactive bytes in whole pages, which expandable segments could have used elsewhere, where the history is not
+    /// known well enough to play it again. With that setting from the start the blocks would lie elsewhere.
+    WholePages {
         /// Inactive bytes in whole pages.
         whole_pages: u64,
         /// Those and what the device had free.
@@ -75,33 +78,58 @@ pub enum Advice {
     },
 }
 
-/// Advice for one failed request, the most telling first.
-pub(super) fn advise(
-    facts: &Facts<'_>,
-    serving: &Serving,
-    layout: &Layout,
-    cause: Cause,
-    turnover: &Turnover<'_>,
-    sites: &Sites<'_>,
-) -> Vec<Advice> {
-    let mut advice = Vec::new();
-    // Where the failure is not understood, nobody knows what would have prevented it.
-    if cause != Cause::Unknown {
-        advice.extend(other_pool(facts, serving, layout));
-        advice.extend(free_sites(facts, layout, turnover, sites));
-        advice.extend(expandable_segments(facts, layout, cause));
-        advice.extend(smaller_causes(facts));
+/// What advice on one failed request is based on.
+pub(super) struct Adviser<'a> {
+    pub facts: &'a Facts<'a>,
+    pub serving: &'a Serving,
+    pub layout: &'a Layout,
+    pub cause: Cause,
+    /// Whether the history may be played again.
+    pub may_replay: bool,
+}
+
+impl Adviser<'_> {
+    /// Advice, the most telling first.
+    pub fn advise(&self, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Vec<Advice> {
+        let Self { facts, serving, layout, cause, .. } = *self;
+        let mut advice = Vec::new();
+        // Where the failure is not understood, nobody knows what would have prevented it.
+        if cause != Cause::Unknown {
+            advice.extend(other_pool(facts, serving, layout));
+            advice.extend(free_sites(facts, layout, turnover, sites));
+            advice.extend(self.expandable_segments());
+            advice.extend(smaller_causes(facts));
+        }
+        advice.extend(record_earlier(facts, layout));
+        advice
     }
-    advice.extend(record_earlier(facts, layout));
-    advice
+
+    /// Whether `expandable_segments` would have helped, where it is off. Where it could hardly be expected to, it is
+    /// mentioned only if it would have.
+    fn expandable_segments(&self) -> Option<Advice> {
+        let Facts { snapshot, history, request, device_free, figures, .. } = *self.facts;
+        let expected = self.cause == Cause::Fragmentation;
+        if request.expandable || !(expected || self.cause == Cause::Capacity) {
+            return None;
+        }
+        // What is played again must be known from the start, and follow rules that are mirrored.
+        let known = history.completeness.is_complete() && history.anomalies.total() == 0;
+        if self.may_replay && known && snapshot.settings.max_split_size.is_none() {
+            let capacity = figures.reserved.saturating_add(device_free);
+            let replayed = expandable::replay(snapshot, history, self.facts.entry, capacity);
+            let worth_saying = expected || replayed.fails_at.is_none();
+            return worth_saying.then_some(Advice::ExpandableSegments(replayed));
+        }
+        expected.then(|| whole_pages(self.facts, self.layout))
+    }
 }
 
 /// How the request would be served in a layout, if at all.
 fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
-    let Facts { history, request, device_free, .. } = facts;
+    let Facts { snapshot, history, request, device_free, .. } = facts;
     let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
     let free = usable.flat_map(|segment| layout.pieces_of(segment)).filter(|piece| piece.state == BlockState::Inactive);
-    let block = free.map(|piece| piece.size).filter(|&size| size >= request.bytes).min();
+    let block = free.map(|piece| piece.size).filter(|&size| request.takes(snapshot, size)).min();
     if let Some(block) = block {
         return Some(Fit::Block(block));
     }
@@ -138,11 +166,8 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
     })
 }
 
-/// What `expandable_segments` would have made of the inactive bytes, where it is off and where they matter.
-fn expandable_segments(facts: &Facts<'_>, layout: &Layout, cause: Cause) -> Option<Advice> {
-    if facts.request.expandable || cause != Cause::Fragmentation {
-        return None;
-    }
+/// Inactive bytes of the shared pools in whole pages, as the blocks lie.
+fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
     let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
     let whole_pages = shared.map(|segment| {
         let page = page_size(segment.segment_type);
@@ -156,7 +181,7 @@ fn expandable_segments(facts: &Facts<'_>, layout: &Layout, cause: Cause) -> Opti
     let whole_pages = whole_pages.sum();
     let needed = driver_request(facts.request.bytes, true);
     let together = facts.device_free.saturating_add(whole_pages);
-    Some(Advice::ExpandableSegments { whole_pages, together, needed })
+    Advice::WholePages { whole_pages, together, needed }
 }
 
 /// The other stream or private pool that has most, if it has what the driver lacked.

@@ -69,6 +69,11 @@ pub enum Evidence {
         /// The group that is charged most, and what it is charged.
         top: Option<(String, u64)>,
     },
+    /// A free block was large enough, but `max_split_size` keeps it for other requests.
+    KeptBack {
+        /// Its bytes.
+        bytes: u64,
+    },
     /// A free block was large enough, but came about only when pending frees completed during the retry: the allocator
     /// does not look for a free block again after it.
     FreedTooLate {
@@ -139,6 +144,8 @@ const NOTABLE_PART: u64 = 10;
 pub(super) struct Facts<'a> {
     pub snapshot: &'a Snapshot,
     pub history: &'a History,
+    /// The `oom` entry.
+    pub entry: u32,
     pub request: &'a Request,
     pub retry: Retry,
     pub device_free: u64,
@@ -164,8 +171,8 @@ impl Facts<'_> {
             evidence.extend(self.limit_setting().map(Evidence::LimitSet));
             return (Cause::Unknown, evidence);
         }
-        if serving.figures.largest_free_block >= request.bytes {
-            let bytes = serving.figures.largest_free_block;
+        if serving.largest_usable >= request.bytes {
+            let bytes = serving.largest_usable;
             return if self.retry.completed > 0 {
                 (Cause::Fragmentation, vec![Evidence::FreedTooLate { bytes }])
             } else {
@@ -195,9 +202,12 @@ impl Facts<'_> {
         }
         let mut evidence = vec![
             Evidence::Enough { together },
-            Evidence::LargestBlock { bytes: serving.figures.largest_free_block },
+            Evidence::LargestBlock { bytes: serving.largest_usable },
             Evidence::DeviceShort { free: device_free, needed: request.driver_bytes },
         ];
+        if serving.figures.largest_free_block >= request.bytes {
+            evidence.push(Evidence::KeptBack { bytes: serving.figures.largest_free_block });
+        }
         if pinning.pinned_free_bytes > 0 {
             evidence.push(Evidence::Pinned {
                 bytes: pinning.pinned_free_bytes,

@@ -2,10 +2,12 @@
 
 mod advice;
 mod cause;
+mod expandable;
 mod request;
 
 pub use advice::{Advice, Fit};
 pub use cause::{Cause, Evidence, KnownCapacity};
+pub use expandable::Replayed;
 pub use request::{Request, Retry, Serving};
 
 use super::annotations::Annotations;
@@ -22,6 +24,9 @@ use crate::error::Result;
 use crate::model::{Action, BlockState, DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 use advice::Turnover;
+
+/// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
+const REPLAYED: usize = 3;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -134,15 +139,15 @@ impl Context<'_> {
         let capacity = cause::known_capacity(self.snapshot, history, &failed);
         let mut sweep = Sweep::new(self.snapshot, history);
         let mut turnover = Turnover::new(self.snapshot, history, self.sites);
-        let explain = |entry| {
+        let explain = |(number, entry)| {
             let layout = sweep.at(entry + 1);
             turnover.advance(entry);
-            self.oom(history, entry, &layout, capacity, &turnover)
+            self.oom(history, entry, &layout, capacity, &turnover, number < REPLAYED)
         };
         DeviceOoms {
             device: history.device,
             entries: history.entries(),
-            ooms: failed.into_iter().map(explain).collect(),
+            ooms: failed.into_iter().enumerate().map(explain).collect(),
             peak: None,
             baseline: history.start,
             completeness: history.completeness,
@@ -157,13 +162,14 @@ impl Context<'_> {
         layout: &Layout,
         capacity: cause::KnownCapacity,
         turnover: &Turnover<'_>,
+        may_replay: bool,
     ) -> Oom {
         let Self { snapshot, annotations, sites, options } = *self;
         let instant: Instant = entry + 1;
         let recorded = snapshot.entries.get(history.rows.start + entry as usize);
         let device_free = recorded.map_or(0, |recorded| recorded.addr);
         let request = Request::of(snapshot, history, sites, entry, layout, turnover.last_with_python);
-        let serving = Serving::of(history, &request, layout);
+        let serving = Serving::of(snapshot, history, &request, layout);
         let figures = Figures::of(history, layout);
 
         let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
@@ -173,9 +179,11 @@ impl Context<'_> {
         let mut attribution = Attribution::of_allocations(&grouper, history, Metric::Allocated, held);
         let mut pinning = Pinning::of(&grouper, history, layout);
         let retry = Retry::before(snapshot, history, entry);
-        let facts = cause::Facts { snapshot, history, request: &request, retry, device_free, figures: &figures };
+        let facts = cause::Facts { snapshot, history, entry, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
-        let advice = advice::advise(&facts, &serving, layout, cause, turnover, sites);
+        let may_replay = may_replay && !serving.assumed;
+        let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, may_replay };
+        let advice = advice.advise(turnover, sites);
         if let Some(top) = options.top {
             attribution.keep_top(top);
             pinning.keep_top(top, options.by.is_inclusive());

@@ -4,8 +4,8 @@ use crate::analysis::figures::Figures;
 use crate::analysis::layout::{Layout, SegmentLayout};
 use crate::analysis::sites::Sites;
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::{History, SMALL_SIZE, SizeRules, driver_request};
+use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
+use crate::replay::{History, LARGE_BUFFER, SMALL_SIZE, SizeRules, driver_request};
 use indexmap::IndexMap;
 
 /// Sites of blocks with the size of the request that are named.
@@ -89,6 +89,14 @@ impl Request {
             && segment.stream.is_none_or(|stream| stream == self.stream)
             && segment.pool.is_none_or(|pool| pool == self.pool.unwrap_or(DEFAULT_POOL))
     }
+
+    /// Whether the allocator hands out a free block of this many bytes for it. `max_split_size` keeps large blocks from
+    /// smaller requests, and blocks that are much larger from large requests (`get_free_block`).
+    pub(super) fn takes(&self, snapshot: &Snapshot, block: u64) -> bool {
+        let limit = snapshot.settings.max_split_size.unwrap_or(u64::MAX);
+        let kept = if self.bytes < limit { block >= limit } else { block - self.bytes.min(block) >= LARGE_BUFFER };
+        block >= self.bytes && !kept
+    }
 }
 
 /// Whether the request's pool grows in place. Up to PyTorch 2.4 private pools did not; before 2.3 nothing is recorded
@@ -160,18 +168,24 @@ impl Retry {
 pub struct Serving {
     /// Sums over them.
     pub figures: Figures,
+    /// Largest free block in them that is too small, or that the allocator would have handed out: not one that
+    /// `max_split_size` keeps back.
+    pub largest_usable: u64,
     /// Whether the request's pool is not recorded although there are private ones.
     pub assumed: bool,
 }
 
 impl Serving {
-    pub(super) fn of(history: &History, request: &Request, layout: &Layout) -> Self {
-        let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
+    pub(super) fn of(snapshot: &Snapshot, history: &History, request: &Request, layout: &Layout) -> Self {
         let private = |segment: &SegmentLayout| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL);
-        Self {
-            figures: usable
-                .fold(Figures::default(), |sum, segment| sum.plus(&Figures::of_segment(history, layout, segment))),
-            assumed: request.pool.is_none() && layout.segments.iter().any(private),
+        let assumed = request.pool.is_none() && layout.segments.iter().any(private);
+        let mut serving = Self { assumed, ..Self::default() };
+        for segment in layout.segments.iter().filter(|segment| request.may_use(segment)) {
+            serving.figures = serving.figures.plus(&Figures::of_segment(history, layout, segment));
+            let free = layout.pieces_of(segment).iter().filter(|piece| piece.state == BlockState::Inactive);
+            let usable = free.filter(|piece| piece.size < request.bytes || request.takes(snapshot, piece.size));
+            serving.largest_usable = usable.map(|piece| piece.size).fold(serving.largest_usable, u64::max);
         }
+        serving
     }
 }

@@ -91,6 +91,8 @@ pub struct ServingPool {
     pub pool_assumed: bool,
     /// Whether its segments are expandable.
     pub expandable: bool,
+    /// The largest free block in it, those left out that `max_split_size` keeps for other requests.
+    pub largest_usable_block_bytes: u64,
     /// Sums over its segments.
     #[serde(flatten)]
     pub figures: FigureBytes,
@@ -167,6 +169,7 @@ impl From<&Oom> for FailedRequest {
                 pool_id: request.pool,
                 pool_assumed: serving.assumed,
                 expandable: request.expandable,
+                largest_usable_block_bytes: serving.largest_usable,
                 figures: (&serving.figures).into(),
             },
             request: Requester {
