@@ -1,6 +1,6 @@
 //! The whole way from a file to its histories.
 
-use crate::analysis::{InfoReport, PeakOptions, PeakReport};
+use crate::analysis::{InfoReport, LeakOptions, LeakReport, PeakOptions, PeakReport};
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
 use crate::model::{DeviceId, Snapshot};
@@ -46,6 +46,14 @@ impl Recording {
     /// As [`PeakReport::of`].
     pub fn peak(&self, options: &PeakOptions) -> Result<PeakReport> {
         PeakReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What survives step after step on each device.
+    ///
+    /// # Errors
+    /// As [`LeakReport::of`].
+    pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
+        LeakReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

@@ -353,6 +353,68 @@ impl Grouper<'_> {
     }
 }
 
+/// Groups of blocks by what their stacks say, for analyses that look at more than one instant.
+pub(super) struct StackGroups<'a> {
+    grouper: Grouper<'a>,
+    filter: &'a Filter,
+    groups: IndexMap<Key, Group>,
+    /// Group of each stack, of baseline blocks and of others; `None` for stacks that the filter excludes.
+    known: HashMap<(StackId, bool), Option<usize>>,
+}
+
+impl<'a> StackGroups<'a> {
+    /// No groups yet. `by` is one that partitions blocks by their stacks: see [`StackGroups::supports`].
+    pub(super) fn new(
+        sites: &'a Sites<'a>,
+        annotations: &'a Annotations,
+        snapshot: &'a Snapshot,
+        filter: &'a Filter,
+        by: GroupBy,
+    ) -> Self {
+        let grouper =
+            Grouper { sites, annotations, snapshot, layout: Layout::default(), metric: Metric::Allocated, by };
+        Self { grouper, filter, groups: IndexMap::new(), known: HashMap::new() }
+    }
+
+    /// Whether stacks alone decide the groups, and each block is in one of them.
+    pub(super) fn supports(by: GroupBy) -> bool {
+        matches!(by, GroupBy::Site | GroupBy::Stack | GroupBy::File | GroupBy::Module)
+    }
+
+    /// The group of a stack; `None` when the filter excludes it.
+    pub(super) fn index_of(&mut self, stack: StackId, baseline: bool) -> Option<usize> {
+        if let Some(&index) = self.known.get(&(stack, baseline)) {
+            return index;
+        }
+        let passes = self.filter.is_empty() || self.filter.passes(self.grouper.snapshot, stack);
+        let holder =
+            Holder { bytes: 0, stack, row: None, origin: BaselineOrigin::default(), baseline, addr: 0 };
+        let key = self.grouper.keys(&holder).into_iter().next().filter(|_| passes);
+        let index = key.map(|key| {
+            let entry = self.groups.entry(key);
+            let index = entry.index();
+            entry.or_default();
+            index
+        });
+        self.known.insert((stack, baseline), index);
+        index
+    }
+
+    /// Counts a block in a group.
+    pub(super) fn add(&mut self, index: usize, stack: StackId, bytes: u64) {
+        let holder =
+            Holder { bytes, stack, row: None, origin: BaselineOrigin::default(), baseline: false, addr: 0 };
+        if let Some((_, group)) = self.groups.get_index_mut(index) {
+            group.add(&holder);
+        }
+    }
+
+    /// A row for each group, in the order of their indexes.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.grouper.rows(&self.groups)
+    }
+}
+
 fn pool_key(pool: Option<PoolId>) -> Key {
     match pool {
         None => Key::Special(UNKNOWN_POOL),

@@ -70,6 +70,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     let result = match cli.command {
         Command::Info(args) => command::info::run(&args),
         Command::Peak(args) => command::peak::run(&args),
+        Command::Leaks(args) => command::leaks::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

@@ -1,6 +1,7 @@
 //! A short file per command, and what they share.
 
 pub mod info;
+pub mod leaks;
 pub mod peak;
 
 use super::args::CommonArgs;

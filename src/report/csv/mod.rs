@@ -1,10 +1,11 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
 mod info;
+mod leaks;
 mod peak;
 
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{InfoReport, LeakReport, PeakReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -18,6 +19,10 @@ impl Render for CsvReport {
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(report, out)
+    }
+
+    fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(report, out)
     }
 }
 

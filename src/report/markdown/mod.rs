@@ -1,11 +1,12 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
 mod info;
+mod leaks;
 mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{InfoReport, LeakReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -20,6 +21,10 @@ impl Render for MarkdownReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(source, report, out)
+    }
+
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(source, report, out)
     }
 }
 

@@ -4,9 +4,11 @@
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
 mod info;
+mod leaks;
 mod peak;
 
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use peak::{PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};

@@ -1,11 +1,12 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
 mod info;
+mod leaks;
 mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{InfoReport, PeakReport};
+use crate::analysis::{InfoReport, LeakReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -29,6 +30,10 @@ impl Render for TextReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(*self, source, report, out)
+    }
+
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(*self, source, report, out)
     }
 }
 
