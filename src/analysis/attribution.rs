@@ -321,15 +321,9 @@ impl Grouper<'_> {
         if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
     }
 
-    /// Rows with labels. Where two keys of different files would share one, both show their whole path.
+    /// Rows with labels.
     fn rows(&self, groups: &IndexMap<Key, Group>) -> Vec<Row> {
-        let mut uses: HashMap<String, usize> = HashMap::new();
-        for key in groups.keys() {
-            *uses.entry(self.label(key, false)).or_default() += 1;
-        }
-        let row = |(key, group): (&Key, &Group)| {
-            let short = self.label(key, false);
-            let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { self.label(key, true) } else { short };
+        let row = |((key, group), label): ((&Key, &Group), String)| {
             let on_stacks = !matches!(self.by, GroupBy::Stream | GroupBy::Pool | GroupBy::Annotation)
                 && *key != Key::Special(FILTERED);
             let example = group.stacks.iter().max_by_key(|&(&stack, &bytes)| (bytes, std::cmp::Reverse(stack)));
@@ -337,7 +331,20 @@ impl Grouper<'_> {
                 example.filter(|_| on_stacks).map(|(&stack, _)| self.sites.stack_labels(stack)).unwrap_or_default();
             Row { label, bytes: group.bytes, blocks: group.blocks, inferred: false, stack }
         };
-        groups.iter().map(row).collect()
+        groups.iter().zip(self.labels(groups.keys())).map(row).collect()
+    }
+
+    /// A label for each key. Where two of different files would share one, both show their whole path.
+    fn labels<'k>(&self, keys: impl Iterator<Item = &'k Key> + Clone) -> Vec<String> {
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        for key in keys.clone() {
+            *uses.entry(self.label(key, false)).or_default() += 1;
+        }
+        let label = |key| {
+            let short = self.label(key, false);
+            if uses.get(&short).is_some_and(|&uses| uses > 1) { self.label(key, true) } else { short }
+        };
+        keys.map(label).collect()
     }
 
     fn label(&self, key: &Key, whole_path: bool) -> String {
@@ -357,13 +364,13 @@ impl Grouper<'_> {
 pub(super) struct StackGroups<'a> {
     grouper: Grouper<'a>,
     filter: &'a Filter,
-    groups: IndexMap<Key, Group>,
+    keys: IndexSet<Key>,
     /// Group of each stack, of baseline blocks and of others; `None` for stacks that the filter excludes.
     known: HashMap<(StackId, bool), Option<usize>>,
 }
 
 impl<'a> StackGroups<'a> {
-    /// No groups yet. `by` is one that partitions blocks by their stacks: see [`StackGroups::supports`].
+    /// No groups yet. `by` is one that [`StackGroups::supports`].
     pub(super) fn new(
         sites: &'a Sites<'a>,
         annotations: &'a Annotations,
@@ -371,9 +378,9 @@ impl<'a> StackGroups<'a> {
         filter: &'a Filter,
         by: GroupBy,
     ) -> Self {
-        let grouper =
-            Grouper { sites, annotations, snapshot, layout: Layout::default(), metric: Metric::Allocated, by };
-        Self { grouper, filter, groups: IndexMap::new(), known: HashMap::new() }
+        let metric = Metric::Allocated;
+        let grouper = Grouper { sites, annotations, snapshot, layout: Layout::default(), metric, by };
+        Self { grouper, filter, keys: IndexSet::new(), known: HashMap::new() }
     }
 
     /// Whether stacks alone decide the groups, and each block is in one of them.
@@ -387,31 +394,16 @@ impl<'a> StackGroups<'a> {
             return index;
         }
         let passes = self.filter.is_empty() || self.filter.passes(self.grouper.snapshot, stack);
-        let holder =
-            Holder { bytes: 0, stack, row: None, origin: BaselineOrigin::default(), baseline, addr: 0 };
+        let holder = Holder { bytes: 0, stack, row: None, origin: BaselineOrigin::default(), baseline, addr: 0 };
         let key = self.grouper.keys(&holder).into_iter().next().filter(|_| passes);
-        let index = key.map(|key| {
-            let entry = self.groups.entry(key);
-            let index = entry.index();
-            entry.or_default();
-            index
-        });
+        let index = key.map(|key| self.keys.insert_full(key).0);
         self.known.insert((stack, baseline), index);
         index
     }
 
-    /// Counts a block in a group.
-    pub(super) fn add(&mut self, index: usize, stack: StackId, bytes: u64) {
-        let holder =
-            Holder { bytes, stack, row: None, origin: BaselineOrigin::default(), baseline: false, addr: 0 };
-        if let Some((_, group)) = self.groups.get_index_mut(index) {
-            group.add(&holder);
-        }
-    }
-
-    /// A row for each group, in the order of their indexes.
-    pub(super) fn rows(&self) -> Vec<Row> {
-        self.grouper.rows(&self.groups)
+    /// A label for each group, in the order of their indexes.
+    pub(super) fn labels(&self) -> Vec<String> {
+        self.grouper.labels(self.keys.iter())
     }
 }
 

@@ -4,12 +4,13 @@
 //! they are and how they are shown is decided elsewhere.
 
 use serde::Serialize;
+use std::ops::Range;
 
 /// Steps after the warm-up without which no verdict is given: three values are the fewest that can show a trend twice.
 pub const MIN_JUDGED: usize = 3;
 
-/// Steps after the warm-up without which [`Verdict::Growth`] is not given to values that differ from step to step for
-/// any other reason as well, such as batches of different length: eight values that only rise are no accident.
+/// Steps after the warm-up without which [`Verdict::Growth`] is not given: values differ from step to step for other
+/// reasons as well, such as batches of different length, but eight that rise one after the other are no accident.
 const MIN_RISING: usize = 8;
 
 /// What a group of blocks does over the steps.
@@ -36,18 +37,40 @@ impl Verdict {
     }
 }
 
-/// One group of blocks over the steps, a value per step; wide enough for sums of any sizes a file can hold. A step reaches from the end of the one before it to its own.
+/// How much a group of blocks grows per step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rate {
+    /// Bytes that the program asks for, rounded to the nearest.
+    #[serde(rename = "bytes_per_step")]
+    pub bytes: u64,
+    /// Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a free
+    /// block whole when the rest would be too small, so this is what fills the device.
+    #[serde(rename = "allocated_bytes_per_step")]
+    pub allocated_bytes: i64,
+    /// Blocks; 0 where their number stays and they only get larger.
+    #[serde(rename = "blocks_per_step")]
+    pub blocks: f64,
+}
+
+/// Totals of a group of blocks, a value per step; wide enough for sums of any sizes a file can hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals {
+    /// Bytes asked for.
+    pub requested: Vec<i128>,
+    /// Bytes of the blocks.
+    pub allocated: Vec<i128>,
+    /// Number of blocks.
+    pub blocks: Vec<i128>,
+}
+
+/// One group of blocks over the steps. A step reaches from the end of the one before it to its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
-    /// Bytes live at the end of the step.
-    pub live: Vec<i128>,
-    /// Blocks live at the end of the step.
-    pub live_blocks: Vec<i128>,
-    /// Of [`Series::live`], bytes that were there when the step began: what a step needs for itself is not in it.
-    pub old: Vec<i128>,
-    /// Blocks behind [`Series::old`].
-    pub old_blocks: Vec<i128>,
-    /// Bytes allocated in the step and still live at the end of the recording.
+    /// Live at the end of each step.
+    pub live: Totals,
+    /// Of these, what was there when the step began: what a step needs for itself is not in it.
+    pub old: Totals,
+    /// Bytes asked for in each step and still live at the end of the recording.
     pub kept: Vec<i128>,
 }
 
@@ -55,54 +78,115 @@ pub(super) struct Series {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judgement {
     pub verdict: Verdict,
-    /// Bytes added a step; 0 for [`Verdict::Cache`].
-    pub bytes_per_step: f64,
-    /// Blocks added a step.
-    pub blocks_per_step: f64,
+    /// 0 for [`Verdict::Cache`].
+    pub rate: Rate,
     /// The step, counted from 0, in which the old bytes were last higher than ever before.
     pub filled_in: Option<usize>,
 }
 
-impl Series {
-    /// A series of as many steps, all empty.
-    pub(super) fn new(steps: usize) -> Self {
-        let zeros = || vec![0; steps];
-        Self { live: zeros(), live_blocks: zeros(), old: zeros(), old_blocks: zeros(), kept: zeros() }
+impl Totals {
+    fn new(steps: usize) -> Self {
+        Self { requested: vec![0; steps], allocated: vec![0; steps], blocks: vec![0; steps] }
     }
 
-    /// Judges the series without its first `warm_up` steps; `None` when it does not grow, or there are too few steps.
-    pub(super) fn judge(&self, warm_up: usize) -> Option<Judgement> {
-        let old = self.old.get(warm_up..).filter(|old| old.len() >= MIN_JUDGED)?;
-        let filled_in = last_record(&self.old);
-        let judgement = |verdict, bytes_per_step, blocks_per_step| Judgement {
-            verdict,
-            bytes_per_step,
-            blocks_per_step,
-            filled_in,
-        };
-        if slope(old) > 0.0 && slope(tail(old)) > 0.0 {
-            let blocks = slope(&self.old_blocks[warm_up..]);
-            if self.stays(warm_up) {
-                return Some(judgement(Verdict::Leak, slope(old), blocks));
-            }
-            if mostly_rises(old) {
-                return Some(judgement(Verdict::Growth, slope(old), blocks));
+    /// Applies a measure of growth to each total from a step on; values are `stride` steps apart.
+    fn rate(&self, from: usize, stride: usize, measure: impl Fn(&[i128]) -> f64) -> Rate {
+        let per_step = |values: &[i128]| values.get(from..).map_or(0.0, &measure) / stride as f64;
+        Rate {
+            bytes: per_step(&self.requested).round() as u64,
+            allocated_bytes: per_step(&self.allocated).round() as i64,
+            blocks: per_step(&self.blocks),
+        }
+    }
+
+    /// Adds a block that is live at the ends of these steps: as a change, to be summed up by [`Totals::sum_up`].
+    fn add(&mut self, steps: Range<usize>, requested: u64, allocated: u64) {
+        if steps.is_empty() {
+            return;
+        }
+        let (requested, allocated) = (i128::from(requested), i128::from(allocated));
+        for (step, sign) in [(steps.start, 1), (steps.end, -1)] {
+            if let Some(bytes) = self.requested.get_mut(step) {
+                *bytes += sign * requested;
+                self.allocated[step] += sign * allocated;
+                self.blocks[step] += sign;
             }
         }
-        let live = &self.live[warm_up..];
+    }
+
+    fn sum_up(&mut self) {
+        for values in [&mut self.requested, &mut self.allocated, &mut self.blocks] {
+            let mut sum = 0;
+            for value in values {
+                sum += *value;
+                *value = sum;
+            }
+        }
+    }
+}
+
+/// A block that outlives a step.
+#[derive(Clone, Debug)]
+pub(super) struct Survivor {
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes of the block.
+    pub allocated: u64,
+    /// Steps at whose ends it is live.
+    pub steps: Range<usize>,
+    /// Whether it is from before the recording, and so was there when the first step began.
+    pub baseline: bool,
+    /// Whether it is live at the end of the recording.
+    pub kept: bool,
+}
+
+impl Series {
+    /// The series of a group, from where each of its blocks comes and goes; linear in blocks and steps.
+    pub(super) fn of(blocks: impl Iterator<Item = Survivor>, steps: usize) -> Self {
+        let mut series = Self { live: Totals::new(steps), old: Totals::new(steps), kept: vec![0; steps] };
+        for block in blocks {
+            let (first, end) = (block.steps.start, block.steps.end);
+            series.live.add(first..end, block.requested, block.allocated);
+            series.old.add(if block.baseline { first } else { first + 1 }..end, block.requested, block.allocated);
+            if let Some(kept) = series.kept.get_mut(first).filter(|_| block.kept && !block.baseline) {
+                *kept += i128::from(block.requested);
+            }
+        }
+        series.live.sum_up();
+        series.old.sum_up();
+        series
+    }
+
+    /// Judges the series without its first `warm_up` values, which are `stride` steps apart; `None` when it does not
+    /// grow, or there are too few.
+    pub(super) fn judge(&self, warm_up: usize, stride: usize) -> Option<Judgement> {
+        let old = self.old.requested.get(warm_up..).filter(|old| old.len() >= MIN_JUDGED)?;
+        let live = &self.live.requested[warm_up..];
+        let judgement = |verdict, rate| Judgement { verdict, rate, filled_in: last_record(&self.old.requested) };
+        if slope(old) > 0.0 && slope(tail(old)) > 0.0 {
+            let rate = self.old.rate(warm_up, stride, slope);
+            if self.stays(warm_up) {
+                return Some(judgement(Verdict::Leak, rate));
+            }
+            if old.len() >= MIN_RISING && mostly_rises(old) {
+                return Some(judgement(Verdict::Growth, rate));
+            }
+        }
         if live.len() >= MIN_RISING && mostly_rises(live) && often_rises(live) && often_rises(tail(live)) {
-            let blocks = median(differences(&self.live_blocks[warm_up..], 1));
-            return Some(judgement(Verdict::Growth, median(differences(live, 1)), blocks));
+            let usual = |values: &[i128]| median(differences(values, 1));
+            return Some(judgement(Verdict::Growth, self.live.rate(warm_up, stride, usual)));
         }
         // What was there before the first step is no growth.
-        let filled = self.old.last() > self.old.first();
-        filled.then(|| judgement(Verdict::Cache, 0.0, 0.0))
+        let filled = self.old.requested.last() > self.old.requested.first();
+        filled.then(|| judgement(Verdict::Cache, Rate::default()))
     }
 
     /// Whether what piled up after the warm-up is still there at the end of the recording: at least three quarters of
     /// its bytes, and some from early and from late steps alike. A queue of fixed length keeps late ones only.
     fn stays(&self, warm_up: usize) -> bool {
-        let (Some(first), Some(last)) = (self.old.get(warm_up), self.old.last()) else { return false };
+        let (Some(first), Some(last)) = (self.old.requested.get(warm_up), self.old.requested.last()) else {
+            return false;
+        };
         // The last step may still hold what the next one would free, and `old` does not count it either.
         let kept = &self.kept[warm_up..self.kept.len() - 1];
         let windows = kept.len().min(4);

@@ -7,15 +7,18 @@
 use super::annotations::Annotations;
 use super::attribution::{GroupBy, StackGroups};
 use super::filter::Filter;
-use super::growth::{MIN_JUDGED, Series, Verdict};
+use super::growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use super::peak::{highest, select_devices};
 use super::sites::Sites;
-use super::steps::{NoSteps, Steps};
+use super::steps::{NoSteps, StepRule, Steps};
 use crate::error::{Error, Result};
-use crate::model::{Action, DeviceId, Snapshot};
+use crate::model::{Action, DeviceId, Snapshot, StackId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use indexmap::IndexMap;
 use rayon::prelude::*;
 use regex::Regex;
+use std::cmp::Reverse;
+use std::ops::Range;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -41,25 +44,24 @@ pub struct LeakRow {
     pub label: String,
     /// What it does.
     pub verdict: Verdict,
-    /// Bytes added a step, rounded to the nearest; 0 for [`Verdict::Cache`].
-    pub bytes_per_step: u64,
-    /// Blocks added a step; 0 where blocks only get larger.
-    pub blocks_per_step: f64,
-    /// Bytes live at the end of the last step.
+    /// What it adds per step; nothing for [`Verdict::Cache`].
+    pub rate: Rate,
+    /// Bytes asked for that are live at the end of the last step. What the last step allocated itself is no part of a
+    /// [`Verdict::Cache`].
     pub live_bytes: u64,
-    /// Blocks live at the end of the last step.
+    /// Blocks behind them.
     pub live_blocks: u64,
     /// The last step, counted from 1, that made the group larger than ever before by blocks which outlived it.
     pub filled_in: Option<usize>,
-    /// The oldest block live at the end of the last step.
-    pub oldest: Option<Survivor>,
-    /// The stack with most bytes in the group, innermost frame first.
+    /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
+    pub oldest: Option<Oldest>,
+    /// The stack that most of what the verdict is about comes from, innermost frame first.
     pub stack: Vec<String>,
 }
 
 /// Where a block that is still there was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Survivor {
+pub struct Oldest {
     /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
     pub entry: Option<u32>,
     /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
@@ -86,8 +88,8 @@ pub struct Projection {
     pub capacity_bytes: u64,
     /// The most that was allocated within the last step.
     pub peak_bytes: i64,
-    /// Bytes added a step by all that leaks or grows.
-    pub bytes_per_step: u64,
+    /// Bytes of blocks added a step by all that leaks or grows.
+    pub allocated_bytes_per_step: i64,
     /// Further steps that fit before one needs more than there is.
     pub steps: u64,
 }
@@ -111,10 +113,10 @@ pub struct DeviceLeaks {
     pub rows: Vec<LeakRow>,
     /// Rows left out by [`LeakOptions::top`].
     pub left_out: usize,
-    /// Sum of the rates of all leaks.
-    pub leak_bytes_per_step: u64,
-    /// Sum of the rates of all that is [`Verdict::Growth`].
-    pub growth_bytes_per_step: u64,
+    /// Rates of all leaks together.
+    pub leaking: Rate,
+    /// Rates of all that is [`Verdict::Growth`] together.
+    pub growing: Rate,
     /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<Projection>,
     /// Counters before the first kept entry.
@@ -163,9 +165,10 @@ impl LeakReport {
         }
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
+        let rule = StepRule::of(snapshot, &annotations, options.steps.as_ref())?;
         let sites = Sites::new(snapshot);
-        let device = |history: &&History| device_leaks(snapshot, history, &annotations, &sites, options);
-        Ok(Self { devices: wanted.par_iter().map(device).collect::<Result<_>>()? })
+        let device = |history: &&History| device_leaks(snapshot, history, &annotations, &rule, &sites, options);
+        Ok(Self { devices: wanted.par_iter().map(device).collect() })
     }
 }
 
@@ -173,45 +176,55 @@ fn device_leaks(
     snapshot: &Snapshot,
     history: &History,
     annotations: &Annotations,
+    rule: &StepRule,
     sites: &Sites<'_>,
     options: &LeakOptions,
-) -> Result<DeviceLeaks> {
-    let steps = Steps::find(snapshot, history, annotations, sites, options.steps.as_ref())?;
+) -> DeviceLeaks {
+    let steps = rule.steps(snapshot, history, sites);
     let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
     let sample = Sample::of(all_ends);
-    let mut groups = StackGroups::new(sites, annotations, snapshot, &options.filter, options.by);
-    let found =
-        if all_ends.len() < MIN_STEPS { Vec::new() } else { grown(snapshot, history, &sample, &mut groups) };
-    let mut rows = rows(snapshot, history, all_ends, &sample, &mut groups, &found);
+    let mut rows = if all_ends.len() < MIN_STEPS {
+        Vec::new()
+    } else {
+        let mut groups = StackGroups::new(sites, annotations, snapshot, &options.filter, options.by);
+        grown(snapshot, history, all_ends, &sample, &mut groups, sites)
+    };
     rows.sort_by(|a, b| {
         (a.verdict.cmp(&b.verdict))
-            .then_with(|| (b.bytes_per_step, b.live_bytes).cmp(&(a.bytes_per_step, a.live_bytes)))
+            .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
             .then_with(|| a.label.cmp(&b.label))
             .then_with(|| a.stack.cmp(&b.stack))
     });
-    let rate = |verdict| {
-        let rates = rows.iter().filter(|row| row.verdict == verdict).map(|row| row.bytes_per_step);
-        rates.fold(0, u64::saturating_add)
-    };
-    let (leak_bytes_per_step, growth_bytes_per_step) = (rate(Verdict::Leak), rate(Verdict::Growth));
-    let all = leak_bytes_per_step.saturating_add(growth_bytes_per_step);
+    let leaking = sum(&rows, Verdict::Leak);
+    let growing = sum(&rows, Verdict::Growth);
+    let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
     let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
     rows.truncate(options.top.unwrap_or(usize::MAX));
-    Ok(DeviceLeaks {
+    DeviceLeaks {
         device: history.device,
         by: options.by,
-        projection: project(snapshot, history, all_ends, options.capacity, all),
+        projection: project(snapshot, history, all_ends, options.capacity, allocated_bytes_per_step),
         warm_up: sample.warm_up * sample.stride,
         stride: sample.stride,
         ends: step_ends(snapshot, history, &sample),
         steps,
         rows,
         left_out,
-        leak_bytes_per_step,
-        growth_bytes_per_step,
+        leaking,
+        growing,
         baseline: history.start,
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
+    }
+}
+
+/// The rates of all rows with a verdict.
+fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
+    let rates = rows.iter().filter(|row| row.verdict == verdict).map(|row| row.rate);
+    rates.fold(Rate::default(), |sum, rate| Rate {
+        bytes: sum.bytes.saturating_add(rate.bytes),
+        allocated_bytes: sum.allocated_bytes.saturating_add(rate.allocated_bytes),
+        blocks: sum.blocks + rate.blocks,
     })
 }
 
@@ -243,31 +256,26 @@ impl Sample {
     }
 }
 
-/// A block that outlives a step.
+/// A block that is live at the end of a step.
 struct Crossing {
-    group: u32,
-    /// Ends of steps at which it is live.
-    ends: std::ops::Range<u32>,
-    size: u64,
-    baseline: bool,
-    /// Whether it is live at the end of the recording.
-    kept: bool,
-}
-
-/// A group with a verdict.
-struct Found {
     group: usize,
-    verdict: Verdict,
-    bytes_per_step: f64,
-    blocks_per_step: f64,
-    filled_in: Option<usize>,
+    /// Index into [`History::allocations`].
+    allocation: usize,
+    /// Ends at which it is live, by index into [`Sample::ends`].
+    ends: Range<usize>,
 }
 
 /// Judges every group. Linear in allocations and in groups: only blocks that are there when a step ends are grouped at
 /// all, and a group's series exists while it is judged.
-fn grown(snapshot: &Snapshot, history: &History, sample: &Sample, groups: &mut StackGroups<'_>) -> Vec<Found> {
+fn grown(
+    snapshot: &Snapshot,
+    history: &History,
+    all_ends: &[Instant],
+    sample: &Sample,
+    groups: &mut StackGroups<'_>,
+    sites: &Sites<'_>,
+) -> Vec<LeakRow> {
     let ends = &sample.ends;
-    let last = history.entries();
     let mut crossings = Vec::new();
     let mut born_in = 0;
     for (index, allocation) in history.allocations.iter().enumerate() {
@@ -279,113 +287,94 @@ fn grown(snapshot: &Snapshot, history: &History, sample: &Sample, groups: &mut S
         if !allocation.allocated_at(end) {
             continue;
         }
-        let baseline = allocation.is_baseline();
-        let Some(group) = groups.index_of(history.stack_of(snapshot, index), baseline) else { continue };
-        let freed_in = born_in + ends[born_in..].partition_point(|&end| end < allocation.freed);
-        crossings.push(Crossing {
-            group: group as u32,
-            ends: born_in as u32..freed_in as u32,
-            size: allocation.size,
-            baseline,
-            kept: allocation.allocated_at(last),
-        });
-    }
-    crossings.sort_unstable_by_key(|crossing| crossing.group);
-    let judged = crossings.chunk_by(|a, b| a.group == b.group).filter_map(|blocks| {
-        let judgement = series(blocks, ends.len()).judge(sample.warm_up)?;
-        Some(Found {
-            group: blocks.first()?.group as usize,
-            verdict: judgement.verdict,
-            bytes_per_step: judgement.bytes_per_step / sample.stride as f64,
-            blocks_per_step: judgement.blocks_per_step / sample.stride as f64,
-            filled_in: judgement.filled_in.map(|index| sample.number(index)),
-        })
-    });
-    judged.collect()
-}
-
-/// The series of one group, from where each block comes and goes.
-fn series(blocks: &[Crossing], ends: usize) -> Series {
-    let mut series = Series::new(ends);
-    for block in blocks {
-        let size = i128::from(block.size);
-        let (first, gone) = (block.ends.start as usize, block.ends.end as usize);
-        // What is from before the recording was there when the first step began.
-        let old = if block.baseline { first } else { first + 1 };
-        let change = |from: usize, bytes: &mut Vec<i128>, blocks: &mut Vec<i128>| {
-            if from < gone {
-                bytes[from] += size;
-                blocks[from] += 1;
-                if gone < ends {
-                    bytes[gone] -= size;
-                    blocks[gone] -= 1;
-                }
-            }
+        let Some(group) = groups.index_of(history.stack_of(snapshot, index), allocation.is_baseline()) else {
+            continue;
         };
-        change(first, &mut series.live, &mut series.live_blocks);
-        change(old, &mut series.old, &mut series.old_blocks);
-        if block.kept && !block.baseline {
-            series.kept[first] += size;
-        }
+        let freed_in = born_in + ends[born_in..].partition_point(|&end| end < allocation.freed);
+        crossings.push(Crossing { group, allocation: index, ends: born_in..freed_in });
     }
-    for changes in [&mut series.live, &mut series.live_blocks, &mut series.old, &mut series.old_blocks] {
-        let mut sum = 0;
-        for value in changes {
-            sum += *value;
-            *value = sum;
-        }
-    }
-    series
+    // Within a group the oldest first.
+    crossings.sort_unstable_by_key(|crossing| (crossing.group, crossing.allocation));
+    let labels = groups.labels();
+    let row = |blocks: &[Crossing]| {
+        let survivors = blocks.iter().map(|block| survivor(history, block));
+        let series = Series::of(survivors, ends.len());
+        let judgement = series.judge(sample.warm_up, sample.stride)?;
+        let held = if judgement.verdict == Verdict::Cache { &series.old } else { &series.live };
+        let last = |values: &[i128]| values.last().and_then(|&value| u64::try_from(value).ok());
+        let stack = example(snapshot, history, sample, blocks, judgement.verdict);
+        Some(LeakRow {
+            label: labels.get(blocks.first()?.group)?.clone(),
+            verdict: judgement.verdict,
+            rate: judgement.rate,
+            live_bytes: last(&held.requested)?,
+            live_blocks: last(&held.blocks)?,
+            filled_in: judgement.filled_in.map(|index| sample.number(index)),
+            oldest: stack.and_then(|stack| oldest(snapshot, history, all_ends, blocks, stack)),
+            stack: stack.map(|stack| sites.stack_labels(stack)).unwrap_or_default(),
+        })
+    };
+    crossings.chunk_by(|a, b| a.group == b.group).filter_map(row).collect()
 }
 
-/// Rows for what was found, with what each group holds at the end of the last step.
-fn rows(
+fn survivor(history: &History, block: &Crossing) -> Survivor {
+    let allocation = &history.allocations[block.allocation];
+    Survivor {
+        requested: allocation.requested,
+        allocated: allocation.size,
+        steps: block.ends.clone(),
+        baseline: allocation.is_baseline(),
+        kept: allocation.allocated_at(history.entries()),
+    }
+}
+
+/// The stack that most of what a verdict is about comes from: what stays of a leak, what came after the warm-up of
+/// growth, what a cache holds.
+fn example(
+    snapshot: &Snapshot,
+    history: &History,
+    sample: &Sample,
+    blocks: &[Crossing],
+    verdict: Verdict,
+) -> Option<StackId> {
+    let last = sample.ends.len().checked_sub(1)?;
+    let mut stacks: IndexMap<StackId, u128> = IndexMap::new();
+    for block in blocks {
+        let allocation = &history.allocations[block.allocation];
+        let counts = match verdict {
+            Verdict::Leak => block.ends.start >= sample.warm_up && allocation.allocated_at(history.entries()),
+            Verdict::Growth => block.ends.start >= sample.warm_up,
+            Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
+        };
+        if counts {
+            *stacks.entry(history.stack_of(snapshot, block.allocation)).or_default() +=
+                u128::from(allocation.requested);
+        }
+    }
+    stacks.into_iter().max_by_key(|&(stack, bytes)| (bytes, Reverse(stack))).map(|(stack, _)| stack)
+}
+
+/// The oldest block of a stack that is live at the end of the last step.
+fn oldest(
     snapshot: &Snapshot,
     history: &History,
     all_ends: &[Instant],
-    sample: &Sample,
-    groups: &mut StackGroups<'_>,
-    found: &[Found],
-) -> Vec<LeakRow> {
-    let Some(&end) = sample.ends.last() else { return Vec::new() };
+    blocks: &[Crossing],
+    stack: StackId,
+) -> Option<Oldest> {
+    let &end = all_ends.last()?;
+    let block = blocks.iter().find(|block| {
+        history.allocations[block.allocation].allocated_at(end) && history.stack_of(snapshot, block.allocation) == stack
+    })?;
+    let born = history.allocations[block.allocation].born;
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let mut oldest: Vec<Option<Survivor>> = Vec::new();
-    for (index, allocation) in history.allocations.iter().enumerate() {
-        if !allocation.allocated_at(end) || found.is_empty() {
-            continue;
-        }
-        let stack = history.stack_of(snapshot, index);
-        let Some(group) = groups.index_of(stack, allocation.is_baseline()) else { continue };
-        groups.add(group, stack, allocation.size);
-        if oldest.len() <= group {
-            oldest.resize(group + 1, None);
-        }
-        oldest[group].get_or_insert_with(|| {
-            let entry = History::entry_before(allocation.born);
-            let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| snapshot.notes.has_times);
-            Survivor {
-                entry,
-                step: entry.map(|_| all_ends.partition_point(|&end| end < allocation.born) + 1),
-                since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
-            }
-        });
-    }
-    let labelled = if found.is_empty() { Vec::new() } else { groups.rows() };
-    let row = |found: &Found| {
-        let row = labelled.get(found.group)?.clone();
-        Some(LeakRow {
-            label: row.label,
-            verdict: found.verdict,
-            bytes_per_step: found.bytes_per_step.round() as u64,
-            blocks_per_step: found.blocks_per_step,
-            live_bytes: row.bytes,
-            live_blocks: row.blocks,
-            filled_in: found.filled_in,
-            oldest: oldest.get(found.group).copied().flatten(),
-            stack: row.stack,
-        })
-    };
-    found.iter().filter_map(row).collect()
+    let entry = History::entry_before(born);
+    let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| snapshot.notes.has_times);
+    Some(Oldest {
+        entry,
+        step: entry.map(|_| all_ends.partition_point(|&end| end < born) + 1),
+        since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+    })
 }
 
 /// What was allocated at the ends of steps.
@@ -409,14 +398,15 @@ fn project(
     history: &History,
     ends: &[Instant],
     capacity: Option<u64>,
-    bytes_per_step: u64,
+    allocated_bytes_per_step: i64,
 ) -> Option<Projection> {
     let capacity_bytes = capacity.or_else(|| capacity_at_oom(snapshot, history))?;
     let &[.., from, to] = ends else { return None };
     let peak_bytes = highest(snapshot, history, Metric::Allocated, from, to).bytes;
-    let room = (i128::from(capacity_bytes) - i128::from(peak_bytes)).max(0);
-    let steps = u64::try_from(room.checked_div(i128::from(bytes_per_step))?).ok()?;
-    Some(Projection { capacity_bytes, peak_bytes, bytes_per_step, steps })
+    // Where the last step already needed more than there is, nothing more fits.
+    let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
+    let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
+    Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
 }
 
 /// What the program could have when a request first failed: what it had reserved, and what the driver had free.

@@ -20,7 +20,7 @@ pub mod when;
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, GroupBy, Row};
 pub use filter::Filter;
-pub use growth::Verdict;
+pub use growth::{Rate, Verdict};
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout};
 pub use leaks::{DeviceLeaks, LeakOptions, LeakReport, LeakRow};

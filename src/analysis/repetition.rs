@@ -33,7 +33,7 @@ struct Place {
 }
 
 /// The outermost loop of a history: one that fills at least half of it, with four rounds in five equally long (give or
-/// take a quarter).
+/// take a quarter). The first round may be longer, since it creates optimizer state and workspaces.
 pub(super) fn find(snapshot: &Snapshot, history: &History) -> Option<Repetition> {
     let actions = snapshot.entries.actions().get(history.rows.clone())?;
     let allocs = || {
@@ -83,7 +83,8 @@ pub(super) fn find(snapshot: &Snapshot, history: &History) -> Option<Repetition>
 
 /// Whether a place is passed at equal distances, in a loop that fills half of the history.
 fn is_regular(passes: &[(u64, Instant)], total: u64) -> bool {
-    let distances: Vec<u64> = passes.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let set_up = usize::from(passes.len() >= ENOUGH_ROUNDS as usize);
+    let distances: Vec<u64> = passes.windows(2).skip(set_up).map(|pair| pair[1].0 - pair[0].0).collect();
     let mut sorted = distances.clone();
     sorted.sort_unstable();
     let Some(&usual) = sorted.get(sorted.len() / 2) else { return false };

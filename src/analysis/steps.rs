@@ -8,7 +8,6 @@ use crate::model::{Snapshot, StrId};
 use crate::replay::{History, Instant};
 use indexmap::IndexMap;
 use regex::Regex;
-use std::fmt;
 
 /// The steps of one device's history. A step reaches from the end of the one before it (the first one from the start
 /// of the recording) to its own end, so that what happens between two annotations is part of the second.
@@ -43,55 +42,77 @@ impl StepSource {
 pub enum NoSteps {
     /// The recording has no entries of this device.
     NoHistory,
-    /// No annotation repeats, and neither does the history.
+    /// There are no annotations, and the allocations do not repeat.
+    NoAnnotations,
+    /// No annotation repeats, and neither do the allocations.
     NoRepetition,
 }
 
-impl fmt::Display for NoSteps {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::NoHistory => "no history was recorded",
-            Self::NoRepetition => "no annotation repeats, and neither do the allocations",
-        })
+/// What stands for steps in a recording: worked out once for all its devices.
+#[derive(Clone, Debug)]
+pub(super) enum StepRule {
+    /// The ends of these ranges, by start and end.
+    Ranges(Vec<(i64, i64)>, StepSource),
+    /// Whatever repeats. Holds what to say when nothing does.
+    Repetition(NoSteps),
+}
+
+impl StepRule {
+    /// The ranges whose names match `pattern`, else those of the annotations that look most like steps
+    /// (`ProfilerStep#N`, then `step_N` and the like, then whatever repeats on the outermost level), else the
+    /// repetition of the allocations themselves.
+    ///
+    /// # Errors
+    /// When `pattern` matches no range.
+    pub(super) fn of(snapshot: &Snapshot, annotations: &Annotations, pattern: Option<&Regex>) -> Result<Self> {
+        let (ranges, source) = match (pattern, likely_steps(snapshot, annotations)) {
+            (Some(pattern), _) => {
+                (requested(snapshot, annotations, pattern)?, StepSource::Requested(pattern.as_str().to_owned()))
+            }
+            (None, Some(family)) => (family.ranges, StepSource::Annotations(family.name)),
+            (None, None) if annotations.ranges.is_empty() => return Ok(Self::Repetition(NoSteps::NoAnnotations)),
+            (None, None) => return Ok(Self::Repetition(NoSteps::NoRepetition)),
+        };
+        // Ranges come in the order of their starts. Those inside another one are part of it.
+        let mut over = i64::MIN;
+        let mut outermost = Vec::new();
+        for range in ranges.into_iter().filter_map(|index| annotations.ranges.get(index)) {
+            if range.start_us >= over {
+                outermost.push((range.start_us, range.end_us));
+            }
+            over = over.max(range.end_us);
+        }
+        Ok(Self::Ranges(outermost, source))
+    }
+
+    /// The steps of one device.
+    pub(super) fn steps(
+        &self,
+        snapshot: &Snapshot,
+        history: &History,
+        sites: &Sites<'_>,
+    ) -> std::result::Result<Steps, NoSteps> {
+        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        let Some(&first) = times.first() else { return Err(NoSteps::NoHistory) };
+        match self {
+            Self::Ranges(ranges, source) => {
+                // Those that were over before the first entry are none, and neither are those without a recorded end.
+                let ended = ranges.iter().filter(|&&(_, end)| end > first && end != i64::MAX);
+                let mut ends: Vec<Instant> =
+                    ended.map(|&(_, end)| times.partition_point(|&time| time < end) as Instant).collect();
+                // Times of a damaged file can go back.
+                ends.sort_unstable();
+                Ok(Steps { ends, source: source.clone() })
+            }
+            Self::Repetition(otherwise) => {
+                let found = repetition::find(snapshot, history).ok_or(*otherwise)?;
+                Ok(Steps { ends: found.ends, source: StepSource::Inferred(sites.site(found.stack)) })
+            }
+        }
     }
 }
 
 impl Steps {
-    /// Finds the steps of a history: the ranges whose names match `pattern`, else those of the annotations that look
-    /// most like steps (`ProfilerStep#N`, then `step_N` and the like, then whatever repeats on the outermost level),
-    /// else the repetition of the allocations themselves.
-    ///
-    /// # Errors
-    /// When `pattern` matches no range.
-    pub fn find(
-        snapshot: &Snapshot,
-        history: &History,
-        annotations: &Annotations,
-        sites: &Sites<'_>,
-        pattern: Option<&Regex>,
-    ) -> Result<std::result::Result<Self, NoSteps>> {
-        let by_ranges = match pattern {
-            Some(pattern) => {
-                let family = requested(snapshot, annotations, pattern)?;
-                Some((family, StepSource::Requested(pattern.as_str().to_owned())))
-            }
-            None => families(snapshot, annotations).map(|family| {
-                let name = family.name.clone();
-                (family, StepSource::Annotations(name))
-            }),
-        };
-        if history.entries() == 0 {
-            return Ok(Err(NoSteps::NoHistory));
-        }
-        if let Some((family, source)) = by_ranges {
-            return Ok(Ok(Self { ends: ends(snapshot, history, annotations, &family), source }));
-        }
-        let found = repetition::find(snapshot, history);
-        Ok(found.map_or(Err(NoSteps::NoRepetition), |repetition| {
-            Ok(Self { ends: repetition.ends, source: StepSource::Inferred(sites.site(repetition.stack)) })
-        }))
-    }
-
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -100,11 +121,6 @@ impl Steps {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
-    }
-
-    /// The step, counted from 0, that an instant belongs to; [`Steps::len`] after the last one.
-    pub fn step_of(&self, instant: Instant) -> usize {
-        self.ends.partition_point(|&end| end < instant)
     }
 }
 
@@ -149,7 +165,7 @@ impl Likeness {
 
 /// The family of annotations that stands for steps. One numbered like steps counts even if there is a single one; of
 /// the others those that return, on the outermost level on which any does.
-fn families(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
+fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
     let mut families: IndexMap<&str, (Family, StrId)> = IndexMap::new();
     for (index, range) in annotations.ranges.iter().enumerate() {
         let name = snapshot.strings.get(range.name);
@@ -179,31 +195,12 @@ fn families(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
 }
 
 /// The ranges that an expression asks for.
-fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Family> {
+fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Vec<usize>> {
     let matching = |&index: &usize| pattern.is_match(snapshot.strings.get(annotations.ranges[index].name));
     let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();
     if ranges.is_empty() {
         let known = super::when::known_names(snapshot, annotations);
         return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
     }
-    Ok(Family { name: pattern.as_str().to_owned(), ranges, duration: 0, depth: 0 })
-}
-
-/// Where the ranges of a family end in a history. Those inside another one of the family are part of it; those that
-/// were over before the first entry, and those whose end was not recorded, are none.
-fn ends(snapshot: &Snapshot, history: &History, annotations: &Annotations, family: &Family) -> Vec<Instant> {
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let first = times.first().copied().unwrap_or(i64::MAX);
-    let mut over = i64::MIN;
-    let mut ends = Vec::new();
-    for range in family.ranges.iter().filter_map(|&index| annotations.ranges.get(index)) {
-        let inside = range.start_us < over;
-        if !inside && range.end_us != i64::MAX && range.end_us > first {
-            ends.push(times.partition_point(|&time| time < range.end_us) as Instant);
-        }
-        over = over.max(range.end_us);
-    }
-    // Times of a damaged file can go back.
-    ends.sort_unstable();
-    ends
+    Ok(ranges)
 }

@@ -77,7 +77,7 @@ pub struct LeaksArgs {
     /// What the rows stand for
     #[arg(long, value_enum, default_value_t = LeaksByArg::Site)]
     pub by: LeaksByArg,
-    /// Annotations that are steps, by name; without it ProfilerStep#N, step_N and the like, or what repeats
+    /// Annotations that are steps, by name; without it `ProfilerStep#N`, `step_N` and the like, or what repeats
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     pub steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to say when it is full; without it what an oom entry tells

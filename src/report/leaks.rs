@@ -1,8 +1,8 @@
 //! What reports say about leaks, in words; shared by text, Markdown and JSON.
 
 use super::notes::{self, signed};
-use crate::analysis::leaks::{MIN_STEPS, Projection, Survivor};
-use crate::analysis::{DeviceLeaks, LeakRow, StepSource, Verdict};
+use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
+use crate::analysis::{DeviceLeaks, LeakRow, NoSteps, Rate, StepSource, Verdict};
 use crate::model::bytes::Bytes;
 
 /// `1 step`, `20 steps`.
@@ -13,33 +13,51 @@ pub fn count(number: usize, noun: &str) -> String {
 /// The answer in a few words.
 pub fn headline(device: &DeviceLeaks) -> String {
     let steps = count(device.step_count(), "step");
-    let (leak, growth) = (Bytes(device.leak_bytes_per_step), Bytes(device.growth_bytes_per_step));
+    let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
     match (&device.steps, device.is_judged()) {
         (Err(_), _) => "no steps found".to_owned(),
         (_, false) => format!("{steps}, too few to tell a leak"),
-        _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step, and grows by {growth}"),
+        _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
         _ => format!("no leak in {steps}"),
     }
 }
 
+/// What was asked for, and the blocks it takes where that differs by more than a hundredth.
+pub fn rate(rate: &Rate) -> String {
+    let requested = Bytes(rate.bytes);
+    let (asked, got) = (i128::from(rate.bytes), i128::from(rate.allocated_bytes));
+    if (got - asked).abs() * 100 > asked {
+        format!("{requested} ({} allocated)", signed(rate.allocated_bytes))
+    } else {
+        requested.to_string()
+    }
+}
+
 /// Whether a device has a row with this verdict; those that were left out count by their rates.
 fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     let rate = match verdict {
-        Verdict::Leak => device.leak_bytes_per_step,
-        Verdict::Growth => device.growth_bytes_per_step,
-        Verdict::Cache => 0,
+        Verdict::Leak => device.leaking,
+        Verdict::Growth => device.growing,
+        Verdict::Cache => Rate::default(),
     };
-    rate > 0 || device.rows.iter().any(|row| row.verdict == verdict)
+    rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
 }
 
 /// What the steps are, and which of them count; or why there are none.
 pub fn steps(device: &DeviceLeaks) -> String {
     let steps = match &device.steps {
         Ok(steps) => steps,
-        Err(reason) => return format!("{reason}; --steps names the annotations that are steps"),
+        Err(NoSteps::NoHistory) => return "no history was recorded".to_owned(),
+        Err(NoSteps::NoAnnotations) => {
+            return "there are no annotations, and the allocations do not repeat".to_owned();
+        }
+        Err(NoSteps::NoRepetition) => {
+            return "no annotation repeats, and neither do the allocations; --steps names those that are steps"
+                .to_owned();
+        }
     };
     let number = count(steps.len(), "step");
     let what = match &steps.source {
@@ -47,7 +65,7 @@ pub fn steps(device: &DeviceLeaks) -> String {
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
         StepSource::Inferred(site) => format!("{number}, inferred: one ends at each allocation of {site}"),
     };
-    let every = if device.stride > 1 { format!("; every {}th is looked at", device.stride) } else { String::new() };
+    let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
     match (device.is_judged(), device.warm_up) {
         (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}"),
         (true, 1) => format!("{what}; the first is warm-up{every}"),
@@ -73,19 +91,19 @@ pub fn course(device: &DeviceLeaks) -> Option<String> {
 /// When the device is full.
 pub fn projection(projection: &Projection) -> String {
     let capacity = Bytes(projection.capacity_bytes);
-    let (rate, peak) = (Bytes(projection.bytes_per_step), signed(projection.peak_bytes));
+    let (rate, peak) = (signed(projection.allocated_bytes_per_step), signed(projection.peak_bytes));
     let when = match projection.steps {
         0 => "in the next step".to_owned(),
         1 => "after 1 more step".to_owned(),
         steps => format!("after {steps} more steps"),
     };
-    format!("at {rate} per step, {capacity} are full {when} (the last one peaked at {peak})")
+    format!("at {rate} allocated per step, {capacity} are full {when} (the last one peaked at {peak})")
 }
 
 /// What verdicts mean, for those that are no leaks.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: blocks replaced by larger ones (a KV cache, torch.cat), or freed later; not a leak";
+    let growth = "growth: blocks replaced by larger ones (a KV cache, torch.cat), or some freed later; not a leak";
     let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces); not a leak";
     [(Verdict::Growth, growth), (Verdict::Cache, cache)]
         .into_iter()
@@ -94,11 +112,11 @@ pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
 }
 
 /// Where the oldest block is from.
-pub fn survivor(survivor: &Survivor) -> String {
-    let (Some(entry), Some(step)) = (survivor.entry, survivor.step) else {
+pub fn oldest(oldest: &Oldest) -> String {
+    let (Some(entry), Some(step)) = (oldest.entry, oldest.step) else {
         return "from before the recording".to_owned();
     };
-    let time = survivor.since_start_us.map(|since| format!(", after {}", notes::duration(since)));
+    let time = oldest.since_start_us.map(|since| format!(", after {}", notes::duration(since)));
     format!("allocated in step {step} at entry {entry}{}", time.unwrap_or_default())
 }
 
@@ -107,14 +125,18 @@ pub fn blocks(rate: f64) -> String {
     if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
 }
 
-/// What a row does beside its rate.
+/// A row's verdict in a sentence.
 pub fn behaviour(row: &LeakRow) -> String {
+    let rate = rate(&row.rate);
+    let number = blocks(row.rate.blocks);
+    let noun = if number == "1" { "block" } else { "blocks" };
     match (row.verdict, row.filled_in) {
-        (Verdict::Cache, Some(step)) => format!("filled by step {step}"),
-        (Verdict::Growth, _) if row.blocks_per_step == 0.0 => "the same number of blocks, each larger".to_owned(),
-        (Verdict::Growth, _) => format!("{} more blocks per step, freed later", blocks(row.blocks_per_step)),
-        (Verdict::Leak, _) if row.blocks_per_step == 1.0 => "1 more block per step".to_owned(),
-        (Verdict::Leak, _) => format!("{} more blocks per step", blocks(row.blocks_per_step)),
-        (Verdict::Cache, None) => "filled".to_owned(),
+        (Verdict::Leak, _) => format!("leak of {number} {noun}, {rate} per step"),
+        (Verdict::Growth, _) if number == "0" => {
+            format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")
+        }
+        (Verdict::Growth, _) => format!("growth of {number} {noun}, {rate} per step, some of them freed later"),
+        (Verdict::Cache, Some(step)) => format!("cache, filled by step {step}"),
+        (Verdict::Cache, None) => "cache".to_owned(),
     }
 }

@@ -36,7 +36,7 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
     for row in &device.rows {
         let (bytes, blocks) = match row.verdict {
             Verdict::Cache => ("-".to_owned(), "-".to_owned()),
-            _ => (format!("+{}", Bytes(row.bytes_per_step)), format!("+{}", words::blocks(row.blocks_per_step))),
+            _ => (format!("+{}", Bytes(row.rate.bytes)), format!("+{}", words::blocks(row.rate.blocks))),
         };
         let live = Bytes(row.live_bytes);
         writeln!(out, "| {bytes} | {blocks} | {live} | {} | {} |", row.verdict.name(), cell(&row.label))?;
@@ -56,7 +56,7 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
 fn stack(row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
     let mut what = words::behaviour(row);
     if let Some(oldest) = &row.oldest {
-        what += &format!("; oldest survivor {}", words::survivor(oldest));
+        what += &format!("; oldest survivor {}", words::oldest(oldest));
     }
     writeln!(out, "<details><summary>{}: {what}</summary>\n", escape(&row.label))?;
     match row.stack.as_slice() {

@@ -1,8 +1,8 @@
 //! The JSON of `memviz leaks`.
 
 use super::{Head, InputHead, SCHEMA_VERSION};
-use crate::analysis::leaks::{Projection, Survivor};
-use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, StepSource, Verdict};
+use crate::analysis::leaks::{self, Projection};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Rate, StepSource, Verdict};
 use crate::report::{Source, leaks as words};
 use serde::Serialize;
 
@@ -27,10 +27,10 @@ pub struct LeaksDevice {
     pub judged: bool,
     /// What rows stand for.
     pub by: GroupBy,
-    /// Sum of the rates of all leaks.
-    pub leak_bytes_per_step: u64,
-    /// Sum of the rates of all growth.
-    pub growth_bytes_per_step: u64,
+    /// Rates of all leaks together.
+    pub leaking: Rate,
+    /// Rates of all growth together.
+    pub growing: Rate,
     /// When the device is full; null when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<ProjectionSteps>,
     /// What leaks, then what grows, then caches. What does not grow is left out.
@@ -58,8 +58,8 @@ pub struct ProjectionSteps {
     pub capacity_bytes: u64,
     /// The most that was allocated within the last step.
     pub peak_bytes: i64,
-    /// Bytes added a step by all that leaks or grows.
-    pub bytes_per_step: u64,
+    /// Bytes of blocks added a step by all that leaks or grows.
+    pub allocated_bytes_per_step: i64,
     /// Further steps that fit.
     pub steps: u64,
 }
@@ -69,11 +69,10 @@ pub struct ProjectionSteps {
 pub struct Leak {
     /// The group.
     pub label: String,
-    /// Bytes added a step.
-    pub bytes_per_step: u64,
-    /// Blocks added a step.
-    pub blocks_per_step: f64,
-    /// Bytes live at the end of the last step.
+    /// What it adds per step.
+    #[serde(flatten)]
+    pub rate: Rate,
+    /// Bytes asked for that are live at the end of the last step.
     pub live_bytes: u64,
     /// Blocks live at the end of the last step.
     pub live_blocks: u64,
@@ -81,9 +80,9 @@ pub struct Leak {
     pub verdict: Verdict,
     /// The last step, counted from 1, that made it larger than ever before; null when none did for good.
     pub filled_in_step: Option<usize>,
-    /// The oldest block that is live at the end of the last step; null when none is.
+    /// The oldest block of `stack` that is live at the end of the last step; null when none is.
     pub oldest: Option<Oldest>,
-    /// The stack with most bytes in the group, innermost frame first.
+    /// The stack that most of it comes from, innermost frame first.
     pub stack: Vec<String>,
 }
 
@@ -98,9 +97,9 @@ pub struct Oldest {
     pub since_start_us: Option<i64>,
 }
 
-impl From<&Survivor> for Oldest {
-    fn from(survivor: &Survivor) -> Self {
-        Self { entry: survivor.entry, step: survivor.step, since_start_us: survivor.since_start_us }
+impl From<&leaks::Oldest> for Oldest {
+    fn from(oldest: &leaks::Oldest) -> Self {
+        Self { entry: oldest.entry, step: oldest.step, since_start_us: oldest.since_start_us }
     }
 }
 
@@ -109,7 +108,7 @@ impl From<&Projection> for ProjectionSteps {
         Self {
             capacity_bytes: projection.capacity_bytes,
             peak_bytes: projection.peak_bytes,
-            bytes_per_step: projection.bytes_per_step,
+            allocated_bytes_per_step: projection.allocated_bytes_per_step,
             steps: projection.steps,
         }
     }
@@ -119,8 +118,7 @@ impl From<&LeakRow> for Leak {
     fn from(row: &LeakRow) -> Self {
         Self {
             label: row.label.clone(),
-            bytes_per_step: row.bytes_per_step,
-            blocks_per_step: row.blocks_per_step,
+            rate: row.rate,
             live_bytes: row.live_bytes,
             live_blocks: row.live_blocks,
             verdict: row.verdict,
@@ -149,8 +147,8 @@ impl From<&DeviceLeaks> for LeaksDevice {
             warm_up_steps: device.warm_up,
             judged: device.is_judged(),
             by: device.by,
-            leak_bytes_per_step: device.leak_bytes_per_step,
-            growth_bytes_per_step: device.growth_bytes_per_step,
+            leaking: device.leaking,
+            growing: device.growing,
             projection: device.projection.as_ref().map(ProjectionSteps::from),
             leaks: device.rows.iter().map(Leak::from).collect(),
             left_out: device.left_out,

@@ -38,7 +38,7 @@ impl TextReport {
         writeln!(out, "{}", self.bold(&title))?;
         self.words("  ", &words::steps(device), out)?;
         self.notes(&words::limits(device), out)?;
-        if device.is_judged() {
+        if device.leaking.bytes > 0 || device.growing.bytes > 0 {
             self.course(device, out)?;
         }
         if let Some(projection) = &device.projection {
@@ -83,10 +83,10 @@ impl TextReport {
 
     fn leaks_row(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
         let grows = row.verdict != Verdict::Cache;
-        let rate = if grows { format!("+{}", Bytes(row.bytes_per_step)) } else { "-".to_owned() };
+        let rate = if grows { format!("+{}", Bytes(row.rate.bytes)) } else { "-".to_owned() };
         let mut line = format!("{rate:>11}  ");
         if self.has(BLOCKS_FROM) {
-            let blocks = if grows { format!("+{}", words::blocks(row.blocks_per_step)) } else { "-".to_owned() };
+            let blocks = if grows { format!("+{}", words::blocks(row.rate.blocks)) } else { "-".to_owned() };
             line += &format!("{blocks:>7}  ");
         }
         if self.has(LIVE_FROM) {
@@ -102,11 +102,10 @@ impl TextReport {
     fn leaks_stack(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
         writeln!(out, "\n{}", self.bold(&shorten(&safe(&row.label), width)))?;
-        let mut what = format!("{}: {}", row.verdict.name(), words::behaviour(row));
+        self.words("  ", &words::behaviour(row), out)?;
         if let Some(oldest) = &row.oldest {
-            what += &format!("; oldest survivor {}", words::survivor(oldest));
+            self.words("  ", &format!("oldest survivor {}", words::oldest(oldest)), out)?;
         }
-        self.words("  ", &what, out)?;
         if row.stack.is_empty() {
             return self.words("    ", "no stack was recorded", out);
         }
