@@ -200,10 +200,29 @@ impl Series {
 }
 
 /// Growth per step, not moved by a quarter of the values being far off: the median of the slopes between each value and
-/// the one half the series later (Theil's abbreviated method). Exact where every step adds the same.
+/// the one half the series later (Theil's abbreviated method). Exact where every step adds the same, also when a few
+/// add something else once.
 fn slope(values: &[i128]) -> f64 {
     let lag = (values.len() / 2).max(1);
-    median(differences(values, lag)) / lag as f64
+    median(differences(&without_jumps(values), lag)) / lag as f64
+}
+
+/// Changes so many times the usual one are something that happens once, such as a buffer for evaluation.
+const JUMP: u128 = 8;
+
+/// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series lies
+/// between half of all pairs of values, which no median of slopes survives.
+fn without_jumps(values: &[i128]) -> Vec<i128> {
+    let changes = differences(values, 1);
+    let mut sorted: Vec<i128> = changes.iter().copied().filter(|&change| change != 0).collect();
+    sorted.sort_unstable_by_key(|change| change.unsigned_abs());
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    let mut sum = 0;
+    let summed = changes.into_iter().map(|change| {
+        sum += if change.unsigned_abs() > usual.unsigned_abs() * JUMP { usual } else { change };
+        sum
+    });
+    std::iter::once(0).chain(summed).collect()
 }
 
 /// The last third, in which a cache has stopped growing.
@@ -249,4 +268,46 @@ fn last_record(old: &[i128]) -> Option<usize> {
         }
     }
     step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_are_exact_where_growth_is_steady() {
+        for steps in 2..50 {
+            let values: Vec<i128> = (0..steps).map(|step| 1000 + 7 * step).collect();
+            assert!((slope(&values) - 7.0).abs() < 1e-9, "{steps} steps");
+        }
+        assert!(slope(&[5]).abs() < 1e-9 && slope(&[]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn slopes_do_not_follow_what_happens_once() {
+        let mut values: Vec<i128> = (0..40).map(|step| 7 * step).collect();
+        values[11] = 100_000;
+        values[30] = -100_000;
+        assert!((slope(&values) - 7.0).abs() < 1.0, "two values are far off: {}", slope(&values));
+        let shifted: Vec<i128> = (0..40).map(|step| 7 * step + if step < 20 { 0 } else { 100_000 }).collect();
+        assert!((slope(&shifted) - 7.0).abs() < 1e-9, "a level shift: {}", slope(&shifted));
+    }
+
+    #[test]
+    fn sparse_growth_has_a_slope() {
+        let every_third: Vec<i128> = (0..60).map(|step| step / 3 * 30).collect();
+        assert!((slope(&every_third) - 10.0).abs() < 1.0, "{}", slope(&every_third));
+    }
+
+    #[test]
+    fn series_count_blocks_where_they_live() {
+        let block = |steps, baseline| Survivor { requested: 100, allocated: 512, steps, baseline, kept: true };
+        let series = Series::of([block(1..4, false), block(0..2, true), block(3..4, false)].into_iter(), 4);
+        assert_eq!(series.live.requested, [100, 200, 100, 200]);
+        assert_eq!(series.live.allocated, [512, 1024, 512, 1024]);
+        assert_eq!(series.live.blocks, [1, 2, 1, 2]);
+        // A block counts as old from the end of the step after its own on; one from before the recording at once.
+        assert_eq!(series.old.requested, [100, 100, 100, 100]);
+        assert_eq!(series.kept, [0, 100, 0, 100]);
+    }
 }
