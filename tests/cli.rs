@@ -30,6 +30,7 @@ fn success_is_0() {
     for args in [
         &["peak", &tiny] as &[&str],
         &["info", &tiny],
+        &["leaks", &tiny],
         &["man"],
         &["help"],
         &["help", "peak"],
@@ -117,7 +118,7 @@ fn annotations_there_are_are_named_when_one_is_not() {
 fn strict_is_1_for_contradictions_only() {
     for file in ["free-of-unknown-address.pickle", "overlapping-alloc.pickle"] {
         let path = format!("{MALFORMED}/{file}");
-        for command in ["peak", "info"] {
+        for command in ["peak", "info", "leaks"] {
             for format in FORMATS {
                 let lenient = memviz(&[command, "--format", format, &path]);
                 let strict = memviz(&[command, "--format", format, "--strict", &path]);
@@ -200,7 +201,7 @@ fn containers_are_recognised_by_content() {
 fn output_files_are_written_and_never_overwritten_unasked() {
     let folder = TempDir::new().unwrap();
     let tiny = fixture("tiny");
-    for command in ["peak", "info"] {
+    for command in ["peak", "info", "leaks"] {
         for format in FORMATS {
             let path = folder.path().join(format!("{command}.{format}"));
             let path = path.to_str().unwrap();
@@ -300,7 +301,7 @@ fn a_full_disk_is_an_error() {
 fn colours_are_for_terminals_and_for_those_who_ask() {
     const ESCAPE: &str = "\u{1b}[";
     let path = fixture("gpt_train");
-    for name in ["peak", "info"] {
+    for name in ["peak", "info", "leaks"] {
         let plain = memviz(&[name, &path]).stdout;
         assert!(!plain.contains(ESCAPE), "a pipe is no terminal");
         assert_eq!(memviz(&[name, "--color", "never", &path]).stdout, plain);
@@ -370,7 +371,7 @@ fn quiet_hides_warnings_and_nothing_else() {
 #[test]
 fn devices_are_selected() {
     let devices = |path: &str, args: &[&str]| -> Vec<i64> {
-        ["peak", "info"]
+        ["peak", "info", "leaks"]
             .map(|command| {
                 let json = memviz(&[&[command, "--format", "json", path], args].concat()).json();
                 numbers(&json, "device")
@@ -620,7 +621,8 @@ fn the_number_of_threads_does_not_show() {
     for name in ["multi_gpu", "gpt_train"] {
         let path = fixture(name);
         for format in FORMATS {
-            for args in [&["peak"] as &[&str], &["peak", "--by", "stack", "--metric", "active"], &["info"]] {
+            for args in [&["peak"] as &[&str], &["peak", "--by", "stack", "--metric", "active"], &["info"], &["leaks"]]
+            {
                 let runs = ["1", "2", "8"]
                     .map(|threads| memviz(&[args, &["--format", format, "--threads", threads, &path]].concat()));
                 runs[0].expect(0);

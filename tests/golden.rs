@@ -6,7 +6,7 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{GroupBy, PeakOptions};
+use memviz::analysis::{GroupBy, LeakOptions, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::report::{Render, Source, TextReport};
 use std::collections::BTreeSet;
@@ -104,6 +104,29 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("contradicting.peak.json", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "json"]),
     ("contradicting.peak.md", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "markdown"]),
     ("contradicting.info.json", "fixtures/malformed/free-of-unknown-address.pickle", &["info", "--format", "json"]),
+    ("leak.leaks.txt", "leak", &["leaks", "--capacity", "80GiB"]),
+    ("leak.leaks.json", "leak", &["leaks", "--capacity", "80GiB", "--top", "2", "--format", "json"]),
+    ("leak.leaks.csv", "leak", &["leaks", "--format", "csv"]),
+    ("leak.leaks.md", "leak", &["leaks", "--capacity", "80GiB", "--format", "markdown"]),
+    ("leak_slow.leaks.txt", "leak_slow", &["leaks"]),
+    ("leak_slow.leaks.color.txt", "leak_slow", &["leaks", "--color", "always"]),
+    ("leak_slow.stack.txt", "leak_slow", &["leaks", "--by", "stack", "--top", "3"]),
+    ("leak_t201.leaks.txt", "leak_t201", &["leaks", "--by", "file"]),
+    ("gpt_train.leaks.txt", "gpt_train", &["leaks"]),
+    ("gpt_train.leaks.md", "gpt_train", &["leaks", "--format", "markdown"]),
+    ("fragmented.leaks.txt", "fragmented", &["leaks"]),
+    ("fragmented.leaks.json", "fragmented", &["leaks", "--top", "1", "--format", "json"]),
+    ("multi_gpu.leaks.txt", "multi_gpu", &["leaks"]),
+    ("multi_gpu.leaks.json", "multi_gpu", &["leaks", "--format", "json"]),
+    ("ring.leaks.txt", "ring", &["leaks"]),
+    ("no_history.leaks.txt", "no_history", &["leaks"]),
+    ("no_history.leaks.md", "no_history", &["leaks", "--format", "markdown"]),
+    ("no_history.leaks.json", "no_history", &["leaks", "--format", "json"]),
+    ("random_sizes.leaks.txt", "random_sizes", &["leaks"]),
+    ("empty.leaks.txt", "empty", &["leaks"]),
+    ("empty.leaks.json", "empty", &["leaks", "--format", "json"]),
+    ("empty.leaks.csv", "empty", &["leaks", "--format", "csv"]),
+    ("empty.leaks.md", "empty", &["leaks", "--format", "markdown"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("cut.peak.txt", "fixtures/malformed/truncated-in-segments.pickle", &["peak", "--allow-truncated"]),
 ];
@@ -115,6 +138,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("llama_hf_all.site", "llama_hf_all", Question::Peak(GroupBy::Site)),
     ("annotated.annotation", "annotated", Question::Peak(GroupBy::Annotation)),
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
+    ("leak.leaks", "leak", Question::Leaks),
+    ("leak_slow.leaks", "leak_slow", Question::Leaks),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
 ];
@@ -126,6 +151,7 @@ const WIDTHS: [usize; 3] = [50, 80, 160];
 enum Question {
     Peak(GroupBy),
     Info,
+    Leaks,
 }
 
 #[test]
@@ -161,6 +187,7 @@ fn pipes_get_what_the_library_renders() {
         ("gpt_train", Question::Peak(GroupBy::Site), &["peak"] as &[&str]),
         ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),
         ("annotated", Question::Info, &["info"]),
+        ("leak_slow", Question::Leaks, &["leaks"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -192,10 +219,21 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Pool,
         GroupBy::Annotation,
     ];
-    let questions: Vec<Question> = groups.map(Question::Peak).into_iter().chain([Question::Info]).collect();
+    let questions: Vec<Question> =
+        groups.map(Question::Peak).into_iter().chain([Question::Info, Question::Leaks]).collect();
     let mut problems = BTreeSet::new();
-    for name in ["gpt_train", "multi_gpu", "llama_hf_all", "annotated", "gpt_late_t201", "conf_roundup", "skip_actions"]
-    {
+    for name in [
+        "gpt_train",
+        "multi_gpu",
+        "llama_hf_all",
+        "annotated",
+        "gpt_late_t201",
+        "conf_roundup",
+        "skip_actions",
+        "leak_slow",
+        "leak_t201",
+        "fragmented",
+    ] {
         let recording = open(name);
         for width in (50..=120).step_by(10) {
             for &question in &questions {
@@ -234,6 +272,10 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Peak(by) => {
             let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
             text.peak(source, &recording.peak(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Leaks => {
+            let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
+            text.leaks(source, &recording.leaks(&options).unwrap(), &mut out).unwrap();
         }
         Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
     }

@@ -80,7 +80,7 @@ pub(super) struct Judgement {
     pub verdict: Verdict,
     /// 0 for [`Verdict::Cache`].
     pub rate: Rate,
-    /// The step, counted from 0, in which the old bytes were last higher than ever before.
+    /// The step, counted from 0, that a [`Verdict::Cache`] last got larger in than ever before.
     pub filled_in: Option<usize>,
 }
 
@@ -162,23 +162,24 @@ impl Series {
     pub(super) fn judge(&self, warm_up: usize, stride: usize) -> Option<Judgement> {
         let old = self.old.requested.get(warm_up..).filter(|old| old.len() >= MIN_JUDGED)?;
         let live = &self.live.requested[warm_up..];
-        let judgement = |verdict, rate| Judgement { verdict, rate, filled_in: last_record(&self.old.requested) };
         if slope(old) > 0.0 && slope(tail(old)) > 0.0 {
             let rate = self.old.rate(warm_up, stride, slope);
             if self.stays(warm_up) {
-                return Some(judgement(Verdict::Leak, rate));
+                return Some(Judgement { verdict: Verdict::Leak, rate, filled_in: None });
             }
             if old.len() >= MIN_RISING && mostly_rises(old) {
-                return Some(judgement(Verdict::Growth, rate));
+                return Some(Judgement { verdict: Verdict::Growth, rate, filled_in: None });
             }
         }
         if live.len() >= MIN_RISING && mostly_rises(live) && often_rises(live) && often_rises(tail(live)) {
             let usual = |values: &[i128]| median(differences(values, 1));
-            return Some(judgement(Verdict::Growth, self.live.rate(warm_up, stride, usual)));
+            let rate = self.live.rate(warm_up, stride, usual);
+            return Some(Judgement { verdict: Verdict::Growth, rate, filled_in: None });
         }
         // What was there before the first step is no growth.
         let filled = self.old.requested.last() > self.old.requested.first();
-        filled.then(|| judgement(Verdict::Cache, Rate::default()))
+        let filled_in = last_record(&self.old.requested);
+        filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
     }
 
     /// Whether what piled up after the warm-up is still there at the end of the recording: at least three quarters of

@@ -51,7 +51,7 @@ pub struct LeakRow {
     pub live_bytes: u64,
     /// Blocks behind them.
     pub live_blocks: u64,
-    /// The last step, counted from 1, that made the group larger than ever before by blocks which outlived it.
+    /// The last step, counted from 1, that a [`Verdict::Cache`] got larger in than ever before.
     pub filled_in: Option<usize>,
     /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
     pub oldest: Option<Oldest>,

@@ -17,7 +17,7 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let leaks = has(device, Verdict::Leak);
     match (&device.steps, device.is_judged()) {
         (Err(_), _) => "no steps found".to_owned(),
-        (_, false) => format!("{steps}, too few to tell a leak"),
+        (_, false) => "too few steps to tell a leak".to_owned(),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
@@ -46,17 +46,17 @@ fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
     rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
 }
 
-/// What the steps are, and which of them count; or why there are none.
-pub fn steps(device: &DeviceLeaks) -> String {
+/// What the steps are, and which of them count; or why there are none, where [`limits`] does not say it.
+pub fn steps(device: &DeviceLeaks) -> Option<String> {
     let steps = match &device.steps {
         Ok(steps) => steps,
-        Err(NoSteps::NoHistory) => return "no history was recorded".to_owned(),
+        Err(NoSteps::NoHistory) => return None,
         Err(NoSteps::NoAnnotations) => {
-            return "there are no annotations, and the allocations do not repeat".to_owned();
+            return Some("there are no annotations, and the allocations do not repeat".to_owned());
         }
         Err(NoSteps::NoRepetition) => {
-            return "no annotation repeats, and neither do the allocations; --steps names those that are steps"
-                .to_owned();
+            let reason = "no annotation repeats, and neither do the allocations; --steps names those that are steps";
+            return Some(reason.to_owned());
         }
     };
     let number = count(steps.len(), "step");
@@ -66,11 +66,11 @@ pub fn steps(device: &DeviceLeaks) -> String {
         StepSource::Inferred(site) => format!("{number}, inferred: one ends at each allocation of {site}"),
     };
     let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
-    match (device.is_judged(), device.warm_up) {
+    Some(match (device.is_judged(), device.warm_up) {
         (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}"),
         (true, 1) => format!("{what}; the first is warm-up{every}"),
         (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
-    }
+    })
 }
 
 /// Everything that must be said about one device, a line each.
@@ -80,9 +80,10 @@ pub fn limits(device: &DeviceLeaks) -> Vec<String> {
     lines
 }
 
-/// What was allocated when the first step ended and when the last one did.
+/// What was allocated when the first step ended and when the last one did, where something grows.
 pub fn course(device: &DeviceLeaks) -> Option<String> {
-    let (first, last) = (device.ends.first()?, device.ends.last()?);
+    let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
+    let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
     let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
     (first.step < last.step)
         .then(|| format!("allocated {from} at the end of step {}, {to} at the end of step {}", first.step, last.step))
@@ -103,8 +104,8 @@ pub fn projection(projection: &Projection) -> String {
 /// What verdicts mean, for those that are no leaks.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
-    let growth = "growth: blocks replaced by larger ones (a KV cache, torch.cat), or some freed later; not a leak";
-    let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces); not a leak";
+    let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
+    let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces)";
     [(Verdict::Growth, growth), (Verdict::Cache, cache)]
         .into_iter()
         .filter_map(|(verdict, meaning)| has(verdict).then_some(meaning))
@@ -135,7 +136,7 @@ pub fn behaviour(row: &LeakRow) -> String {
         (Verdict::Growth, _) if number == "0" => {
             format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")
         }
-        (Verdict::Growth, _) => format!("growth of {number} {noun}, {rate} per step, some of them freed later"),
+        (Verdict::Growth, _) => format!("growth of {number} {noun}, {rate} per step, partly freed later"),
         (Verdict::Cache, Some(step)) => format!("cache, filled by step {step}"),
         (Verdict::Cache, None) => "cache".to_owned(),
     }

@@ -163,7 +163,6 @@ mod binary {
     #[test]
     fn what_has_no_steps_is_said_in_one_line() {
         for (name, reason) in [
-            ("no_history", "no history was recorded"),
             ("random_sizes", "there are no annotations, and the allocations do not repeat"),
             ("oom_forward", "1 step, annotated step_0; a verdict takes at least 4"),
             ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; a verdict takes at least 4"),

@@ -4,7 +4,7 @@
 
 use memviz::Recording;
 use memviz::input::Compression;
-use memviz::model::trace_entry::TraceEntry;
+use memviz::model::trace_entry::{TraceEntries, TraceEntry};
 use memviz::model::{
     Action, Annotation, Block, BlockState, ContextId, DeviceTrace, EntryContext, Frame, Segment, SegmentType, Snapshot,
     StackId, Stage,
@@ -96,7 +96,7 @@ impl Program {
     pub fn dump(mut self) -> Recording {
         let entries: Vec<TraceEntry> =
             self.snapshot.entries.rows(self.kept_from..self.snapshot.entries.len()).collect();
-        self.snapshot.entries = Default::default();
+        self.snapshot.entries = TraceEntries::default();
         self.snapshot.entries.extend(&entries);
         let segments = self.blocks.iter().flatten().map(|&(address, requested, stack)| {
             let size = block_size(requested);

@@ -332,7 +332,9 @@ fn without_stacks_sizes_stand_for_places() {
     let mut program = Program::new();
     for _ in 0..STEPS {
         let temporaries: Vec<Held> = (1..=12).map(|layer| program.alloc(0, layer * 512)).collect();
-        temporaries.into_iter().for_each(|temporary| program.free(temporary));
+        for temporary in temporaries {
+            program.free(temporary);
+        }
         program.alloc(0, 3 * MIB);
     }
     let device = leaks(&program.dump());

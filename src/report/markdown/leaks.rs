@@ -20,15 +20,20 @@ pub(super) fn write(source: Source<'_>, report: &LeakReport, out: &mut dyn Write
 
 fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}: {}\n", device_name(device.device), words::headline(device))?;
-    writeln!(out, "{}.\n", escape(&words::steps(device)))?;
+    if let Some(steps) = words::steps(device) {
+        writeln!(out, "{}.\n", escape(&steps))?;
+    }
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    let facts = words::course(device).filter(|_| device.is_judged()).into_iter();
-    for line in facts.chain(device.projection.as_ref().map(words::projection)) {
+    let facts: Vec<String> =
+        words::course(device).into_iter().chain(device.projection.as_ref().map(words::projection)).collect();
+    for line in &facts {
         writeln!(out, "- {line}")?;
     }
-    writeln!(out)?;
+    if !facts.is_empty() {
+        writeln!(out)?;
+    }
     if device.rows.is_empty() {
         return Ok(());
     }

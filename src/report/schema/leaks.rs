@@ -78,7 +78,7 @@ pub struct Leak {
     pub live_blocks: u64,
     /// What the group does.
     pub verdict: Verdict,
-    /// The last step, counted from 1, that made it larger than ever before; null when none did for good.
+    /// The last step, counted from 1, that a cache got larger in than ever before; null for what still grows.
     pub filled_in_step: Option<usize>,
     /// The oldest block of `stack` that is live at the end of the last step; null when none is.
     pub oldest: Option<Oldest>,

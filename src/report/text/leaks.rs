@@ -1,7 +1,7 @@
 //! `memviz leaks` as text.
 
 use super::{TextReport, shorten};
-use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
 use crate::report::{Source, leaks as words};
@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 const BLOCKS_FROM: usize = 72;
 /// Terminals narrower than this do without live bytes.
 const LIVE_FROM: usize = 56;
-/// Rows whose stacks are shown below the table.
+/// Rows whose stacks are shown below the table, unless stacks are what was asked for.
 const STACKS: usize = 3;
 /// Longest curve, in columns.
 const CURVE: usize = 40;
@@ -35,12 +35,14 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, o
 impl TextReport {
     fn leaks_device(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
         let title = format!("{}: {}", device_name(device.device), words::headline(device));
-        writeln!(out, "{}", self.bold(&title))?;
-        self.words("  ", &words::steps(device), out)?;
-        self.notes(&words::limits(device), out)?;
-        if device.leaking.bytes > 0 || device.growing.bytes > 0 {
-            self.course(device, out)?;
+        for (index, line) in self.broken(2, &title).iter().enumerate() {
+            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
         }
+        if let Some(steps) = words::steps(device) {
+            self.words("  ", &steps, out)?;
+        }
+        self.notes(&words::limits(device), out)?;
+        self.course(device, out)?;
         if let Some(projection) = &device.projection {
             self.words("  ", &words::projection(projection), out)?;
         }
@@ -61,8 +63,15 @@ impl TextReport {
                 writeln!(out, "  {}", self.dim(&line))?;
             }
         }
-        let grows = |row: &&LeakRow| row.verdict != Verdict::Cache;
-        device.rows.iter().filter(grows).take(STACKS).try_for_each(|row| self.leaks_stack(row, out))
+        let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
+        let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
+        growing[..shown].iter().try_for_each(|row| self.leaks_stack(row, out))?;
+        if shown < growing.len() {
+            let more = format!("--by stack shows the stacks of the other {}", growing.len() - shown);
+            writeln!(out)?;
+            self.broken(0, &more).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))?;
+        }
+        Ok(())
     }
 
     /// The curve of allocated bytes over the ends of steps, and its two ends in numbers.
