@@ -124,16 +124,20 @@ fn blocks_without_a_stack_leak_under_their_own_name() {
 
 #[test]
 fn a_queue_that_is_full_is_a_cache() {
-    let mut queue = VecDeque::new();
-    let recording = train(30, |program, _| {
-        queue.push_back(program.alloc(KEPT, MIB));
-        if queue.len() > 10 {
-            program.free(queue.pop_front().unwrap());
-        }
-    });
-    let device = leaks(&recording.dump());
-    assert_eq!(of_kept(&device), Some((Verdict::Cache, 0, 0.0)));
-    assert!(device.leaking.bytes == 0 && device.growing.bytes == 0);
+    for length in [1, 10, 21, 22] {
+        let mut queue = VecDeque::new();
+        let recording = train(30, |program, _| {
+            queue.push_back(program.alloc(KEPT, MIB));
+            if queue.len() > length {
+                program.free(queue.pop_front().unwrap());
+            }
+        });
+        let device = leaks(&recording.dump());
+        // A queue of one holds what the last step allocated and nothing else.
+        let expected = (length > 1).then_some((Verdict::Cache, 0, 0.0));
+        assert_eq!(of_kept(&device), expected, "a queue of {length}");
+        assert!(device.leaking.bytes == 0 && device.growing.bytes == 0, "a queue of {length}");
+    }
 }
 
 #[test]
@@ -180,6 +184,20 @@ fn a_buffer_replaced_by_larger_ones_is_growth() {
 }
 
 #[test]
+fn a_buffer_that_is_large_enough_is_a_cache() {
+    let mut buffer: Option<Held> = None;
+    let recording = train(STEPS, |program, step| {
+        if step < 13 {
+            let larger = program.alloc(KEPT, (step + 1) * MIB);
+            if let Some(buffer) = buffer.replace(larger) {
+                program.free(buffer);
+            }
+        }
+    });
+    assert_eq!(of_kept(&leaks(&recording.dump())), Some((Verdict::Cache, 0, 0.0)));
+}
+
+#[test]
 fn growth_that_starts_anew_with_every_request_is_growth() {
     let mut cache: Option<Held> = None;
     let recording = train(60, |program, step| {
@@ -195,7 +213,13 @@ fn growth_that_starts_anew_with_every_request_is_growth() {
 fn what_piles_up_and_is_freed_in_the_end_is_growth() {
     for freed in [10, 20] {
         let mut pile = Vec::new();
-        let mut program = train(STEPS, |program, _| pile.push(program.alloc(KEPT, MIB)));
+        let mut program = train(STEPS, |program, step| {
+            pile.push(program.alloc(KEPT, MIB));
+            // What the last step still holds makes up for nothing.
+            if step == STEPS - 1 {
+                program.alloc(KEPT, 100 * MIB);
+            }
+        });
         for block in pile.drain(..freed) {
             program.free(block);
         }
