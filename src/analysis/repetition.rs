@@ -90,5 +90,5 @@ fn is_regular(passes: &[(u64, Instant)], total: u64) -> bool {
     let Some(&usual) = sorted.get(sorted.len() / 2) else { return false };
     let alike = distances.iter().filter(|&&distance| distance.abs_diff(usual) * 4 <= usual).count();
     let fills = u128::from(usual) * passes.len() as u128 * 2 >= u128::from(total);
-    usual >= MIN_ROUND && alike * 5 >= distances.len() * 4 && fills
+    alike * 5 >= distances.len() * 4 && fills
 }
