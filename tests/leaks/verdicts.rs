@@ -341,12 +341,20 @@ fn steps_are_inferred_where_nothing_names_them() {
                 program.alloc(OPTIMIZER, MIB);
             }
         }
+        // Nor is their number always the same.
+        for _ in 0..step % 3 {
+            let more = program.alloc(MODEL, 512);
+            program.free(more);
+        }
         program.alloc(KEPT, 3 * MIB);
-        program.work(2);
+        // A backward pass has no place of its own.
+        let gradient = program.alloc(0, MIB);
+        program.free(gradient);
     }
     let device = leaks(&program.dump());
     assert_eq!(of_kept(&device), Some((Verdict::Leak, 3 * MIB, 1.0)));
     let steps = device.steps.unwrap();
+    assert_eq!(steps.source, StepSource::Inferred(LABEL.to_owned()));
     assert!(steps.source.is_inferred());
     assert_eq!(steps.len() as u64, STEPS);
 }
@@ -442,6 +450,18 @@ fn annotations_that_look_most_like_steps_are_taken() {
     assert_eq!(found(["step", "forward", "backward"]), "step");
     // Layers are numbered, too.
     assert_eq!(found(["train", "layer_N", "backward"]), "train");
+}
+
+#[test]
+fn a_range_around_all_steps_is_none() {
+    let mut program = Program::new();
+    program.annotated("run", |program| {
+        for _ in 0..STEPS {
+            program.annotated("forward", |program| program.work(1));
+        }
+    });
+    let steps = leaks(&program.dump()).steps.unwrap();
+    assert_eq!((steps.len() as u64, steps.source), (STEPS, StepSource::Annotations("forward".to_owned())));
 }
 
 #[test]
