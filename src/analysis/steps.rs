@@ -51,8 +51,8 @@ pub enum NoSteps {
 /// What stands for steps in a recording: worked out once for all its devices.
 #[derive(Clone, Debug)]
 pub(super) enum StepRule {
-    /// The ends of these ranges, by start and end.
-    Ranges(Vec<(i64, i64)>, StepSource),
+    /// Ranges that end at these times, in order.
+    Ranges(Vec<i64>, StepSource),
     /// Whatever repeats. Holds what to say when nothing does.
     Repetition(NoSteps),
 }
@@ -73,16 +73,23 @@ impl StepRule {
             (None, None) if annotations.ranges.is_empty() => return Ok(Self::Repetition(NoSteps::NoAnnotations)),
             (None, None) => return Ok(Self::Repetition(NoSteps::NoRepetition)),
         };
-        // Ranges come in the order of their starts. Those inside another one are part of it.
+        // Ranges come in the order of their starts. Those inside another one are part of it, and those whose end was not
+        // recorded are no steps. Where only the start is missing nobody knows what is inside.
         let mut over = i64::MIN;
-        let mut outermost = Vec::new();
+        let mut ends = Vec::new();
         for range in ranges.into_iter().filter_map(|index| annotations.ranges.get(index)) {
-            if range.start_us >= over {
-                outermost.push((range.start_us, range.end_us));
+            if range.end_us == i64::MAX {
+                continue;
             }
-            over = over.max(range.end_us);
+            if range.start_us == i64::MIN {
+                ends.push(range.end_us);
+            } else if range.start_us >= over {
+                ends.push(range.end_us);
+                over = range.end_us;
+            }
         }
-        Ok(Self::Ranges(outermost, source))
+        ends.sort_unstable();
+        Ok(Self::Ranges(ends, source))
     }
 
     /// The steps of one device.
@@ -95,11 +102,11 @@ impl StepRule {
         let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
         let Some(&first) = times.first() else { return Err(NoSteps::NoHistory) };
         match self {
-            Self::Ranges(ranges, source) => {
-                // Those that were over before the first entry are none, and neither are those without a recorded end.
-                let ended = ranges.iter().filter(|&&(_, end)| end > first && end != i64::MAX);
+            Self::Ranges(ends, source) => {
+                // Those that were over before the first entry are none.
+                let ends = &ends[ends.partition_point(|&end| end <= first)..];
                 let mut ends: Vec<Instant> =
-                    ended.map(|&(_, end)| times.partition_point(|&time| time < end) as Instant).collect();
+                    ends.iter().map(|&end| times.partition_point(|&time| time < end) as Instant).collect();
                 // Times of a damaged file can go back.
                 ends.sort_unstable();
                 Ok(Steps { ends, source: source.clone() })

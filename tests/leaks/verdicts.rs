@@ -503,6 +503,25 @@ fn steps_that_were_over_before_the_recording_are_left_out() {
 }
 
 #[test]
+fn a_lost_end_or_start_costs_no_other_step() {
+    let mut program = Program::new();
+    for step in 0..STEPS {
+        let name = format!("step_{step}");
+        if step != 12 {
+            program.annotate(Stage::Start, &name);
+        }
+        program.work(1);
+        program.alloc(KEPT, MIB);
+        if step != 5 {
+            program.annotate(Stage::End, &name);
+        }
+    }
+    let device = leaks(&program.dump());
+    assert_eq!(device.step_count() as u64, STEPS - 1);
+    assert_eq!(of_kept(&device), Some((Verdict::Leak, MIB, 1.0)));
+}
+
+#[test]
 fn steps_without_an_end_are_left_out() {
     let mut program = Program::new();
     program.annotate(Stage::End, "step_0");

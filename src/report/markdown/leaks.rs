@@ -3,7 +3,7 @@
 use super::{cell, code, escape};
 use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name};
+use crate::report::notes::{self, device_name, safe};
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
 
@@ -63,10 +63,26 @@ fn stack(row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
     if let Some(oldest) = &row.oldest {
         what += &format!("; oldest survivor {}", words::oldest(oldest));
     }
-    writeln!(out, "<details><summary>{}: {what}</summary>\n", escape(&row.label))?;
+    writeln!(out, "<details><summary>{}: {what}</summary>\n", html(&row.label))?;
     match row.stack.as_slice() {
         [] => writeln!(out, "No stack was recorded.")?,
         frames => frames.iter().try_for_each(|frame| writeln!(out, "1. {}", code(frame)))?,
     }
     writeln!(out, "\n</details>\n")
+}
+
+/// Text inside an HTML element, where Markdown's own escapes do not work.
+fn html(text: &str) -> String {
+    safe(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_no_elements() {
+        assert_eq!(html("<string>:1 a && b"), "&lt;string&gt;:1 a &amp;&amp; b");
+        assert_eq!(html("step_1 \u{1b}[31m"), "step_1 \\u{1b}[31m");
+    }
 }
