@@ -1,8 +1,8 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, OomOptions, OomReport, Overview,
-    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
+    FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport,
+    OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, ReadOptions};
@@ -97,6 +97,14 @@ impl Recording {
     /// As [`OomReport::of`].
     pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
         OomReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What survives step after step on each device.
+    ///
+    /// # Errors
+    /// As [`LeakReport::of`].
+    pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
+        LeakReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

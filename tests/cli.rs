@@ -23,7 +23,7 @@ const TINY_PEAK: i64 = 13_787_136;
 const GPT_PEAK: i64 = 4_453_794_816;
 
 /// Commands that answer in every format.
-const REPORTS: [&str; 4] = ["peak", "info", "fragmentation", "oom"];
+const REPORTS: [&str; 5] = ["peak", "info", "fragmentation", "oom", "leaks"];
 
 // ------------------------------------------------------------------ exit codes and errors
 
@@ -33,6 +33,7 @@ fn success_is_0() {
     for args in [
         &["peak", &tiny] as &[&str],
         &["info", &tiny],
+        &["leaks", &tiny],
         &["man"],
         &["help"],
         &["help", "peak"],
@@ -686,7 +687,8 @@ fn the_number_of_threads_does_not_show() {
     for name in ["multi_gpu", "gpt_train"] {
         let path = fixture(name);
         for format in FORMATS {
-            for args in [&["peak"] as &[&str], &["peak", "--by", "stack", "--metric", "active"], &["info"]] {
+            for args in [&["peak"] as &[&str], &["peak", "--by", "stack", "--metric", "active"], &["info"], &["leaks"]]
+            {
                 let runs = ["1", "2", "8"]
                     .map(|threads| memviz(&[args, &["--format", format, "--threads", threads, &path]].concat()));
                 runs[0].expect(0);

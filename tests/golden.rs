@@ -6,7 +6,7 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{FragmentationOptions, GroupBy, OomOptions, PeakOptions, When};
+use memviz::analysis::{FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When};
 use memviz::input::ReadOptions;
 use memviz::model::Action;
 use memviz::report::{Render, Source, TextReport};
@@ -105,6 +105,29 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("contradicting.peak.json", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "json"]),
     ("contradicting.peak.md", "fixtures/malformed/free-of-unknown-address.pickle", &["peak", "--format", "markdown"]),
     ("contradicting.info.json", "fixtures/malformed/free-of-unknown-address.pickle", &["info", "--format", "json"]),
+    ("leak.leaks.txt", "leak", &["leaks", "--capacity", "80GiB"]),
+    ("leak.leaks.json", "leak", &["leaks", "--capacity", "80GiB", "--top", "2", "--format", "json"]),
+    ("leak.leaks.csv", "leak", &["leaks", "--format", "csv"]),
+    ("leak.leaks.md", "leak", &["leaks", "--capacity", "80GiB", "--format", "markdown"]),
+    ("leak_slow.leaks.txt", "leak_slow", &["leaks"]),
+    ("leak_slow.leaks.color.txt", "leak_slow", &["leaks", "--color", "always"]),
+    ("leak_slow.stack.txt", "leak_slow", &["leaks", "--by", "stack", "--top", "3"]),
+    ("leak_t201.leaks.txt", "leak_t201", &["leaks", "--by", "file"]),
+    ("gpt_train.leaks.txt", "gpt_train", &["leaks"]),
+    ("gpt_train.leaks.md", "gpt_train", &["leaks", "--format", "markdown"]),
+    ("fragmented.leaks.txt", "fragmented", &["leaks"]),
+    ("fragmented.leaks.json", "fragmented", &["leaks", "--top", "1", "--format", "json"]),
+    ("multi_gpu.leaks.txt", "multi_gpu", &["leaks"]),
+    ("multi_gpu.leaks.json", "multi_gpu", &["leaks", "--format", "json"]),
+    ("ring.leaks.txt", "ring", &["leaks"]),
+    ("no_history.leaks.txt", "no_history", &["leaks"]),
+    ("no_history.leaks.md", "no_history", &["leaks", "--format", "markdown"]),
+    ("no_history.leaks.json", "no_history", &["leaks", "--format", "json"]),
+    ("random_sizes.leaks.txt", "random_sizes", &["leaks"]),
+    ("empty.leaks.txt", "empty", &["leaks"]),
+    ("empty.leaks.json", "empty", &["leaks", "--format", "json"]),
+    ("empty.leaks.csv", "empty", &["leaks", "--format", "csv"]),
+    ("empty.leaks.md", "empty", &["leaks", "--format", "markdown"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
@@ -191,6 +214,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("llama_hf_all.site", "llama_hf_all", Question::Peak(GroupBy::Site)),
     ("annotated.annotation", "annotated", Question::Peak(GroupBy::Annotation)),
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
+    ("leak.leaks", "leak", Question::Leaks),
+    ("leak_slow.leaks", "leak_slow", Question::Leaks),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
     ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
@@ -209,6 +234,7 @@ enum Question {
     Fragmentation(GroupBy),
     OverTime,
     Oom(GroupBy),
+    Leaks,
 }
 
 #[test]
@@ -253,6 +279,7 @@ fn pipes_get_what_the_library_renders() {
         ("annotated", Question::Info, &["info"]),
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
+        ("leak_slow", Question::Leaks, &["leaks"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -284,7 +311,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Pool,
         GroupBy::Annotation,
     ];
-    let questions = [Question::Info, Question::OverTime].into_iter();
+    let questions = [Question::Info, Question::OverTime, Question::Leaks].into_iter();
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -301,6 +328,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         "oom_caught",
         "oom_capped",
         "cuda_graph",
+        "leak_slow",
+        "leak_t201",
     ] {
         let recording = open(name);
         for width in (50..=120).step_by(10) {
@@ -353,6 +382,10 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
             text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Leaks => {
+            let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
+            text.leaks(source, &recording.leaks(&options).unwrap(), &mut out).unwrap();
         }
         Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
     }

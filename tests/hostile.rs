@@ -5,7 +5,7 @@
 
 mod support;
 
-use memviz::analysis::PeakOptions;
+use memviz::analysis::{LeakOptions, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::replay::{History, Metric};
 use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
@@ -585,6 +585,8 @@ fn analyse(recording: &Recording) {
             assert_eq!(i64::try_from(sum), Ok(device.at.get(metric)));
         }
     }
+    let leaks = recording.leaks(&LeakOptions::default()).expect("every recording can be searched for leaks");
+    assert_eq!(leaks.devices.len(), recording.histories.len());
     for renderer in [&TextReport::default() as &dyn Render, &JsonReport, &CsvReport, &MarkdownReport] {
         render(renderer, recording);
     }
@@ -597,6 +599,7 @@ fn render(renderer: &dyn Render, recording: &Recording) -> String {
     renderer.peak(source, &recording.peak(&PeakOptions::default()).unwrap(), &mut out).unwrap();
     let peak = out.len();
     renderer.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap();
+    renderer.leaks(source, &recording.leaks(&LeakOptions::default()).unwrap(), &mut out).unwrap();
     let mut text = String::from_utf8(out).expect("output is UTF-8");
     // Two JSON objects one after the other are none.
     if text.starts_with('{') {

@@ -54,6 +54,11 @@ impl GroupBy {
         self == Self::Function
     }
 
+    /// Whether stacks alone decide the groups, and each block is in one of them.
+    pub(super) fn gives_each_stack_one_group(self) -> bool {
+        self.is_by_stack() && !self.is_inclusive()
+    }
+
     /// Whether a block's group follows from its stack.
     fn is_by_stack(self) -> bool {
         matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
@@ -329,6 +334,11 @@ impl<'g> Groups<'g> {
             Some(holder) => self.of(&holder),
             None => &[],
         }
+    }
+
+    /// Whether a group is that of blocks which a filter excludes.
+    pub(super) fn is_filtered_out(&self, group: usize) -> bool {
+        self.keys.get_index(group) == Some(&Key::Special(FILTERED))
     }
 
     /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes

@@ -11,16 +11,20 @@ pub mod flame;
 pub mod fragmentation;
 pub mod frames;
 pub mod grouping;
+pub mod growth;
 pub mod info;
 pub mod layout;
+pub mod leaks;
 pub mod oom;
 pub mod over_time;
 pub mod overview;
 pub mod peak;
 pub mod pinning;
 pub mod place;
+mod repetition;
 pub mod segment_map;
 pub mod sites;
+pub mod steps;
 pub mod timeline;
 pub mod when;
 
@@ -33,8 +37,10 @@ pub use fragmentation::{
     DeviceFragmentation, FragmentationOptions, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
 pub use grouping::GroupBy;
+pub use growth::{Rate, Verdict};
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout, Sweep};
+pub use leaks::{DeviceLeaks, LeakOptions, LeakReport, LeakRow};
 pub use oom::{DeviceOoms, Oom, OomOptions, OomReport};
 pub use over_time::{MostInactive, OverTimeRow};
 pub use overview::Overview;
@@ -43,5 +49,6 @@ pub use pinning::{Pinning, PinningRow};
 pub use place::Place;
 pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::Sites;
+pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
 pub use when::When;

@@ -130,17 +130,21 @@ fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Re
         by_name(name, occurrence.parse::<usize>().ok()?.checked_sub(1)?)
     };
     by_name(name, 0).or_else(numbered).ok_or_else(|| {
-        let mut known: Vec<&str> = Vec::new();
-        for range in &annotations.ranges {
-            let name = snapshot.strings.get(range.name);
-            if !known.contains(&name) && known.len() < 8 {
-                known.push(name);
-            }
-        }
-        let known =
-            if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) };
+        let known = known_names(snapshot, annotations);
         Error::Request(format!("expected an annotation named {name:?}, {known}"))
     })
+}
+
+/// What there is instead of an annotation that was asked for: `found a, b, c`.
+pub(super) fn known_names(snapshot: &Snapshot, annotations: &Annotations) -> String {
+    let mut known: Vec<&str> = Vec::new();
+    for range in &annotations.ranges {
+        let name = snapshot.strings.get(range.name);
+        if !known.contains(&name) && known.len() < 8 {
+            known.push(name);
+        }
+    }
+    if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What can be typed.
 
 use crate::analysis::{GroupBy, When, XAxis};
+use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex::Regex;
 use std::path::{Path, PathBuf};
 
 /// Exact analysis of PyTorch GPU memory snapshots.
@@ -32,6 +34,8 @@ pub enum Command {
     Oom(OomArgs),
     /// Write one file for an issue: figures, timeline, top sites, flame graph, segment map
     Report(ReportArgs),
+    /// Allocations that survive step after step, with growth per step and their stacks
+    Leaks(LeaksArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -233,6 +237,62 @@ pub struct OomArgs {
     /// Leave out stacks with a frame that matches; may be repeated
     #[arg(long, value_name = "REGEX")]
     pub exclude: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct LeaksArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = LeaksByArg::Site)]
+    pub by: LeaksByArg,
+    /// Annotations that are steps, by name; without it `ProfilerStep#N`, `step_N` and the like, or what repeats
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    pub steps: Option<Regex>,
+    /// Memory of the device, such as 80GiB, to say when it is full; without it what an oom entry tells
+    #[arg(long, value_name = "SIZE")]
+    pub capacity: Option<Bytes>,
+    /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Look only at stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Vec<String>,
+}
+
+fn parse_regex(text: &str) -> Result<Regex, String> {
+    // The library draws the expression on several lines; its last one says what is wrong.
+    Regex::new(text).map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
+}
+
+/// Groups that each block is in one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LeaksByArg {
+    /// The line of your own code
+    Site,
+    /// The whole stack
+    Stack,
+    /// The file of the site
+    File,
+    /// The Python package
+    Module,
+}
+
+impl From<LeaksByArg> for GroupBy {
+    fn from(by: LeaksByArg) -> Self {
+        match by {
+            LeaksByArg::Site => Self::Site,
+            LeaksByArg::Stack => Self::Stack,
+            LeaksByArg::File => Self::File,
+            LeaksByArg::Module => Self::Module,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,8 @@
 //! Byte counts for people: written as PyTorch writes them, and read back from flags.
 
+use crate::error::Error;
 use std::fmt;
+use std::str::FromStr;
 
 /// A number of bytes, displayed as PyTorch does in its own messages: `512 bytes`, `20.00 KiB`, `4.15 GiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,6 +11,7 @@ pub struct Bytes(pub u64);
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
 
 impl fmt::Display for Bytes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,9 +25,79 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl FromStr for Bytes {
+    type Err = Error;
+
+    /// Reads a size as a person types it: `40GiB`, `1.5 MiB`, `512`. Units are those that PyTorch prints, powers of
+    /// 1024; a `GB` is refused, since half of those who write it mean something else. A fraction of a byte is rounded
+    /// to the nearest.
+    ///
+    /// # Errors
+    /// When the text is no such size, or one beyond 2^64.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || Error::Request(format!("expected a size such as 40GiB, 512MiB or 1048576, found {text:?}"));
+        let number = text.trim_end_matches(|next: char| next.is_ascii_alphabetic());
+        let unit = match text[number.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" | "byte" | "bytes" => 1,
+            "kib" => KIB,
+            "mib" => MIB,
+            "gib" => GIB,
+            "tib" => TIB,
+            _ => return Err(bad()),
+        };
+        let (whole, fraction) = number.trim_end().split_once('.').unwrap_or((number.trim_end(), "0"));
+        // Twenty digits after the point are finer than a byte in any unit, and what 128 bits have room for.
+        let digits = |text: &str| (1..=20).contains(&text.len()) && text.bytes().all(|next| next.is_ascii_digit());
+        if !digits(whole) || !digits(fraction) || (unit == 1 && number.contains('.')) {
+            return Err(bad());
+        }
+        let whole: u64 = whole.parse().map_err(|_| bad())?;
+        let fraction = format!("0.{fraction}").parse::<f64>().map_err(|_| bad())?;
+        let fraction = (fraction * unit as f64).round() as u64;
+        whole.checked_mul(unit).and_then(|bytes| bytes.checked_add(fraction)).map(Self).ok_or_else(bad)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_sizes_as_people_type_them() {
+        let size = |text: &str| text.parse::<Bytes>().map(|bytes| bytes.0).ok();
+        assert_eq!(size("0"), Some(0));
+        assert_eq!(size("512"), Some(512));
+        assert_eq!(size("512 bytes"), Some(512));
+        assert_eq!(size("20.00 KiB"), Some(20 << 10));
+        assert_eq!(size("1.5MiB"), Some(3 << 19));
+        assert_eq!(size("40GiB"), Some(40 << 30));
+        assert_eq!(size("80gib"), Some(80 << 30));
+        assert_eq!(size("2TiB"), Some(2 << 40));
+        assert_eq!(size("18446744073709551615"), Some(u64::MAX));
+        for bad in [
+            "",
+            "GiB",
+            "40GB",
+            "40G",
+            "-1",
+            "+1",
+            "1e9",
+            "1.5",
+            "1.",
+            ".5GiB",
+            "1.2.3GiB",
+            "4,5GiB",
+            "18446744073709551616",
+            "16777216TiB",
+            " 1",
+            "NaN",
+            "inf",
+            "٤GiB",
+        ] {
+            let error = bad.parse::<Bytes>().map(|bytes| bytes.0).expect_err(bad).to_string();
+            assert!(error.contains("40GiB") && error.contains(&format!("{bad:?}")), "{error}");
+        }
+    }
 
     #[test]
     fn displays_like_pytorch() {

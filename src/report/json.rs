@@ -1,7 +1,7 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::{Render, Source, schema};
-use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -24,6 +24,10 @@ impl Render for JsonReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::info(source, report), out)
+    }
+
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::leaks(source, report), out)
     }
 }
 

@@ -7,6 +7,7 @@ mod csv;
 mod fit;
 pub mod folded;
 mod json;
+mod leaks;
 mod markdown;
 mod notes;
 mod oom_words;
@@ -25,7 +26,7 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -62,6 +63,15 @@ pub trait Render {
     /// # Errors
     /// When writing fails.
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the answer of `memviz leaks`.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (source, report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
+    }
 }
 
 /// A share of a whole in percent; 0 of nothing.

@@ -3,6 +3,7 @@
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
+pub mod leaks;
 pub mod oom;
 pub mod peak;
 pub mod report;

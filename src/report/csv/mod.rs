@@ -2,11 +2,12 @@
 
 mod fragmentation;
 mod info;
+mod leaks;
 mod oom;
 mod peak;
 
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -28,6 +29,10 @@ impl Render for CsvReport {
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(report, out)
+    }
+
+    fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(report, out)
     }
 }
 

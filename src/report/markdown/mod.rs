@@ -2,12 +2,13 @@
 
 mod fragmentation;
 mod info;
+mod leaks;
 mod oom;
 mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -30,6 +31,10 @@ impl Render for MarkdownReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(source, report, out)
+    }
+
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(source, report, out)
     }
 }
 

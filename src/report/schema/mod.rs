@@ -5,6 +5,7 @@
 
 mod fragmentation;
 mod info;
+mod leaks;
 mod oom;
 mod peak;
 
@@ -13,6 +14,7 @@ pub use fragmentation::{
     RoundingLoss, Segment, fragmentation, segment_type,
 };
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{PeakDevice, PeakInstant, Window, peak};
 

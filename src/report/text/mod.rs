@@ -2,13 +2,14 @@
 
 mod fragmentation;
 mod info;
+mod leaks;
 mod oom;
 mod peak;
 
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -40,6 +41,10 @@ impl Render for TextReport {
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         info::write(*self, source, report, out)
+    }
+
+    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+        leaks::write(*self, source, report, out)
     }
 }
 

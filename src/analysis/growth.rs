@@ -1,0 +1,314 @@
+//! Whether a series of live bytes, one value a step, leaks, grows, or has filled.
+//!
+//! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Numbers only; whose
+//! they are and how they are shown is decided elsewhere.
+
+use serde::Serialize;
+use std::ops::Range;
+
+/// Steps after the warm-up without which no verdict is given: three values are the fewest that can show a trend twice.
+pub const MIN_JUDGED: usize = 3;
+
+/// Steps after the warm-up without which [`Verdict::Growth`] is not given: values differ from step to step for other
+/// reasons as well, such as batches of different length, but eight that rise one after the other are no accident.
+const MIN_RISING: usize = 8;
+
+/// What a group of blocks does over the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Step after step leaves blocks behind that nothing frees until the end of the recording.
+    Leak,
+    /// More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV cache,
+    /// or blocks that pile up and are freed later.
+    Growth,
+    /// Filled in some step and has held what it got since: parameters, optimizer state, workspaces.
+    Cache,
+}
+
+impl Verdict {
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leak => "leak",
+            Self::Growth => "growth",
+            Self::Cache => "cache",
+        }
+    }
+}
+
+/// How much a group of blocks grows per step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rate {
+    /// Bytes that the program asks for, rounded to the nearest.
+    #[serde(rename = "bytes_per_step")]
+    pub bytes: u64,
+    /// Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a free
+    /// block whole when the rest would be too small, so this is what fills the device.
+    #[serde(rename = "allocated_bytes_per_step")]
+    pub allocated_bytes: i64,
+    /// Blocks; 0 where their number stays and they only get larger.
+    #[serde(rename = "blocks_per_step")]
+    pub blocks: f64,
+}
+
+/// Totals of a group of blocks, a value per step; wide enough for sums of any sizes a file can hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals {
+    /// Bytes asked for.
+    pub requested: Vec<i128>,
+    /// Bytes of the blocks.
+    pub allocated: Vec<i128>,
+    /// Number of blocks.
+    pub blocks: Vec<i128>,
+}
+
+/// One group of blocks over the steps. A step reaches from the end of the one before it to its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Series {
+    /// Live at the end of each step.
+    pub live: Totals,
+    /// Of these, what was there when the step began: what a step needs for itself is not in it.
+    pub old: Totals,
+    /// Bytes asked for in each step and still live at the end of the recording.
+    pub kept: Vec<i128>,
+}
+
+/// What a series shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Judgement {
+    pub verdict: Verdict,
+    /// 0 for [`Verdict::Cache`].
+    pub rate: Rate,
+    /// The step, counted from 0, that a [`Verdict::Cache`] last got larger in than ever before.
+    pub filled_in: Option<usize>,
+}
+
+impl Totals {
+    fn new(steps: usize) -> Self {
+        Self { requested: vec![0; steps], allocated: vec![0; steps], blocks: vec![0; steps] }
+    }
+
+    /// Applies a measure of growth to each total from a step on; values are `stride` steps apart.
+    fn rate(&self, from: usize, stride: usize, measure: impl Fn(&[i128]) -> f64) -> Rate {
+        let per_step = |values: &[i128]| values.get(from..).map_or(0.0, &measure) / stride as f64;
+        Rate {
+            bytes: per_step(&self.requested).round() as u64,
+            allocated_bytes: per_step(&self.allocated).round() as i64,
+            blocks: per_step(&self.blocks),
+        }
+    }
+
+    /// Adds a block that is live at the ends of these steps: as a change, to be summed up by [`Totals::sum_up`].
+    fn add(&mut self, steps: Range<usize>, requested: u64, allocated: u64) {
+        if steps.is_empty() {
+            return;
+        }
+        let (requested, allocated) = (i128::from(requested), i128::from(allocated));
+        for (step, sign) in [(steps.start, 1), (steps.end, -1)] {
+            if let Some(bytes) = self.requested.get_mut(step) {
+                *bytes += sign * requested;
+                self.allocated[step] += sign * allocated;
+                self.blocks[step] += sign;
+            }
+        }
+    }
+
+    fn sum_up(&mut self) {
+        for values in [&mut self.requested, &mut self.allocated, &mut self.blocks] {
+            let mut sum = 0;
+            for value in values {
+                sum += *value;
+                *value = sum;
+            }
+        }
+    }
+}
+
+/// A block that outlives a step.
+#[derive(Clone, Debug)]
+pub(super) struct Survivor {
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes of the block.
+    pub allocated: u64,
+    /// Steps at whose ends it is live.
+    pub steps: Range<usize>,
+    /// Whether it is from before the recording, and so was there when the first step began.
+    pub baseline: bool,
+    /// Whether it is live at the end of the recording.
+    pub kept: bool,
+}
+
+impl Series {
+    /// The series of a group, from where each of its blocks comes and goes; linear in blocks and steps.
+    pub(super) fn of(blocks: impl Iterator<Item = Survivor>, steps: usize) -> Self {
+        let mut series = Self { live: Totals::new(steps), old: Totals::new(steps), kept: vec![0; steps] };
+        for block in blocks {
+            let (first, end) = (block.steps.start, block.steps.end);
+            series.live.add(first..end, block.requested, block.allocated);
+            series.old.add(if block.baseline { first } else { first + 1 }..end, block.requested, block.allocated);
+            if let Some(kept) = series.kept.get_mut(first).filter(|_| block.kept && !block.baseline) {
+                *kept += i128::from(block.requested);
+            }
+        }
+        series.live.sum_up();
+        series.old.sum_up();
+        series
+    }
+
+    /// Judges the series without its first `warm_up` values, which are `stride` steps apart; `None` when it does not
+    /// grow, or there are too few.
+    pub(super) fn judge(&self, warm_up: usize, stride: usize) -> Option<Judgement> {
+        let old = self.old.requested.get(warm_up..).filter(|old| old.len() >= MIN_JUDGED)?;
+        let live = &self.live.requested[warm_up..];
+        if slope(old) > 0.0 && slope(tail(old)) > 0.0 {
+            let rate = self.old.rate(warm_up, stride, slope);
+            if self.stays(warm_up) {
+                return Some(Judgement { verdict: Verdict::Leak, rate, filled_in: None });
+            }
+            if old.len() >= MIN_RISING && mostly_rises(old) {
+                return Some(Judgement { verdict: Verdict::Growth, rate, filled_in: None });
+            }
+        }
+        if live.len() >= MIN_RISING && mostly_rises(live) && often_rises(live) && often_rises(tail(live)) {
+            let usual = |values: &[i128]| median(differences(values, 1));
+            let rate = self.live.rate(warm_up, stride, usual);
+            return Some(Judgement { verdict: Verdict::Growth, rate, filled_in: None });
+        }
+        // What was there before the first step is no growth.
+        let filled = self.old.requested.last() > self.old.requested.first();
+        let filled_in = last_record(&self.old.requested);
+        filled.then(|| Judgement { verdict: Verdict::Cache, rate: Rate::default(), filled_in })
+    }
+
+    /// Whether what piled up after the warm-up is still there at the end of the recording: at least three quarters of
+    /// its bytes, and some from early and from late steps alike. A queue of fixed length keeps late ones only.
+    fn stays(&self, warm_up: usize) -> bool {
+        let (Some(first), Some(last)) = (self.old.requested.get(warm_up), self.old.requested.last()) else {
+            return false;
+        };
+        // The last step may still hold what the next one would free, and `old` does not count it either.
+        let kept = &self.kept[warm_up..self.kept.len() - 1];
+        let windows = kept.len().min(4);
+        let everywhere = (0..windows).all(|window| {
+            let part = &kept[kept.len() * window / windows..kept.len() * (window + 1) / windows];
+            part.iter().any(|&bytes| bytes > 0)
+        });
+        let kept = kept.iter().sum::<i128>();
+        everywhere && kept * 4 >= (last - first) * 3
+    }
+}
+
+/// Growth per step, not moved by a quarter of the values being far off: the median of the slopes between each value and
+/// the one half the series later (Theil's abbreviated method). Exact where every step adds the same, also when a few
+/// add something else once.
+fn slope(values: &[i128]) -> f64 {
+    let lag = (values.len() / 2).max(1);
+    median(differences(&without_jumps(values), lag)) / lag as f64
+}
+
+/// Changes so many times the usual one are something that happens once, such as a buffer for evaluation.
+const JUMP: u128 = 8;
+
+/// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series lies
+/// between half of all pairs of values, which no median of slopes survives.
+fn without_jumps(values: &[i128]) -> Vec<i128> {
+    let changes = differences(values, 1);
+    let mut sorted: Vec<i128> = changes.iter().copied().filter(|&change| change != 0).collect();
+    sorted.sort_unstable_by_key(|change| change.unsigned_abs());
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    let mut sum = 0;
+    let summed = changes.into_iter().map(|change| {
+        sum += if change.unsigned_abs() > usual.unsigned_abs() * JUMP { usual } else { change };
+        sum
+    });
+    std::iter::once(0).chain(summed).collect()
+}
+
+/// The last third, in which a cache has stopped growing.
+fn tail(values: &[i128]) -> &[i128] {
+    let length = values.len().div_ceil(3).max(2).min(values.len());
+    &values[values.len() - length..]
+}
+
+/// Whether at most one value in five is lower than the one before it. One in two is, where values have no trend.
+fn mostly_rises(values: &[i128]) -> bool {
+    let falls = values.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    falls * 5 <= values.len().saturating_sub(1)
+}
+
+/// Whether at least every second value is higher than the one before it.
+fn often_rises(values: &[i128]) -> bool {
+    let rises = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    values.len() > 1 && rises * 2 >= values.len() - 1
+}
+
+fn differences(values: &[i128], lag: usize) -> Vec<i128> {
+    values.iter().zip(values.iter().skip(lag)).map(|(before, after)| after - before).collect()
+}
+
+/// The middle value, the mean of the two middle ones of an even number; 0 of none.
+fn median(mut values: Vec<i128>) -> f64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    match (values.get(middle), middle.checked_sub(1).and_then(|below| values.get(below))) {
+        (None, _) => 0.0,
+        (Some(&upper), Some(&lower)) if values.len().is_multiple_of(2) => f64::midpoint(lower as f64, upper as f64),
+        (Some(&upper), _) => upper as f64,
+    }
+}
+
+/// The step in which a value that is higher than all before it came about last: old bytes are one step behind.
+fn last_record(old: &[i128]) -> Option<usize> {
+    let mut highest = *old.first()?;
+    let mut step = None;
+    for (index, &bytes) in old.iter().enumerate().skip(1) {
+        if bytes > highest {
+            (highest, step) = (bytes, Some(index - 1));
+        }
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_are_exact_where_growth_is_steady() {
+        for steps in 2..50 {
+            let values: Vec<i128> = (0..steps).map(|step| 1000 + 7 * step).collect();
+            assert!((slope(&values) - 7.0).abs() < 1e-9, "{steps} steps");
+        }
+        assert!(slope(&[5]).abs() < 1e-9 && slope(&[]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn slopes_do_not_follow_what_happens_once() {
+        let mut values: Vec<i128> = (0..40).map(|step| 7 * step).collect();
+        values[11] = 100_000;
+        values[30] = -100_000;
+        assert!((slope(&values) - 7.0).abs() < 1.0, "two values are far off: {}", slope(&values));
+        let shifted: Vec<i128> = (0..40).map(|step| 7 * step + if step < 20 { 0 } else { 100_000 }).collect();
+        assert!((slope(&shifted) - 7.0).abs() < 1e-9, "a level shift: {}", slope(&shifted));
+    }
+
+    #[test]
+    fn sparse_growth_has_a_slope() {
+        let every_third: Vec<i128> = (0..60).map(|step| step / 3 * 30).collect();
+        assert!((slope(&every_third) - 10.0).abs() < 1.0, "{}", slope(&every_third));
+    }
+
+    #[test]
+    fn series_count_blocks_where_they_live() {
+        let block = |steps, baseline| Survivor { requested: 100, allocated: 512, steps, baseline, kept: true };
+        let series = Series::of([block(1..4, false), block(0..2, true), block(3..4, false)].into_iter(), 4);
+        assert_eq!(series.live.requested, [100, 200, 100, 200]);
+        assert_eq!(series.live.allocated, [512, 1024, 512, 1024]);
+        assert_eq!(series.live.blocks, [1, 2, 1, 2]);
+        // A block counts as old from the end of the step after its own on; one from before the recording at once.
+        assert_eq!(series.old.requested, [100, 100, 100, 100]);
+        assert_eq!(series.kept, [0, 100, 0, 100]);
+    }
+}

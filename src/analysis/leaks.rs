@@ -1,0 +1,421 @@
+//! Allocations that survive step after step.
+//!
+//! For every group of blocks (a line of code, unless asked otherwise) this measures what is live at the end of each
+//! step, and lets [`super::growth`] judge the series. Memory that a step needs for itself is free again when the next
+//! one ends, so it never shows, however much it is; what is left is what the program holds on to.
+
+use super::annotations::Annotations;
+use super::filter::Filter;
+use super::grouping::{GroupBy, Grouper, Groups};
+use super::growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
+use super::peak::{highest, select_devices};
+use super::sites::Sites;
+use super::steps::{NoSteps, StepRule, Steps};
+use crate::error::{Error, Result};
+use crate::model::{Action, DeviceId, Snapshot, StackId};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use indexmap::IndexMap;
+use rayon::prelude::*;
+use regex::Regex;
+use std::cmp::Reverse;
+use std::iter;
+use std::ops::Range;
+
+/// What to look for.
+#[derive(Clone, Debug, Default)]
+pub struct LeakOptions {
+    /// What rows stand for: site, stack, file or module. Others do not give each block one group.
+    pub by: GroupBy,
+    /// Annotations that stand for steps; `None` to find steps in the recording.
+    pub steps: Option<Regex>,
+    /// Bytes of the device; `None` to take them from an oom entry.
+    pub capacity: Option<u64>,
+    /// Stacks that count.
+    pub filter: Filter,
+    /// Number of rows kept.
+    pub top: Option<usize>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// A group of blocks that grows, or has grown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakRow {
+    /// The group.
+    pub label: String,
+    /// What it does.
+    pub verdict: Verdict,
+    /// What it adds per step; nothing for [`Verdict::Cache`].
+    pub rate: Rate,
+    /// Bytes asked for that are live at the end of the last step. What the last step allocated itself is no part of a
+    /// [`Verdict::Cache`].
+    pub live_bytes: u64,
+    /// Blocks behind them.
+    pub live_blocks: u64,
+    /// The last step, counted from 1, that a [`Verdict::Cache`] got larger in than ever before.
+    pub filled_in: Option<usize>,
+    /// The oldest block of [`LeakRow::stack`] live at the end of the last step.
+    pub oldest: Option<Oldest>,
+    /// The stack that most of what the verdict is about comes from, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+/// Where a block that is still there was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oldest {
+    /// Its alloc entry, counted within the device's trace; `None` for blocks from before the recording.
+    pub entry: Option<u32>,
+    /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
+    pub step: Option<usize>,
+    /// Time of that entry, in microseconds from the device's first one, where the file has times.
+    pub since_start_us: Option<i64>,
+}
+
+/// What is allocated when a step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepEnd {
+    /// The step, counted from 1.
+    pub step: usize,
+    /// The instant.
+    pub instant: Instant,
+    /// Allocated bytes there, of every stack.
+    pub allocated_bytes: i64,
+}
+
+/// When the device is full, if growth goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// Bytes that the program can have.
+    pub capacity_bytes: u64,
+    /// The most that was allocated within the last step.
+    pub peak_bytes: i64,
+    /// Bytes of blocks added a step by all that leaks or grows.
+    pub allocated_bytes_per_step: i64,
+    /// Further steps that fit before one needs more than there is.
+    pub steps: u64,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceLeaks {
+    /// Device, -1 for pinned host memory.
+    pub device: DeviceId,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Its steps, or why there are none.
+    pub steps: std::result::Result<Steps, NoSteps>,
+    /// Leading steps that no rate is taken from.
+    pub warm_up: usize,
+    /// Every how many steps memory is looked at: 1, and more only where there are more than [`MAX_ENDS`] steps.
+    pub stride: usize,
+    /// What was allocated at those ends of steps.
+    pub ends: Vec<StepEnd>,
+    /// What leaks, then what grows, then caches; each the largest first.
+    pub rows: Vec<LeakRow>,
+    /// Rows left out by [`LeakOptions::top`].
+    pub left_out: usize,
+    /// Rates of all leaks together.
+    pub leaking: Rate,
+    /// Rates of all that is [`Verdict::Growth`] together.
+    pub growing: Rate,
+    /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
+    pub projection: Option<Projection>,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// Leaks of all devices.
+#[derive(Clone, Debug, Default)]
+pub struct LeakReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceLeaks>,
+}
+
+/// Most ends of steps that memory is looked at; with more steps, only every second or third one and so on counts.
+pub const MAX_ENDS: usize = 256;
+
+/// Steps without which nothing is judged: one to warm up, and as many as a trend takes.
+pub const MIN_STEPS: usize = 1 + MIN_JUDGED;
+
+impl DeviceLeaks {
+    /// Number of steps found.
+    pub fn step_count(&self) -> usize {
+        self.steps.as_ref().map_or(0, Steps::len)
+    }
+
+    /// Whether there were enough steps to tell a leak. Without, no row means nothing.
+    pub fn is_judged(&self) -> bool {
+        self.step_count() >= MIN_STEPS
+    }
+}
+
+impl LeakReport {
+    /// Finds the steps of each device and what survives them.
+    ///
+    /// # Errors
+    /// When a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
+    /// [`LeakOptions::by`].
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &LeakOptions) -> Result<Self> {
+        if !options.by.gives_each_stack_one_group() {
+            let found = options.by.name();
+            return Err(Error::Request(format!("expected leaks by site, stack, file or module, found {found}")));
+        }
+        let wanted = select_devices(histories, &options.devices)?;
+        let annotations = Annotations::of(snapshot);
+        let rule = StepRule::of(snapshot, &annotations, options.steps.as_ref())?;
+        let sites = Sites::new(snapshot);
+        let device = |history: &&History| device_leaks(snapshot, history, &annotations, &rule, &sites, options);
+        Ok(Self { devices: wanted.par_iter().map(device).collect() })
+    }
+}
+
+fn device_leaks(
+    snapshot: &Snapshot,
+    history: &History,
+    annotations: &Annotations,
+    rule: &StepRule,
+    sites: &Sites<'_>,
+    options: &LeakOptions,
+) -> DeviceLeaks {
+    let steps = rule.steps(snapshot, history, sites);
+    let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
+    let sample = Sample::of(all_ends);
+    let mut rows = if all_ends.len() < MIN_STEPS {
+        Vec::new()
+    } else {
+        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+        grown(snapshot, history, all_ends, &sample, &mut Groups::new(&grouper), sites)
+    };
+    rows.sort_by(|a, b| {
+        (a.verdict.cmp(&b.verdict))
+            .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
+            .then_with(|| a.label.cmp(&b.label))
+            .then_with(|| a.stack.cmp(&b.stack))
+    });
+    let leaking = sum(&rows, Verdict::Leak);
+    let growing = sum(&rows, Verdict::Growth);
+    let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
+    let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
+    rows.truncate(options.top.unwrap_or(usize::MAX));
+    DeviceLeaks {
+        device: history.device,
+        by: options.by,
+        projection: project(snapshot, history, all_ends, options.capacity, allocated_bytes_per_step),
+        warm_up: sample.warm_up * sample.stride,
+        stride: sample.stride,
+        ends: step_ends(snapshot, history, &sample),
+        steps,
+        rows,
+        left_out,
+        leaking,
+        growing,
+        baseline: history.start,
+        completeness: history.completeness,
+        anomalies: history.anomalies.clone(),
+    }
+}
+
+/// The rates of all rows with a verdict.
+fn sum(rows: &[LeakRow], verdict: Verdict) -> Rate {
+    let rates = rows.iter().filter(|row| row.verdict == verdict).map(|row| row.rate);
+    rates.fold(Rate::default(), |sum, rate| Rate {
+        bytes: sum.bytes.saturating_add(rate.bytes),
+        allocated_bytes: sum.allocated_bytes.saturating_add(rate.allocated_bytes),
+        blocks: sum.blocks + rate.blocks,
+    })
+}
+
+/// The ends of steps that are looked at.
+struct Sample {
+    ends: Vec<Instant>,
+    /// Every how many steps one is.
+    stride: usize,
+    /// Steps before the first of them that are no full stride.
+    lead: usize,
+    /// Leading ends that no rate is taken from.
+    warm_up: usize,
+}
+
+impl Sample {
+    fn of(ends: &[Instant]) -> Self {
+        let stride = ends.len().div_ceil(MAX_ENDS).max(1);
+        // The last end is always one of them.
+        let lead = ends.len().saturating_sub(1) % stride;
+        let ends: Vec<Instant> = ends.iter().copied().skip(lead).step_by(stride).collect();
+        // The first step creates optimizer state and workspaces; a tenth more covers autotuning and compilation.
+        let warm_up = 1 + ends.len() / 10;
+        Self { ends, stride, lead, warm_up }
+    }
+
+    /// The number of a step, counted from 1, whose end has this index.
+    fn number(&self, index: usize) -> usize {
+        index * self.stride + self.lead + 1
+    }
+}
+
+/// A block that is live at the end of a step.
+struct Crossing {
+    group: usize,
+    /// Index into [`History::allocations`].
+    allocation: usize,
+    /// Ends at which it is live, by index into [`Sample::ends`].
+    ends: Range<usize>,
+}
+
+/// Judges every group. Linear in allocations and in groups: only blocks that are there when a step ends are grouped at
+/// all, and a group's series exists while it is judged.
+fn grown(
+    snapshot: &Snapshot,
+    history: &History,
+    all_ends: &[Instant],
+    sample: &Sample,
+    groups: &mut Groups<'_>,
+    sites: &Sites<'_>,
+) -> Vec<LeakRow> {
+    let ends = &sample.ends;
+    let mut crossings = Vec::new();
+    let mut born_in = 0;
+    for (index, allocation) in history.allocations.iter().enumerate() {
+        // Allocations come in the order of the trace, baseline first.
+        while ends.get(born_in).is_some_and(|&end| end < allocation.born) {
+            born_in += 1;
+        }
+        let Some(&end) = ends.get(born_in) else { break };
+        if !allocation.allocated_at(end) {
+            continue;
+        }
+        let Some(&group) = groups.of_allocation(history, index).first() else { continue };
+        if groups.is_filtered_out(group) {
+            continue;
+        }
+        let freed_in = born_in + ends[born_in..].partition_point(|&end| end < allocation.freed);
+        crossings.push(Crossing { group, allocation: index, ends: born_in..freed_in });
+    }
+    // Within a group the oldest first.
+    crossings.sort_unstable_by_key(|crossing| (crossing.group, crossing.allocation));
+    let labels: Vec<String> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head.label).collect();
+    let row = |blocks: &[Crossing]| {
+        let survivors = blocks.iter().map(|block| survivor(history, block));
+        let series = Series::of(survivors, ends.len());
+        let judgement = series.judge(sample.warm_up, sample.stride)?;
+        let held = if judgement.verdict == Verdict::Cache { &series.old } else { &series.live };
+        let last = |values: &[i128]| values.last().and_then(|&value| u64::try_from(value).ok());
+        let stack = example(snapshot, history, sample, blocks, judgement.verdict);
+        Some(LeakRow {
+            label: labels.get(blocks.first()?.group)?.clone(),
+            verdict: judgement.verdict,
+            rate: judgement.rate,
+            live_bytes: last(&held.requested)?,
+            live_blocks: last(&held.blocks)?,
+            filled_in: judgement.filled_in.map(|index| sample.number(index)),
+            oldest: stack.and_then(|stack| oldest(snapshot, history, all_ends, blocks, stack)),
+            stack: stack.map(|stack| sites.stack_labels(stack)).unwrap_or_default(),
+        })
+    };
+    crossings.chunk_by(|a, b| a.group == b.group).filter_map(row).collect()
+}
+
+fn survivor(history: &History, block: &Crossing) -> Survivor {
+    let allocation = &history.allocations[block.allocation];
+    Survivor {
+        requested: allocation.requested,
+        allocated: allocation.size,
+        steps: block.ends.clone(),
+        baseline: allocation.is_baseline(),
+        kept: allocation.allocated_at(history.entries()),
+    }
+}
+
+/// The stack that most of what a verdict is about comes from: what stays of a leak, what came after the warm-up of
+/// growth, what a cache holds.
+fn example(
+    snapshot: &Snapshot,
+    history: &History,
+    sample: &Sample,
+    blocks: &[Crossing],
+    verdict: Verdict,
+) -> Option<StackId> {
+    let last = sample.ends.len().checked_sub(1)?;
+    let mut stacks: IndexMap<StackId, u128> = IndexMap::new();
+    for block in blocks {
+        let allocation = &history.allocations[block.allocation];
+        let counts = match verdict {
+            Verdict::Leak => block.ends.start >= sample.warm_up && allocation.allocated_at(history.entries()),
+            Verdict::Growth => block.ends.start >= sample.warm_up,
+            Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
+        };
+        if counts {
+            *stacks.entry(history.stack_of(snapshot, block.allocation)).or_default() +=
+                u128::from(allocation.requested);
+        }
+    }
+    stacks.into_iter().max_by_key(|&(stack, bytes)| (bytes, Reverse(stack))).map(|(stack, _)| stack)
+}
+
+/// The oldest block of a stack that is live at the end of the last step.
+fn oldest(
+    snapshot: &Snapshot,
+    history: &History,
+    all_ends: &[Instant],
+    blocks: &[Crossing],
+    stack: StackId,
+) -> Option<Oldest> {
+    let &end = all_ends.last()?;
+    let block = blocks.iter().find(|block| {
+        history.allocations[block.allocation].allocated_at(end) && history.stack_of(snapshot, block.allocation) == stack
+    })?;
+    let born = history.allocations[block.allocation].born;
+    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let entry = History::entry_before(born);
+    let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| snapshot.notes.has_times);
+    Some(Oldest {
+        entry,
+        step: entry.map(|_| all_ends.partition_point(|&end| end < born) + 1),
+        since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+    })
+}
+
+/// What was allocated at the ends of steps.
+fn step_ends(snapshot: &Snapshot, history: &History, sample: &Sample) -> Vec<StepEnd> {
+    let mut allocated = vec![history.start.allocated; sample.ends.len()];
+    let mut next = sample.ends.partition_point(|&end| end == 0);
+    history.walk(snapshot, |instant, counters| {
+        while sample.ends.get(next).is_some_and(|&end| end == instant) {
+            allocated[next] = counters.allocated;
+            next += 1;
+        }
+    });
+    let ends = sample.ends.iter().zip(allocated).enumerate();
+    ends.map(|(index, (&instant, allocated_bytes))| StepEnd { step: sample.number(index), instant, allocated_bytes })
+        .collect()
+}
+
+/// When the device is full, from the most that the last step needed.
+fn project(
+    snapshot: &Snapshot,
+    history: &History,
+    ends: &[Instant],
+    capacity: Option<u64>,
+    allocated_bytes_per_step: i64,
+) -> Option<Projection> {
+    let capacity_bytes = capacity.or_else(|| capacity_at_oom(snapshot, history))?;
+    let &[.., from, to] = ends else { return None };
+    let peak_bytes = highest(snapshot, history, Metric::Allocated, from, to).bytes;
+    // Where the last step already needed more than there is, nothing more fits.
+    let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
+    let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
+    Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
+}
+
+/// What the program could have when a request first failed: what it had reserved, and what the driver had free.
+fn capacity_at_oom(snapshot: &Snapshot, history: &History) -> Option<u64> {
+    let actions = snapshot.entries.actions().get(history.rows.clone())?;
+    let entry = actions.iter().position(|&action| action == Action::Oom)?;
+    let device_free = snapshot.entries.get(history.rows.start + entry)?.addr;
+    let reserved = history.counters_at(snapshot, entry as Instant + 1).reserved;
+    u64::try_from(reserved).ok()?.checked_add(device_free)
+}

@@ -1,0 +1,56 @@
+//! `memviz leaks` as CSV.
+
+use super::io_error;
+use crate::analysis::LeakReport;
+use crate::report::notes::safe;
+use std::io::{self, Write};
+
+pub(super) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record([
+        "device",
+        "steps",
+        "steps_inferred",
+        "by",
+        "label",
+        "verdict",
+        "bytes_per_step",
+        "allocated_bytes_per_step",
+        "blocks_per_step",
+        "live_bytes",
+        "live_blocks",
+        "oldest_entry",
+        "oldest_step",
+        "stack",
+        "complete_history",
+        "anomalies",
+    ])
+    .map_err(io_error)?;
+    for device in &report.devices {
+        let inferred = device.steps.as_ref().is_ok_and(|steps| steps.source.is_inferred());
+        for row in &device.rows {
+            let entry = row.oldest.and_then(|oldest| oldest.entry);
+            let step = row.oldest.and_then(|oldest| oldest.step);
+            csv.write_record([
+                &device.device.to_string(),
+                &device.step_count().to_string(),
+                &inferred.to_string(),
+                device.by.name(),
+                &safe(&row.label),
+                row.verdict.name(),
+                &row.rate.bytes.to_string(),
+                &row.rate.allocated_bytes.to_string(),
+                &row.rate.blocks.to_string(),
+                &row.live_bytes.to_string(),
+                &row.live_blocks.to_string(),
+                &entry.map(|entry| entry.to_string()).unwrap_or_default(),
+                &step.map(|step| step.to_string()).unwrap_or_default(),
+                &safe(&row.stack.join(";")),
+                &device.completeness.is_complete().to_string(),
+                &device.anomalies.total().to_string(),
+            ])
+            .map_err(io_error)?;
+        }
+    }
+    csv.flush()
+}

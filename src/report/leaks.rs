@@ -1,0 +1,143 @@
+//! What reports say about leaks, in words; shared by text, Markdown and JSON.
+
+use super::notes::{self, signed};
+use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
+use crate::analysis::{DeviceLeaks, LeakRow, NoSteps, Rate, StepSource, Verdict};
+use crate::model::bytes::Bytes;
+
+/// `1 step`, `20 steps`.
+pub fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// The answer in a few words.
+pub fn headline(device: &DeviceLeaks) -> String {
+    let steps = count(device.step_count(), "step");
+    let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
+    let leaks = has(device, Verdict::Leak);
+    match (&device.steps, device.is_judged()) {
+        (Err(_), _) => "no steps found".to_owned(),
+        (_, false) => "too few steps to tell a leak".to_owned(),
+        _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
+        _ if leaks => format!("leaks {leak} per step"),
+        _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
+        _ => format!("no leak in {steps}"),
+    }
+}
+
+/// What was asked for, and the blocks it takes where that differs by more than a hundredth.
+pub fn rate(rate: &Rate) -> String {
+    let requested = Bytes(rate.bytes);
+    let (asked, got) = (i128::from(rate.bytes), i128::from(rate.allocated_bytes));
+    if (got - asked).abs() * 100 > asked {
+        format!("{requested} ({} allocated)", signed(rate.allocated_bytes))
+    } else {
+        requested.to_string()
+    }
+}
+
+/// Whether a device has a row with this verdict; those that were left out count by their rates.
+fn has(device: &DeviceLeaks, verdict: Verdict) -> bool {
+    let rate = match verdict {
+        Verdict::Leak => device.leaking,
+        Verdict::Growth => device.growing,
+        Verdict::Cache => Rate::default(),
+    };
+    rate.bytes > 0 || device.rows.iter().any(|row| row.verdict == verdict)
+}
+
+/// What the steps are, and which of them count; or why there are none, where [`limits`] does not say it.
+pub fn steps(device: &DeviceLeaks) -> Option<String> {
+    let steps = match &device.steps {
+        Ok(steps) => steps,
+        Err(NoSteps::NoHistory) => return None,
+        Err(NoSteps::NoAnnotations) => {
+            return Some("there are no annotations, and the allocations do not repeat".to_owned());
+        }
+        Err(NoSteps::NoRepetition) => {
+            let reason = "no annotation repeats, and neither do the allocations; --steps names those that are steps";
+            return Some(reason.to_owned());
+        }
+    };
+    let number = count(steps.len(), "step");
+    let what = match &steps.source {
+        StepSource::Annotations(name) => format!("{number}, annotated {name}"),
+        StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
+        StepSource::Inferred(site) => format!("{number}, inferred: one ends at each allocation of {site}"),
+    };
+    let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
+    Some(match (device.is_judged(), device.warm_up) {
+        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}"),
+        (true, 1) => format!("{what}; the first is warm-up{every}"),
+        (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
+    })
+}
+
+/// Everything that must be said about one device, a line each.
+pub fn limits(device: &DeviceLeaks) -> Vec<String> {
+    let mut lines = notes::limits(&device.completeness, &device.baseline);
+    lines.extend(notes::anomalies(&device.anomalies));
+    lines
+}
+
+/// What was allocated when the first step ended and when the last one did, where something grows.
+pub fn course(device: &DeviceLeaks) -> Option<String> {
+    let grows = has(device, Verdict::Leak) || has(device, Verdict::Growth);
+    let (first, last) = (device.ends.first().filter(|_| grows)?, device.ends.last()?);
+    let (from, to) = (signed(first.allocated_bytes), signed(last.allocated_bytes));
+    (first.step < last.step)
+        .then(|| format!("allocated {from} at the end of step {}, {to} at the end of step {}", first.step, last.step))
+}
+
+/// When the device is full.
+pub fn projection(projection: &Projection) -> String {
+    let capacity = Bytes(projection.capacity_bytes);
+    let (rate, peak) = (signed(projection.allocated_bytes_per_step), signed(projection.peak_bytes));
+    let when = match projection.steps {
+        0 => "in the next step".to_owned(),
+        1 => "after 1 more step".to_owned(),
+        steps => format!("after {steps} more steps"),
+    };
+    format!("at {rate} allocated per step, {capacity} are full {when} (the last one peaked at {peak})")
+}
+
+/// What verdicts mean, for those that are no leaks.
+pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
+    let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
+    let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
+    let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces)";
+    [(Verdict::Growth, growth), (Verdict::Cache, cache)]
+        .into_iter()
+        .filter_map(|(verdict, meaning)| has(verdict).then_some(meaning))
+        .collect()
+}
+
+/// Where the oldest block is from.
+pub fn oldest(oldest: &Oldest) -> String {
+    let (Some(entry), Some(step)) = (oldest.entry, oldest.step) else {
+        return "from before the recording".to_owned();
+    };
+    let time = oldest.since_start_us.map(|since| format!(", after {}", notes::duration(since)));
+    format!("allocated in step {step} at entry {entry}{}", time.unwrap_or_default())
+}
+
+/// A rate of blocks: whole where it is.
+pub fn blocks(rate: f64) -> String {
+    if rate.fract().abs() < 0.005 { format!("{rate:.0}") } else { format!("{rate:.2}") }
+}
+
+/// A row's verdict in a sentence.
+pub fn behaviour(row: &LeakRow) -> String {
+    let rate = rate(&row.rate);
+    let number = blocks(row.rate.blocks);
+    let noun = if number == "1" { "block" } else { "blocks" };
+    match (row.verdict, row.filled_in) {
+        (Verdict::Leak, _) => format!("leak of {number} {noun}, {rate} per step"),
+        (Verdict::Growth, _) if number == "0" => {
+            format!("growth of {rate} per step: the same number of blocks, each larger than the one it replaces")
+        }
+        (Verdict::Growth, _) => format!("growth of {number} {noun}, {rate} per step, partly freed later"),
+        (Verdict::Cache, Some(step)) => format!("cache, filled by step {step}"),
+        (Verdict::Cache, None) => "cache".to_owned(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The JSON of `memviz leaks`.
+
+use super::{Head, InputHead, SCHEMA_VERSION};
+use crate::analysis::leaks::{self, Projection};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Rate, StepSource, Verdict};
+use crate::report::{Source, leaks as words};
+use serde::Serialize;
+
+/// `memviz leaks`, one device.
+#[derive(Debug, Serialize)]
+pub struct LeaksDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// Number of steps found.
+    pub steps: usize,
+    /// How they were found; null when they were not.
+    pub step_source: Option<StepSourceName>,
+    /// Name of the annotations, expression, or site that marks them.
+    pub step_name: Option<String>,
+    /// Leading steps that no rate is taken from.
+    pub warm_up_steps: usize,
+    /// Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing.
+    pub judged: bool,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Rates of all leaks together.
+    pub leaking: Rate,
+    /// Rates of all growth together.
+    pub growing: Rate,
+    /// When the device is full; null when nothing leaks or grows, or the capacity is not known.
+    pub projection: Option<ProjectionSteps>,
+    /// What leaks, then what grows, then caches. What does not grow is left out.
+    pub leaks: Vec<Leak>,
+    /// Rows that `--top` left out.
+    pub left_out: usize,
+}
+
+/// How steps were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepSourceName {
+    /// From annotations that look like steps.
+    Annotations,
+    /// From the annotations that `--steps` asks for.
+    Requested,
+    /// From allocations that repeat.
+    Inferred,
+}
+
+/// When the device is full, if growth goes on.
+#[derive(Debug, Serialize)]
+pub struct ProjectionSteps {
+    /// Bytes that the program can have.
+    pub capacity_bytes: u64,
+    /// The most that was allocated within the last step.
+    pub peak_bytes: i64,
+    /// Bytes of blocks added a step by all that leaks or grows.
+    pub allocated_bytes_per_step: i64,
+    /// Further steps that fit.
+    pub steps: u64,
+}
+
+/// One group that grows, or has grown.
+#[derive(Debug, Serialize)]
+pub struct Leak {
+    /// The group.
+    pub label: String,
+    /// What it adds per step.
+    #[serde(flatten)]
+    pub rate: Rate,
+    /// Bytes asked for that are live at the end of the last step.
+    pub live_bytes: u64,
+    /// Blocks live at the end of the last step.
+    pub live_blocks: u64,
+    /// What the group does.
+    pub verdict: Verdict,
+    /// The last step, counted from 1, that a cache got larger in than ever before; null for what still grows.
+    pub filled_in_step: Option<usize>,
+    /// The oldest block of `stack` that is live at the end of the last step; null when none is.
+    pub oldest: Option<Oldest>,
+    /// The stack that most of it comes from, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+/// The oldest survivor; all null for one from before the recording.
+#[derive(Debug, Serialize)]
+pub struct Oldest {
+    /// Its alloc entry, counted within the device's trace.
+    pub entry: Option<u32>,
+    /// The step, counted from 1, that allocated it.
+    pub step: Option<usize>,
+    /// When, counted from the device's first entry; null where the file has no times.
+    pub since_start_us: Option<i64>,
+}
+
+impl From<&leaks::Oldest> for Oldest {
+    fn from(oldest: &leaks::Oldest) -> Self {
+        Self { entry: oldest.entry, step: oldest.step, since_start_us: oldest.since_start_us }
+    }
+}
+
+impl From<&Projection> for ProjectionSteps {
+    fn from(projection: &Projection) -> Self {
+        Self {
+            capacity_bytes: projection.capacity_bytes,
+            peak_bytes: projection.peak_bytes,
+            allocated_bytes_per_step: projection.allocated_bytes_per_step,
+            steps: projection.steps,
+        }
+    }
+}
+
+impl From<&LeakRow> for Leak {
+    fn from(row: &LeakRow) -> Self {
+        Self {
+            label: row.label.clone(),
+            rate: row.rate,
+            live_bytes: row.live_bytes,
+            live_blocks: row.live_blocks,
+            verdict: row.verdict,
+            filled_in_step: row.filled_in,
+            oldest: row.oldest.as_ref().map(Oldest::from),
+            stack: row.stack.clone(),
+        }
+    }
+}
+
+impl From<&DeviceLeaks> for LeaksDevice {
+    fn from(device: &DeviceLeaks) -> Self {
+        let (source, name) = match device.steps.as_ref().map(|steps| &steps.source) {
+            Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),
+            Ok(StepSource::Requested(pattern)) => (Some(StepSourceName::Requested), Some(pattern.clone())),
+            Ok(StepSource::Inferred(site)) => (Some(StepSourceName::Inferred), Some(site.clone())),
+            Err(_) => (None, None),
+        };
+        Self {
+            device: device.device,
+            complete_history: device.completeness.is_complete(),
+            notes: words::limits(device),
+            steps: device.step_count(),
+            step_source: source,
+            step_name: name,
+            warm_up_steps: device.warm_up,
+            judged: device.is_judged(),
+            by: device.by,
+            leaking: device.leaking,
+            growing: device.growing,
+            projection: device.projection.as_ref().map(ProjectionSteps::from),
+            leaks: device.rows.iter().map(Leak::from).collect(),
+            left_out: device.left_out,
+        }
+    }
+}
+
+/// The whole answer of `memviz leaks`.
+pub fn leaks<'a>(source: Source<'a>, report: &LeakReport) -> Head<'a, LeaksDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "leaks",
+        input: InputHead::of(source),
+        devices: report.devices.iter().map(LeaksDevice::from).collect(),
+    }
+}

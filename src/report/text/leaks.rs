@@ -1,0 +1,154 @@
+//! `memviz leaks` as text.
+
+use super::{TextReport, shorten};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name, safe};
+use crate::report::{Source, leaks as words};
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// Terminals narrower than this do without block counts.
+const BLOCKS_FROM: usize = 72;
+/// Terminals narrower than this do without live bytes.
+const LIVE_FROM: usize = 56;
+/// Rows whose stacks are shown below the table, unless stacks are what was asked for.
+const STACKS: usize = 3;
+/// Longest curve, in columns.
+const CURVE: usize = 40;
+
+pub(super) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+    text.notes(&notes::source(&source.recording.snapshot), out)?;
+    if report.devices.is_empty() {
+        let path = safe(source.path);
+        writeln!(out, "{path}: no memory was allocated on any device while recording")?;
+    }
+    for (index, device) in report.devices.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        text.leaks_device(device, out)?;
+    }
+    Ok(())
+}
+
+impl TextReport {
+    fn leaks_device(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
+        let title = format!("{}: {}", device_name(device.device), words::headline(device));
+        for (index, line) in self.broken(2, &title).iter().enumerate() {
+            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
+        }
+        if let Some(steps) = words::steps(device) {
+            self.words("  ", &steps, out)?;
+        }
+        self.notes(&words::limits(device), out)?;
+        self.course(device, out)?;
+        if let Some(projection) = &device.projection {
+            self.words("  ", &words::projection(projection), out)?;
+        }
+        if device.rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.leaks_head(device, out)?;
+        for row in &device.rows {
+            self.leaks_row(row, out)?;
+        }
+        if device.left_out > 0 {
+            let more = format!("{} more; --top shows them", words::count(device.left_out, "row"));
+            writeln!(out, "{:>11}  {}", "", self.dim(&more))?;
+        }
+        for line in words::legend(&device.rows) {
+            for line in self.broken(2, line) {
+                writeln!(out, "  {}", self.dim(&line))?;
+            }
+        }
+        let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
+        let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
+        growing[..shown].iter().try_for_each(|row| self.leaks_stack(row, out))?;
+        if shown < growing.len() {
+            let more = format!("--by stack shows the stacks of the other {}", growing.len() - shown);
+            writeln!(out)?;
+            self.broken(0, &more).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))?;
+        }
+        Ok(())
+    }
+
+    /// The curve of allocated bytes over the ends of steps, and its two ends in numbers.
+    fn course(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
+        let Some(course) = words::course(device) else { return Ok(()) };
+        let width = self.width.unwrap_or(usize::MAX).saturating_sub(2).min(CURVE);
+        let values: Vec<i64> = device.ends.iter().map(|end| end.allocated_bytes).collect();
+        self.words("  ", &course, out)?;
+        writeln!(out, "  {}", self.tint(&curve(&values, width)))
+    }
+
+    fn leaks_head(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
+        let live = if self.has(LIVE_FROM) { format!("{:>11}  ", "live") } else { String::new() };
+        let blocks = if self.has(BLOCKS_FROM) { format!("{:>7}  ", "blocks") } else { String::new() };
+        let by = device.by.name();
+        writeln!(out, "{}", self.dim(&format!("{:>11}  {blocks}{live}{:7}  {by}", "per step", "verdict")))
+    }
+
+    fn leaks_row(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
+        let grows = row.verdict != Verdict::Cache;
+        let rate = if grows { format!("+{}", Bytes(row.rate.bytes)) } else { "-".to_owned() };
+        let mut line = format!("{rate:>11}  ");
+        if self.has(BLOCKS_FROM) {
+            let blocks = if grows { format!("+{}", words::blocks(row.rate.blocks)) } else { "-".to_owned() };
+            line += &format!("{blocks:>7}  ");
+        }
+        if self.has(LIVE_FROM) {
+            line += &format!("{:>11}  ", Bytes(row.live_bytes));
+        }
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width() + 9);
+        let verdict = format!("{:7}", row.verdict.name());
+        let verdict = if row.verdict == Verdict::Leak { self.warn(&verdict) } else { verdict };
+        writeln!(out, "{line}{verdict}  {}", shorten(&safe(&row.label), room))
+    }
+
+    /// One row in full: since when, how, and from where.
+    fn leaks_stack(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.width.unwrap_or(usize::MAX);
+        writeln!(out, "\n{}", self.bold(&shorten(&safe(&row.label), width)))?;
+        self.words("  ", &words::behaviour(row), out)?;
+        if let Some(oldest) = &row.oldest {
+            self.words("  ", &format!("oldest survivor {}", words::oldest(oldest)), out)?;
+        }
+        if row.stack.is_empty() {
+            return self.words("    ", "no stack was recorded", out);
+        }
+        for frame in &row.stack {
+            writeln!(out, "    {}", self.dim(&shorten(&safe(frame), width.saturating_sub(4))))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the screen has this many columns.
+    fn has(&self, columns: usize) -> bool {
+        self.width.is_none_or(|width| width >= columns)
+    }
+}
+
+/// A curve in at most `width` columns, from zero up, a column for each value or for the highest of a few.
+fn curve(values: &[i64], width: usize) -> String {
+    const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let highest = values.iter().copied().max().unwrap_or(0);
+    let columns = values.chunks(values.len().div_ceil(width.max(1)).max(1));
+    let tops = columns.map(|values| values.iter().copied().max().unwrap_or(0));
+    let level = |bytes: i64| if highest > 0 && bytes > 0 { (bytes as f64 / highest as f64 * 7.0).round() } else { 0.0 };
+    tops.map(|bytes| EIGHTHS[(level(bytes) as usize).min(7)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_show_every_high_point() {
+        assert_eq!(curve(&[0, 4, 8], 8), "▁▅█");
+        assert_eq!(curve(&[1, 8, 1, 1, 1, 1], 3), "█▂▂");
+        assert_eq!(curve(&[0, -5], 8), "▁▁");
+        assert_eq!(curve(&[], 8), "");
+    }
+}
