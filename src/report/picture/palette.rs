@@ -44,16 +44,16 @@ pub const FREE: Color = color("#F6F8FA", "#161B22");
 /// Colours of groups. Under normal vision and the three kinds of colour blindness any two differ, and each stands out
 /// from the background in both themes; the tests measure it.
 pub const GROUPS: [Color; 10] = [
-    color("#2C71B7", "#61A5F0"),
-    color("#B7810F", "#EFB656"),
-    color("#556D28", "#86A05B"),
-    color("#995579", "#D088AC"),
-    color("#38A0B8", "#74D8F1"),
-    color("#8A0316", "#C44747"),
-    color("#9484F2", "#CBC7FD"),
-    color("#183D9C", "#4571D4"),
-    color("#E76889", "#FFB7C5"),
-    color("#73176F", "#A94EA3"),
+    color("#2C71B7", "#4B9CF1"),
+    color("#B7810F", "#F9E4A9"),
+    color("#556D28", "#686E35"),
+    color("#995579", "#B97AAA"),
+    color("#38A0B8", "#B7EEFD"),
+    color("#8A0316", "#F17553"),
+    color("#9484F2", "#BFB9FD"),
+    color("#183D9C", "#3565D8"),
+    color("#E76889", "#ED9EAE"),
+    color("#73176F", "#954884"),
 ];
 
 const ALL: [&[Color]; 3] =
