@@ -1,9 +1,12 @@
 //! Everything a report on a recording shows.
 
 use super::flame::{FlameOptions, FlameReport};
+use super::leaks::{LeakOptions, LeakReport};
+use super::oom::{OomOptions, OomReport};
 use super::peak::{PeakOptions, PeakReport};
 use super::segment_map::SegmentMapReport;
 use super::timeline::{TimelineOptions, TimelineReport};
+use super::when::When;
 use crate::error::Result;
 use crate::model::Snapshot;
 use crate::replay::History;
@@ -19,6 +22,12 @@ pub struct Overview {
     pub flame: FlameReport,
     /// Segments at the peak.
     pub segments: SegmentMapReport,
+    /// Segments of the devices that ran out of memory, at the first failed request.
+    pub segments_at_oom: SegmentMapReport,
+    /// Failed requests.
+    pub oom: OomReport,
+    /// What survives step after step.
+    pub leaks: LeakReport,
 }
 
 impl Overview {
@@ -29,11 +38,19 @@ impl Overview {
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &TimelineOptions) -> Result<Self> {
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
+        let (by, devices) = (peak.by, peak.devices.clone());
+        let oom = OomOptions { by, devices: devices.clone(), ..OomOptions::default() };
+        let leaks = LeakOptions { devices, ..LeakOptions::default() };
+        let at_oom = PeakOptions { at: Some(When::Oom), ..peak.clone() };
         Ok(Self {
             peak: PeakReport::of(snapshot, histories, &peak)?,
             timeline: TimelineReport::of(snapshot, histories, options)?,
             flame: FlameReport::of(snapshot, histories, &flame)?,
             segments: SegmentMapReport::of(snapshot, histories, &peak)?,
+            // No device has one in most recordings.
+            segments_at_oom: SegmentMapReport::of(snapshot, histories, &at_oom).unwrap_or_default(),
+            oom: OomReport::of(snapshot, histories, &oom)?,
+            leaks: LeakReport::of(snapshot, histories, &leaks)?,
         })
     }
 }

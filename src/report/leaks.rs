@@ -1,14 +1,10 @@
 //! What reports say about leaks, in words; shared by text, Markdown and JSON.
 
 use super::notes::{self, signed};
+use super::words::count;
 use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
 use crate::analysis::{DeviceLeaks, LeakRow, NoSteps, Rate, StepSource, Verdict};
 use crate::model::bytes::Bytes;
-
-/// `1 step`, `20 steps`.
-pub fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceLeaks) -> String {

@@ -2,10 +2,12 @@
 
 use crate::analysis::SizeClass;
 use crate::model::{PoolId, SegmentType};
+use std::fmt::Display;
 
 /// A number of things: `1 segment`, `3 segments`.
-pub fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Segments that serve the same requests: `large pool, stream 0`, `small pool, stream 7, private pool (0, 1)`.

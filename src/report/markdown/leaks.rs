@@ -4,6 +4,7 @@ use super::{cell, code, escape};
 use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
+use crate::report::words::count;
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
 
@@ -47,7 +48,7 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "| {bytes} | {blocks} | {live} | {} | {} |", row.verdict.name(), cell(&row.label))?;
     }
     if device.left_out > 0 {
-        writeln!(out, "\n{} more.", words::count(device.left_out, "row"))?;
+        writeln!(out, "\n{} more.", count(device.left_out, "row"))?;
     }
     writeln!(out)?;
     for line in words::legend(&device.rows) {

@@ -1,11 +1,12 @@
 //! The report as a static HTML page.
 
+use super::findings::findings;
 use super::{Page, SITES, figures};
 use crate::analysis::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
 use crate::report::percent;
-use crate::report::picture::palette::{BACKGROUND, GRID, MUTED, TEXT};
+use crate::report::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
 use std::io::{self, Write};
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -37,6 +38,11 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "<tr>{}</tr>", cells("td", row))?;
         }
         writeln!(out, "</table>")?;
+    }
+    for finding in findings(page) {
+        writeln!(out, "<h2 class=\"alarm\">{}</h2>\n<ul>", escape(&finding.title))?;
+        finding.lines.iter().try_for_each(|line| writeln!(out, "<li>{}</li>", escape(line)))?;
+        writeln!(out, "</ul>")?;
     }
     for (index, (caption, pictures)) in page.pictures().into_iter().enumerate() {
         if !pictures.is_empty() {
@@ -81,13 +87,14 @@ fn sites(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn style() -> String {
-    let theme = |text, muted, grid, background| {
+    let theme = |shade: fn(Color) -> &'static str| {
+        let [text, muted, grid, background, alarm] = [TEXT, MUTED, GRID, BACKGROUND, ALARM].map(shade);
         format!(
-            "body{{color:{text};background:{background}}}\nth,td{{border-color:{grid}}}\nth,.note{{color:{muted}}}\n"
+            "body{{color:{text};background:{background}}}\nth,td{{border-color:{grid}}}\nth,.note{{color:{muted}}}\n\
+             .alarm{{color:{alarm}}}\n"
         )
     };
-    let light = theme(TEXT.light, MUTED.light, GRID.light, BACKGROUND.light);
-    let dark = theme(TEXT.dark, MUTED.dark, GRID.dark, BACKGROUND.dark);
+    let (light, dark) = (theme(|color| color.light), theme(|color| color.dark));
     format!(
         "{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n\
          body{{font:14px system-ui,sans-serif;max-width:1200px;margin:24px auto;padding:0 16px}}\n\

@@ -1,5 +1,6 @@
 //! The report as Markdown for an issue.
 
+use super::findings::findings;
 use super::{Page, SITES, figures};
 use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
@@ -32,6 +33,11 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "| {} |", row.join(" | "))?;
     }
     writeln!(out)?;
+    for finding in findings(page) {
+        writeln!(out, "### {}\n", escape(&finding.title))?;
+        finding.lines.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
+        writeln!(out)?;
+    }
     for (peak, timeline) in page.overview.peak.devices.iter().zip(&page.overview.timeline.devices) {
         device(peak, timeline, out)?;
     }
@@ -43,16 +49,6 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, out: &mut dyn Write) -> 
     writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
     for line in notes::device(peak) {
         writeln!(out, "> {}\n", escape(&line))?;
-    }
-    for oom in timeline.ooms.iter().take(STACKS) {
-        writeln!(
-            out,
-            "> **OOM** at entry {}: {} asked for, {} reserved, {} free on the device\n",
-            oom.entry,
-            Bytes(oom.requested),
-            notes::signed(oom.reserved),
-            Bytes(oom.device_free)
-        )?;
     }
     writeln!(out, "```\n{}\n```\n", curve(timeline))?;
     let mut top = peak.attribution.clone();

@@ -1,6 +1,7 @@
 //! `memviz report`: one file that says it all, for an issue. SVG, Markdown and static HTML.
 
 mod figures;
+mod findings;
 mod html;
 mod markdown;
 mod svg;
@@ -56,7 +57,9 @@ impl Page<'_> {
         let quiet = Room { notes: false, ..room };
         let timelines = overview.timeline.devices.iter();
         let flames = overview.flame.devices.iter();
-        let maps = overview.segments.devices.iter();
+        // Where memory ran out, holes matter most.
+        let at_oom = |device| overview.segments_at_oom.devices.iter().find(|map| map.peak.device == device);
+        let maps = overview.segments.devices.iter().map(|map| at_oom(map.peak.device).unwrap_or(map));
         vec![
             ("Live memory over time", timelines.map(|device| timeline::panel(device, room)).collect()),
             (

@@ -1,5 +1,6 @@
 //! The report as one picture.
 
+use super::findings::findings;
 use super::{Page, SITES, figures};
 use crate::analysis::attribution::OTHER;
 use crate::analysis::{Attribution, Row};
@@ -17,6 +18,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     }
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
+    parts.extend(findings(page).iter().map(|finding| picture::statement(&finding.title, &finding.lines)));
     for (caption, pictures) in page.pictures() {
         parts.push(picture::caption(caption));
         parts.extend(pictures);

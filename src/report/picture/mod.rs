@@ -4,6 +4,7 @@
 
 mod chart;
 pub(super) mod flamegraph;
+mod list;
 pub(super) mod palette;
 mod ribbons;
 pub(super) mod segments;
@@ -12,6 +13,7 @@ mod table;
 pub(super) mod timeline;
 
 pub use flamegraph::flamegraph;
+pub(super) use list::statement;
 pub use segments::{BlockColor, segment_map};
 pub(super) use table::{Cell, table};
 pub use timeline::{columns, timeline};
@@ -27,6 +29,9 @@ use svg::node::element::{Group, Rectangle, Style};
 
 /// Width of every picture, in pixels.
 pub const WIDTH: u32 = 1200;
+
+/// Characters of proportional text that fit into a line.
+const LINE_WIDTH: usize = 165;
 
 /// A part of a page: a drawing with its height, [`WIDTH`] wide.
 #[derive(Clone, Debug)]
@@ -108,9 +113,7 @@ pub(super) fn caption(content: &str) -> Picture {
 
 /// Adds notes below `y`, a line each or more, and tells where they end.
 fn warnings(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
-    /// Characters that fit into a line.
-    const WIDE: usize = 165;
-    for line in lines.iter().flat_map(|line| fit::broken(&safe(line), WIDE)) {
+    for line in lines.iter().flat_map(|line| fit::broken(&safe(line), LINE_WIDTH)) {
         y += 17.0;
         body = body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line));
     }

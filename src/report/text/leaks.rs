@@ -4,6 +4,7 @@ use super::{TextReport, shorten};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
+use crate::report::words::count;
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -55,7 +56,7 @@ impl TextReport {
             self.leaks_row(row, out)?;
         }
         if device.left_out > 0 {
-            let more = format!("{} more; --top shows them", words::count(device.left_out, "row"));
+            let more = format!("{} more; --top shows them", count(device.left_out, "row"));
             writeln!(out, "{:>11}  {}", "", self.dim(&more))?;
         }
         for line in words::legend(&device.rows) {

@@ -1,0 +1,57 @@
+//! What a report says before anything else: why memory ran out, and what leaks.
+
+use super::Page;
+use crate::analysis::{DeviceLeaks, DeviceOoms, Oom, Verdict};
+use crate::model::bytes::Bytes;
+use crate::report::notes::{self, device_name};
+use crate::report::{leaks, oom_words};
+
+/// Failed requests told in full; later ones mostly repeat them.
+const OOMS: usize = 3;
+/// Leaking sites named.
+const LEAKS: usize = 5;
+
+/// A statement and what is behind it, a sentence each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub title: String,
+    pub lines: Vec<String>,
+}
+
+/// Failed requests with their causes, then leaks; empty when there is neither.
+pub fn findings(page: &Page<'_>) -> Vec<Finding> {
+    let ooms = page.overview.oom.devices.iter().flat_map(failures);
+    let leaks = page.overview.leaks.devices.iter().filter_map(leak);
+    ooms.chain(leaks).collect()
+}
+
+fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
+    let told = device.ooms.iter().take(OOMS).map(|oom| failure(device, oom));
+    let more = device.ooms.len().saturating_sub(OOMS);
+    let name = device_name(device.device);
+    let more = (more > 0).then(|| Finding { title: format!("{name}: {more} more failed"), lines: Vec::new() });
+    told.chain(more)
+}
+
+fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
+    let name = device_name(device.device);
+    let (bytes, site, cause) = (Bytes(oom.request.bytes), &oom.request.site, oom.cause.name());
+    let place = notes::position(&oom.place, device.entries, &device.completeness);
+    let mut lines = vec![format!("requested by {site} ({place})")];
+    lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
+    lines.extend(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
+    Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines }
+}
+
+fn leak(device: &DeviceLeaks) -> Option<Finding> {
+    let leaking = device.rows.iter().filter(|row| row.verdict == Verdict::Leak);
+    let sites = leaking.take(LEAKS).map(|row| format!("{}: {}", row.label, leaks::behaviour(row)));
+    let sites: Vec<String> = sites.collect();
+    if sites.is_empty() {
+        return None;
+    }
+    let facts = leaks::steps(device).into_iter().chain(leaks::course(device));
+    let facts = facts.chain(device.projection.as_ref().map(leaks::projection));
+    let title = format!("{}: {}", device_name(device.device), leaks::headline(device));
+    Some(Finding { title, lines: facts.chain(sites).collect() })
+}
