@@ -1,6 +1,7 @@
 //! What can be typed.
 
-use crate::analysis::{GroupBy, When, XAxis};
+use super::Failure;
+use crate::analysis::{Filter, GroupBy, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -79,12 +80,8 @@ pub struct PeakArgs {
     /// Search the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
-    /// Attribute only stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -109,12 +106,8 @@ pub struct TimelineArgs {
     /// Draw up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
-    /// Attribute only stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -136,12 +129,8 @@ pub struct FlamegraphArgs {
     /// Search the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
-    /// Attribute only stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
     /// Keep the C++ frames of allocator, dispatcher and interpreter
     #[arg(long)]
     pub all_frames: bool,
@@ -210,12 +199,8 @@ pub struct FragmentationArgs {
     /// Number of those rows, or colours; the rest becomes one [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Attribute only to stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -231,12 +216,8 @@ pub struct OomArgs {
     /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Attribute only to stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -258,12 +239,8 @@ pub struct LeaksArgs {
     /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Look only at stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
-    #[arg(long, value_name = "REGEX")]
-    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 fn parse_regex(text: &str) -> Result<Regex, String> {
@@ -292,6 +269,24 @@ impl From<LeaksByArg> for GroupBy {
             LeaksByArg::File => Self::File,
             LeaksByArg::Module => Self::Module,
         }
+    }
+}
+
+/// Which stacks count.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// Attribute only to stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    include: Vec<String>,
+    /// Leave out stacks with a frame that matches; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    exclude: Vec<String>,
+}
+
+impl FilterArgs {
+    /// The filter that they ask for.
+    pub fn compile(&self) -> Result<Filter, Failure> {
+        Filter::new(&self.include, &self.exclude).map_err(|error| Failure::Message(error.to_string()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `memviz flamegraph`.
 
 use super::{Answer, with_recording};
-use crate::analysis::{Filter, FlameOptions, PeakOptions};
+use crate::analysis::{FlameOptions, PeakOptions};
 use crate::cli::args::{FlameFormatArg, FlamegraphArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::{folded, picture};
@@ -15,7 +15,7 @@ pub fn run(args: &FlamegraphArgs) -> Result<Outcome, Failure> {
         at: args.at.clone(),
         from: args.from.clone(),
         to: args.to.clone(),
-        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        filter: args.filter.compile()?,
         devices: args.common.devices(),
         ..PeakOptions::default()
     };

@@ -16,7 +16,7 @@ const POINTS_TO_READ: u32 = 24;
 const POINTS_TO_PLOT: u32 = 400;
 
 pub fn run(args: &FragmentationArgs) -> Result<Outcome, Failure> {
-    let filter = Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?;
+    let filter = args.filter.compile()?;
     match FormatOrSvgArg::resolve(args.format, args.common.output.as_deref()) {
         Some(format) => tell(args, format, filter),
         None => draw(args, filter),

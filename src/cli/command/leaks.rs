@@ -1,7 +1,7 @@
 //! `memviz leaks`.
 
 use super::{Answer, for_people, with_recording};
-use crate::analysis::{Filter, LeakOptions};
+use crate::analysis::LeakOptions;
 use crate::cli::args::LeaksArgs;
 use crate::cli::{Failure, Outcome, output};
 
@@ -13,7 +13,7 @@ pub fn run(args: &LeaksArgs) -> Result<Outcome, Failure> {
         by: args.by.into(),
         steps: args.steps.clone(),
         capacity: args.capacity.map(|capacity| capacity.0),
-        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        filter: args.filter.compile()?,
         top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
         devices: args.common.devices(),
     };

@@ -1,7 +1,7 @@
 //! `memviz oom`.
 
 use super::{Answer, for_people, with_recording};
-use crate::analysis::{Filter, OomOptions};
+use crate::analysis::OomOptions;
 use crate::cli::args::OomArgs;
 use crate::cli::{Failure, Outcome, output};
 
@@ -12,7 +12,7 @@ pub fn run(args: &OomArgs) -> Result<Outcome, Failure> {
     let options = OomOptions {
         by: args.by.into(),
         top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
-        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        filter: args.filter.compile()?,
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);

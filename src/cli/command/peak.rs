@@ -1,7 +1,7 @@
 //! `memviz peak`.
 
 use super::{Answer, for_people, with_recording};
-use crate::analysis::{Filter, PeakOptions};
+use crate::analysis::PeakOptions;
 use crate::cli::args::PeakArgs;
 use crate::cli::{Failure, Outcome, output};
 
@@ -17,7 +17,7 @@ pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
         from: args.from.clone(),
         to: args.to.clone(),
         top: args.top.or(for_people.then_some(DEFAULT_TOP)),
-        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        filter: args.filter.compile()?,
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);

@@ -1,7 +1,7 @@
 //! `memviz timeline`.
 
 use super::{Answer, with_recording};
-use crate::analysis::{Filter, PeakOptions, TimelineOptions};
+use crate::analysis::{PeakOptions, TimelineOptions};
 use crate::cli::args::TimelineArgs;
 use crate::cli::{Failure, Outcome, output};
 use crate::report::picture;
@@ -14,7 +14,7 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
         from: args.from.clone(),
         to: args.to.clone(),
         top: Some(args.top),
-        filter: Filter::new(&args.include, &args.exclude).map_err(|error| Failure::Message(error.to_string()))?,
+        filter: args.filter.compile()?,
         devices: args.common.devices(),
         at: None,
     };

@@ -8,7 +8,7 @@ use crate::analysis::{
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
-use crate::report::notes::{self, device_name, safe, signed};
+use crate::report::notes::{self, device_name, signed};
 use crate::report::{Source, percent, words};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -26,17 +26,7 @@ pub(super) fn write(
     report: &FragmentationReport,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    text.notes(&notes::source(&source.recording.snapshot), out)?;
-    if report.devices.is_empty() {
-        writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
-    }
-    for (index, device) in report.devices.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        text.fragmentation_device(device, out)?;
-    }
-    Ok(())
+    text.devices(source, &report.devices, out, TextReport::fragmentation_device)
 }
 
 impl TextReport {

@@ -3,7 +3,7 @@
 use super::{TextReport, shorten};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe};
+use crate::report::notes::{device_name, safe};
 use crate::report::words::count;
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
@@ -19,18 +19,7 @@ const STACKS: usize = 3;
 const CURVE: usize = 40;
 
 pub(super) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-    text.notes(&notes::source(&source.recording.snapshot), out)?;
-    if report.devices.is_empty() {
-        let path = safe(source.path);
-        writeln!(out, "{path}: no memory was allocated on any device while recording")?;
-    }
-    for (index, device) in report.devices.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        text.leaks_device(device, out)?;
-    }
-    Ok(())
+    text.devices(source, &report.devices, out, TextReport::leaks_device)
 }
 
 impl TextReport {

@@ -7,7 +7,7 @@ mod oom;
 mod peak;
 
 use super::fit::{broken, shorten, shorten_end};
-use super::notes::{safe, signed};
+use super::notes::{self, safe, signed};
 use super::{Render, Source};
 use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
@@ -49,6 +49,27 @@ impl Render for TextReport {
 }
 
 impl TextReport {
+    /// What must be said of the file, then what `one` writes about each device, an empty line between two.
+    fn devices<D>(
+        self,
+        source: Source<'_>,
+        devices: &[D],
+        out: &mut dyn Write,
+        one: impl Fn(&Self, &D, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.notes(&notes::source(&source.recording.snapshot), out)?;
+        if devices.is_empty() {
+            writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
+        }
+        for (index, device) in devices.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            one(&self, device, out)?;
+        }
+        Ok(())
+    }
+
     /// Items separated by commas, on as many lines as it takes.
     fn wrapped(&self, indent: &str, items: &[String], out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);

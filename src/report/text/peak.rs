@@ -18,18 +18,7 @@ const BLOCKS_FROM: usize = 56;
 const WORTH_A_HINT: f64 = 1.0;
 
 pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-    text.notes(&notes::source(&source.recording.snapshot), out)?;
-    if report.devices.is_empty() {
-        let path = safe(source.path);
-        writeln!(out, "{path}: no memory was allocated on any device while recording")?;
-    }
-    for (index, device) in report.devices.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        text.peak_device(device, out)?;
-    }
-    Ok(())
+    text.devices(source, &report.devices, out, TextReport::peak_device)
 }
 
 impl TextReport {
