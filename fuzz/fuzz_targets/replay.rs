@@ -1,4 +1,4 @@
-//! Any entries and segments at all, replayed.
+//! Any entries and segments at all, replayed, and every question asked about them.
 
 #![no_main]
 
@@ -140,5 +140,7 @@ fn segment(device: i32, plan: &SegmentPlan) -> Segment {
 
 fuzz_target!(|plan: Plan| {
     let snapshot = snapshot(&plan);
-    memviz_fuzz::check(&snapshot, &replay(&snapshot));
+    let histories = replay(&snapshot);
+    memviz_fuzz::check(&snapshot, &histories);
+    memviz_fuzz::answer(snapshot, histories);
 });

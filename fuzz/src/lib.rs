@@ -1,8 +1,12 @@
 //! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
 
-use memviz::input::{ReadOptions, read_observed};
+use memviz::Recording;
+use memviz::analysis::{FragmentationOptions, LeakOptions, OomOptions, PeakOptions, TimelineOptions, XAxis};
+use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{AnomalyKind, HeadStart, History, replay};
+use memviz::report::page::Page;
+use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
 use std::io::Cursor;
 
 /// Reads and replays a file from a stranger. Errors are fine, panics are not.
@@ -41,6 +45,28 @@ pub fn check(snapshot: &Snapshot, histories: &[History]) {
                 );
             }
         }
+    }
+}
+
+/// Asks every question about a recording and writes every answer. Errors are fine, panics are not.
+pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
+    let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
+    let source = Source { path: "snapshot.pickle", recording: &recording };
+    let text = TextReport { width: Some(80), color: false };
+    let renderers: [&dyn Render; 4] = [&text, &JsonReport, &CsvReport, &MarkdownReport];
+    let fragmentation = FragmentationOptions { points: Some(8), ..FragmentationOptions::default() };
+    let timeline = TimelineOptions { peak: PeakOptions { top: Some(3), ..PeakOptions::default() }, axis: XAxis::Time, columns: 50 };
+    for render in renderers {
+        let mut out = Vec::new();
+        let _ = recording.peak(&PeakOptions::default()).map(|report| render.peak(source, &report, &mut out));
+        let _ = recording.oom(&OomOptions::default()).map(|report| render.oom(source, &report, &mut out));
+        let _ = recording.leaks(&LeakOptions::default()).map(|report| render.leaks(source, &report, &mut out));
+        let _ = recording.fragmentation(&fragmentation).map(|report| render.fragmentation(source, &report, &mut out));
+    }
+    if let Ok(overview) = recording.overview(&timeline) {
+        let page = Page { source, overview: &overview };
+        let mut out = Vec::new();
+        page.svg(&mut out).and_then(|()| page.html(&mut out)).and_then(|()| page.markdown(&mut out)).expect("it fits");
     }
 }
 

@@ -9,13 +9,14 @@ mod synthetic;
 
 use memviz::Recording;
 use memviz::analysis::{DeviceTimeline, FlameOptions, GroupBy, PeakOptions, TimelineOptions, XAxis};
+use memviz::input::ReadOptions;
 use memviz::replay::Metric;
 use memviz::report::page::Page;
 use memviz::report::picture::{self, BlockColor};
 use memviz::report::{Source, folded};
 use roxmltree::Document;
 use std::collections::BTreeMap;
-use support::{assert_none, cases, fixture};
+use support::{assert_none, cases, fixture, names};
 
 /// Bytes that no picture exceeds.
 const MAX_BYTES: usize = 500_000;
@@ -71,6 +72,23 @@ fn every_picture_is_safe_and_small() {
         problems.extend(flaws(name, &recording));
     }
     assert_none(&problems);
+}
+
+#[test]
+fn pictures_of_broken_recordings_are_safe_and_small() {
+    let mut problems = Vec::new();
+    let mut read = 0;
+    for name in names(support::MALFORMED) {
+        let path = format!("{}/{name}", support::MALFORMED);
+        let mut options = ReadOptions::default();
+        options.allow_truncated = true;
+        if let Ok(recording) = Recording::open(path.as_ref(), &options) {
+            read += 1;
+            problems.extend(flaws(&path, &recording));
+        }
+    }
+    assert_none(&problems);
+    assert!(read >= 10, "only {read} of the broken recordings could be read in part");
 }
 
 #[test]
