@@ -127,7 +127,9 @@ fn draw_on(
     let centred = font.pos(Pos::new(HPos::Center, VPos::Bottom));
     root.draw_text(x_title, &centred, (below.0 as i32, below.1 as i32))?;
     for line in lines {
-        let points = line.points.iter().map(|&(at, value)| (at / x.unit.size, value / y.unit.size));
+        // In a recording that contradicts itself a counter can lie far below zero, where plotters' pixels overflow.
+        let within = |value: f64, axis: Axis| value.clamp(axis.first, axis.last) / axis.unit.size;
+        let points = line.points.iter().map(|&(at, value)| (within(at, x), within(value, y)));
         chart.draw_series(LineSeries::new(points, ShapeStyle::from(rgb(line.color)).stroke_width(1)))?;
     }
     Ok(())
@@ -136,6 +138,15 @@ fn draw_on(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_far_outside_stay_on_the_picture() {
+        let area = Area { left: 80, top: 0, width: 740, height: 300 };
+        let axis = Axis { first: 0.0, last: 1e6, unit: Unit::ENTRIES, labels: 10 };
+        let line = Line { points: vec![(0.0, -1e30), (1e30, 1e30)], color: palette::TEXT };
+        let svg = draw(area, axis, axis, "entries", &[line]);
+        assert!(svg.contains("points=\"80,"), "{svg}");
+    }
 
     #[test]
     fn units_suit_the_range() {
