@@ -114,7 +114,7 @@ impl PeakReport {
 /// When one is named that the recording does not have.
 pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Result<Vec<&'h History>> {
     if devices.is_empty() {
-        let (host, gpus): (Vec<_>, Vec<_>) = histories.iter().partition(|history| history.device == HOST_DEVICE);
+        let (host, gpus): (Vec<_>, Vec<_>) = histories.iter().partition(|history| history.device <= HOST_DEVICE);
         return Ok([gpus, host].concat());
     }
     let find = |&device: &DeviceId| {

@@ -315,6 +315,10 @@ pub enum ByArg {
     Pool,
     /// The open `record_function` ranges
     Annotation,
+    /// The operator (profiler traces), with what each operator allocated and freed
+    Operator,
+    /// The calls of `nn.Module` (profiler traces)
+    NnModule,
 }
 
 impl From<AxisArg> for XAxis {
@@ -337,6 +341,8 @@ impl From<ByArg> for GroupBy {
             ByArg::Stream => Self::Stream,
             ByArg::Pool => Self::Pool,
             ByArg::Annotation => Self::Annotation,
+            ByArg::Operator => Self::Operator,
+            ByArg::NnModule => Self::NnModule,
         }
     }
 }

@@ -2,12 +2,16 @@
 
 use crate::analysis::{DevicePeak, GroupBy};
 use crate::model::bytes::Bytes;
-use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE, Snapshot};
+use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
-    if device == HOST_DEVICE { "Pinned host memory".to_owned() } else { format!("Device {device}") }
+    match device {
+        HOST_DEVICE => "Pinned host memory".to_owned(),
+        CPU_DEVICE => "CPU memory".to_owned(),
+        device => format!("Device {device}"),
+    }
 }
 
 /// A counter as PyTorch prints sizes; contradictory recordings may lead below zero.
@@ -41,6 +45,18 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.no_free_requested {
         lines.push(
             "free_requested was not recorded: allocated is an upper bound (it falls at free_completed, like active)"
+                .to_owned(),
+        );
+    }
+    if completeness.blocks_only {
+        lines.push(
+            "requested and pending bytes are not recorded: requested and active are shown equal to allocated"
+                .to_owned(),
+        );
+    }
+    if completeness.sampled {
+        lines.push(
+            "sums at single times: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
                 .to_owned(),
         );
     }
@@ -148,7 +164,19 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at the dump are lower bounds".to_owned());
     }
-    if !snapshot.settings.recorded && !snapshot.entries.is_empty() {
+    match notes.format {
+        Format::CudaSnapshot => {}
+        Format::ProfilerTrace => lines.push(
+            "a profiler trace has no segments and blocks: of fragmentation only reserved minus allocated is known"
+                .to_owned(),
+        ),
+        Format::MemoryTimeline => lines.push(
+            "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
+             named and called device 0"
+                .to_owned(),
+        ),
+    }
+    if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
         lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".to_owned());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
@@ -156,6 +184,9 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
+    if !notes.left_out.is_empty() {
+        lines.push(format!("events were left out: {}", listed(&notes.left_out)));
+    }
     if !notes.unknown_actions.is_empty() {
         lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)));
     }
@@ -165,12 +196,15 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// The bound that a metric's values are, where they are not exact.
+/// The bound that a metric's values are, where they are not exact; `unknown` where not even that is known.
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
         _ if completeness.no_entries || completeness.overflowed => Some("lower"),
         _ if completeness.truncated && completeness.has_baseline => Some("lower"),
         Metric::Reserved => None,
+        Metric::Requested if completeness.blocks_only => Some("unknown"),
+        _ if completeness.sampled => Some("lower"),
+        Metric::Active if completeness.blocks_only => Some("lower"),
         _ if completeness.unrecorded_frees => Some("lower"),
         Metric::Allocated if completeness.no_free_requested => Some("upper"),
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),

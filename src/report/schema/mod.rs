@@ -36,7 +36,7 @@ pub struct Head<'a, D> {
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: &'a str,
-    /// `cuda_snapshot`.
+    /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
     pub format: &'static str,
     /// Size of the file.
     pub bytes: u64,
@@ -77,7 +77,7 @@ impl<'a> InputHead<'a> {
         }
         Self {
             path: source.path,
-            format: "cuda_snapshot",
+            format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
             complete_history: recording.is_complete(),

@@ -20,7 +20,7 @@ pub struct PeakDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
-    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound. Left out
+    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or `unknown`. Left out
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, &'static str>,

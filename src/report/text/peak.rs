@@ -19,6 +19,7 @@ const WORTH_A_HINT: f64 = 1.0;
 
 pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     text.notes(&notes::source(&source.recording.snapshot), out)?;
+    let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     if report.devices.is_empty() {
         let path = safe(source.path);
         writeln!(out, "{path}: no memory was allocated on any device while recording")?;
@@ -27,13 +28,13 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, o
         if index > 0 {
             writeln!(out)?;
         }
-        text.peak_device(device, out)?;
+        text.peak_device(device, is_snapshot, out)?;
     }
     Ok(())
 }
 
 impl TextReport {
-    fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         let (title, place) = (notes::headline(device), notes::place(device));
         if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
             writeln!(out, "{} ({place})", self.bold(&title))?;
@@ -64,7 +65,7 @@ impl TextReport {
         };
         writeln!(out, "{total:>11}  {}", self.dim(&what))?;
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
-        if percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
+        if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
                 "             (no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
             writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;

@@ -1,0 +1,428 @@
+//! `export_chrome_trace` to [`Profile`], in one pass.
+//!
+//! Of every event the kind is found first; only memory events, operators, annotations and Python functions are read any
+//! further. The rest (kernels, flows, metadata: most of a large trace) is skipped over.
+
+use super::cursor::{Cursor, Parsed, Stop, unescape};
+use super::feed::Feed;
+use crate::error::{Error, Result};
+use crate::input::ReadOptions;
+use crate::model::profile::{MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
+use crate::model::{CPU_DEVICE, DeviceId, Format, StrId};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::io::Read;
+
+/// Python functions without a source line; the operator below them says more.
+const BUILT_IN: &[u8] = b"<built-in ";
+/// `c10::DeviceType` of memory that the CPU allocates: CPU, MKLDNN, IDEEP.
+const CPU_TYPES: [i64; 3] = [0, 2, 5];
+
+/// Reads a trace whose top-level object (or bare array of events) comes next.
+pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
+    let mut reader = TraceReader::default();
+    let result = reader.top(feed);
+    let notes = &mut reader.profile.notes;
+    notes.format = Format::ProfilerTrace;
+    notes.has_times = true;
+    match result {
+        Err(Error::Truncated { at, .. }) if options.allow_truncated => notes.truncated_at = Some(at),
+        result => result?,
+    }
+    notes.bytes = feed.offset();
+    if reader.profile.memory.is_empty() && !reader.has_memory_flag {
+        let message = if reader.has_events {
+            "the trace has no [memory] events; record it with profile_memory=True"
+        } else {
+            "expected a key \"traceEvents\", found none"
+        };
+        return Err(Error::NotATrace(message.to_owned()));
+    }
+    Ok(reader.profile)
+}
+
+#[derive(Default)]
+struct TraceReader {
+    profile: Profile,
+    threads: HashMap<(i64, i64), u32, RandomState>,
+    /// The thread of the event before, which nearly always is that of the next one.
+    last_thread: Option<((i64, i64), u32)>,
+    has_events: bool,
+    has_memory_flag: bool,
+}
+
+/// A key of the top-level object.
+enum TopKey {
+    Events,
+    BaseTime,
+    Distributed,
+    ProfileMemory,
+    Other,
+}
+
+impl TraceReader {
+    fn top<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+        let is_object = feed.item("the start", |cursor| Ok(cursor.peek()? == b'{'))?;
+        if !is_object {
+            return self.events(feed);
+        }
+        feed.item("the start", |cursor| cursor.expect(b'{', "an object"))?;
+        let mut first = true;
+        loop {
+            let key = feed.item("the top-level object", |cursor| {
+                Ok(cursor.key(first)?.map(|key| match &*key {
+                    b"traceEvents" => TopKey::Events,
+                    b"baseTimeNanoseconds" => TopKey::BaseTime,
+                    b"distributedInfo" => TopKey::Distributed,
+                    b"profile_memory" => TopKey::ProfileMemory,
+                    _ => TopKey::Other,
+                }))
+            })?;
+            first = false;
+            match key {
+                None => return end(feed),
+                Some(TopKey::Events) => self.events(feed)?,
+                Some(TopKey::BaseTime) => {
+                    let expected = "an integer for \"baseTimeNanoseconds\"";
+                    self.profile.base_time_ns = feed.item("a time", |cursor| cursor.integer(expected))?;
+                }
+                Some(TopKey::Distributed) => {
+                    self.profile.notes.rank = feed.item("\"distributedInfo\"", distributed_info)?;
+                }
+                Some(TopKey::ProfileMemory) => {
+                    self.has_memory_flag = feed.item("a flag", |cursor| {
+                        let is_one = cursor.peek()? == b'1';
+                        cursor.skip()?;
+                        Ok(is_one)
+                    })?;
+                }
+                Some(TopKey::Other) => feed.item("the top-level object", |cursor| cursor.skip())?,
+            }
+        }
+    }
+
+    fn events<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+        if self.has_events {
+            return Err(Error::malformed(feed.offset(), "expected one \"traceEvents\", found a second"));
+        }
+        self.has_events = true;
+        feed.item("\"traceEvents\"", |cursor| cursor.expect(b'[', "an array of events"))?;
+        let mut first = true;
+        feed.items("\"traceEvents\"", |cursor| {
+            if !cursor.element(first, b']')? {
+                return Ok(false);
+            }
+            if let Some(event) = Event::read(cursor)? {
+                self.keep(&event, cursor)?;
+            }
+            first = false;
+            Ok(true)
+        })
+    }
+
+    fn keep(&mut self, event: &Event<'_>, cursor: &Cursor<'_>) -> Parsed<()> {
+        let Some(id) = event.pid.zip(event.tid) else { return Ok(self.leave_out("no thread")) };
+        let Some(time_ns) = event.ts else { return Ok(self.leave_out("no time")) };
+        let kind = match event.kind {
+            Kind::Memory => return self.keep_memory(event, id, time_ns, cursor),
+            Kind::Span(kind) => kind,
+        };
+        match event.dur {
+            None => return Ok(self.leave_out("no duration")),
+            Some(..0) => return Ok(self.leave_out("negative duration")),
+            Some(duration) => {
+                if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) {
+                    return Ok(());
+                }
+                let name = self.name(event.name);
+                let sequence = self.sequence(event);
+                let thread = self.thread(id);
+                let end_ns = time_ns.saturating_add(duration);
+                let span = Span { start_ns: time_ns, end_ns, name, kind, sequence };
+                self.profile.threads[thread as usize].spans.push(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_memory(&mut self, event: &Event<'_>, id: (i64, i64), time_ns: i64, cursor: &Cursor<'_>) -> Parsed<()> {
+        let kind = match event.name {
+            b"[memory]" => MemoryKind::Change,
+            b"[OutOfMemory]" => MemoryKind::OutOfMemory,
+            _ => return Ok(()),
+        };
+        let args = &event.args;
+        let needed = |value: Option<i64>, key: &str| match value {
+            Some(value) => Ok(value),
+            None => cursor.missing(event.at, &format!("{key:?} in a {} event", String::from_utf8_lossy(event.name))),
+        };
+        let device_type = needed(args.device_type, "Device Type")?;
+        let device_id = needed(args.device_id, "Device Id")?;
+        let device = if CPU_TYPES.contains(&device_type) {
+            CPU_DEVICE
+        } else {
+            match DeviceId::try_from(device_id) {
+                Ok(device @ 0..) => device,
+                _ => return cursor.missing(event.at, &format!("a device from 0 on, found {device_id},")),
+            }
+        };
+        let addr = match kind {
+            MemoryKind::Change => needed(args.addr.map(|addr| addr as i64), "Addr")? as u64,
+            MemoryKind::OutOfMemory => 0,
+        };
+        let memory = MemoryEvent {
+            kind,
+            time_ns,
+            thread: self.thread(id),
+            device,
+            addr,
+            bytes: needed(args.bytes, "Bytes")?,
+            allocated: needed(args.allocated, "Total Allocated")?,
+            reserved: needed(args.reserved, "Total Reserved")?,
+        };
+        self.profile.memory.push(memory);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, reason: &str) {
+        *self.profile.notes.left_out.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    fn name(&mut self, raw: &[u8]) -> StrId {
+        match std::str::from_utf8(raw) {
+            Ok(plain) if !raw.contains(&b'\\') => self.profile.strings.intern(plain),
+            _ => self.profile.strings.intern(&unescape(raw)),
+        }
+    }
+
+    fn sequence(&mut self, event: &Event<'_>) -> u32 {
+        let Some(number) = event.args.sequence.and_then(|number| u64::try_from(number).ok()) else {
+            return Span::NO_SEQUENCE;
+        };
+        let forward_thread = event.args.forward_thread.and_then(|thread| u64::try_from(thread).ok()).unwrap_or(0);
+        self.profile.sequences.push(Sequence { number, forward_thread });
+        (self.profile.sequences.len() - 1) as u32
+    }
+
+    fn thread(&mut self, id: (i64, i64)) -> u32 {
+        match self.last_thread {
+            Some((last, thread)) if last == id => return thread,
+            _ => {}
+        }
+        let threads = &mut self.profile.threads;
+        let thread = *self.threads.entry(id).or_insert_with(|| {
+            threads.push(ProfileThread { id, spans: Vec::new() });
+            (threads.len() - 1) as u32
+        });
+        self.last_thread = Some((id, thread));
+        thread
+    }
+}
+
+/// Checks that nothing follows.
+pub fn end<R: Read>(feed: &mut Feed<R>) -> Result<()> {
+    if feed.is_at_end()? {
+        return Ok(());
+    }
+    Err(Error::malformed(feed.offset(), "expected the end of the file, found more"))
+}
+
+/// Rank and world size, where they are integers.
+fn distributed_info(cursor: &mut Cursor<'_>) -> Parsed<Option<(u64, Option<u64>)>> {
+    if cursor.peek()? != b'{' {
+        cursor.skip()?;
+        return Ok(None);
+    }
+    cursor.expect(b'{', "an object")?;
+    let (mut rank, mut world_size, mut first) = (None, None, true);
+    while let Some(key) = cursor.key(first)? {
+        first = false;
+        let slot = match &*key {
+            b"rank" => &mut rank,
+            b"world_size" => &mut world_size,
+            _ => {
+                cursor.skip()?;
+                continue;
+            }
+        };
+        *slot = u64::try_from(cursor.integer("an integer")?).ok();
+    }
+    Ok(rank.map(|rank| (rank, world_size)))
+}
+
+/// Kinds of events that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Memory,
+    Span(SpanKind),
+}
+
+impl Kind {
+    fn of(category: &[u8]) -> Option<Self> {
+        match category {
+            b"cpu_op" => Some(Self::Span(SpanKind::Operator)),
+            b"python_function" => Some(Self::Span(SpanKind::Python)),
+            b"user_annotation" => Some(Self::Span(SpanKind::Annotation)),
+            b"cpu_instant_event" => Some(Self::Memory),
+            _ => None,
+        }
+    }
+
+    /// Whether anything in `args` is wanted.
+    fn has_args(self) -> bool {
+        matches!(self, Self::Memory | Self::Span(SpanKind::Operator))
+    }
+}
+
+/// An event that is read, as far as it matters.
+struct Event<'a> {
+    /// Where it begins in the slice.
+    at: usize,
+    kind: Kind,
+    name: &'a [u8],
+    pid: Option<i64>,
+    tid: Option<i64>,
+    /// Nanoseconds.
+    ts: Option<i64>,
+    /// Nanoseconds.
+    dur: Option<i64>,
+    args: Args,
+}
+
+#[derive(Default)]
+struct Args {
+    sequence: Option<i64>,
+    forward_thread: Option<i64>,
+    bytes: Option<i64>,
+    allocated: Option<i64>,
+    reserved: Option<i64>,
+    device_type: Option<i64>,
+    device_id: Option<i64>,
+    addr: Option<u64>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the next event; `None` for one of no interest, which is skipped.
+    fn read(cursor: &mut Cursor<'a>) -> Parsed<Option<Self>> {
+        cursor.expect(b'{', "an event")?;
+        let at = cursor.at() - 1;
+        let mut event = Self {
+            at,
+            kind: Kind::Memory,
+            name: b"",
+            pid: None,
+            tid: None,
+            ts: None,
+            dur: None,
+            args: Args::default(),
+        };
+        let mut kind = None;
+        // Where arguments lie that came before the kind was known.
+        let mut args_at = None;
+        // A value of the wrong type, which is no error in an event that nobody reads.
+        let mut wrong = None;
+        let mut first = true;
+        while let Some(key) = cursor.key(first)? {
+            first = false;
+            match &*key {
+                b"ph" if cursor.peek()? == b'"' => {
+                    if !matches!(cursor.string("a string")?, b"X" | b"i") {
+                        cursor.skip_to_end(1)?;
+                        return Ok(None);
+                    }
+                }
+                b"cat" if cursor.peek()? == b'"' => {
+                    kind = Kind::of(cursor.string("a string")?);
+                    if kind.is_none() {
+                        cursor.skip_to_end(1)?;
+                        return Ok(None);
+                    }
+                }
+                b"name" => event.name = or_skip(cursor, &mut wrong, |cursor| cursor.string("a string for \"name\""))?,
+                b"pid" => event.pid = thread_id(cursor, &mut wrong)?,
+                b"tid" => event.tid = thread_id(cursor, &mut wrong)?,
+                b"ts" => event.ts = or_skip(cursor, &mut wrong, |cursor| time(cursor, "a number for \"ts\""))?,
+                b"dur" => event.dur = or_skip(cursor, &mut wrong, |cursor| time(cursor, "a number for \"dur\""))?,
+                b"args" => match kind {
+                    Some(kind) if kind.has_args() => event.args = Args::read(cursor)?,
+                    Some(_) => cursor.skip()?,
+                    None => {
+                        args_at = Some(cursor.at());
+                        cursor.skip()?;
+                    }
+                },
+                _ => cursor.skip()?,
+            }
+        }
+        let Some(kind) = kind else { return Ok(None) };
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        event.kind = kind;
+        if let Some(args_at) = args_at.filter(|_| kind.has_args()) {
+            event.args = Args::read(&mut cursor.back_to(args_at))?;
+        }
+        Ok(Some(event))
+    }
+}
+
+/// Reads a value, or notes that it is of the wrong type and skips it.
+fn or_skip<'a, T: Default>(
+    cursor: &mut Cursor<'a>,
+    wrong: &mut Option<Stop>,
+    read: impl Fn(&mut Cursor<'a>) -> Parsed<T>,
+) -> Parsed<T> {
+    let start = cursor.at();
+    match read(cursor) {
+        Err(Stop::Bad(bad)) => {
+            wrong.get_or_insert(Stop::Bad(bad));
+            *cursor = cursor.back_to(start);
+            cursor.skip()?;
+            Ok(T::default())
+        }
+        result => result,
+    }
+}
+
+fn time(cursor: &mut Cursor<'_>, expected: &str) -> Parsed<Option<i64>> {
+    cursor.microseconds(expected).map(Some)
+}
+
+/// A process or thread. Those that PyTorch names by a string (`Spans`, `Traces`) run no code.
+fn thread_id(cursor: &mut Cursor<'_>, wrong: &mut Option<Stop>) -> Parsed<Option<i64>> {
+    if cursor.peek()? == b'"' {
+        cursor.skip()?;
+        return Ok(None);
+    }
+    or_skip(cursor, wrong, |cursor| cursor.integer("an integer for \"pid\" or \"tid\"").map(Some))
+}
+
+impl Args {
+    fn read(cursor: &mut Cursor<'_>) -> Parsed<Self> {
+        cursor.expect(b'{', "an object for \"args\"")?;
+        let mut args = Self::default();
+        let mut first = true;
+        while let Some(key) = cursor.key(first)? {
+            first = false;
+            let slot = match &*key {
+                b"Sequence number" => &mut args.sequence,
+                b"Fwd thread id" => &mut args.forward_thread,
+                b"Bytes" => &mut args.bytes,
+                b"Total Allocated" => &mut args.allocated,
+                b"Total Reserved" => &mut args.reserved,
+                b"Device Type" => &mut args.device_type,
+                b"Device Id" => &mut args.device_id,
+                b"Addr" => {
+                    args.addr = Some(cursor.address("an integer for \"Addr\"")?);
+                    continue;
+                }
+                _ => {
+                    cursor.skip()?;
+                    continue;
+                }
+            };
+            *slot = Some(cursor.integer(&format!("an integer for {:?}", String::from_utf8_lossy(&key)))?);
+        }
+        Ok(args)
+    }
+}
