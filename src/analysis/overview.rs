@@ -18,7 +18,7 @@ pub struct Overview {
     pub timeline: TimelineReport,
     /// Live bytes by stack at the peak.
     pub flame: FlameReport,
-    /// Segments at the peak.
+    /// Segments at the peak; empty where the recording has none.
     pub segments: SegmentMapReport,
 }
 
@@ -62,7 +62,11 @@ impl Overview {
             peak: PeakReport::of(snapshot, histories, &peak)?,
             timeline: TimelineReport::of(snapshot, histories, options)?,
             flame: FlameReport::of(snapshot, histories, &flame)?,
-            segments: SegmentMapReport::of(snapshot, histories, &peak)?,
+            segments: if snapshot.notes.format.has_segments() {
+                SegmentMapReport::of(snapshot, histories, &peak)?
+            } else {
+                SegmentMapReport::default()
+            },
         })
     }
 }

@@ -8,6 +8,7 @@ use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::replay::profile::OperatorUsage;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -64,6 +65,8 @@ pub struct DevicePeak {
     pub entries: u32,
     /// Who holds the memory.
     pub attribution: Attribution,
+    /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
+    pub operators: Vec<OperatorUsage>,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -177,6 +180,7 @@ fn device_peak(
         end,
         entries: history.entries(),
         attribution,
+        operators: if options.by == GroupBy::Operator { history.operators.clone() } else { Vec::new() },
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
     })

@@ -99,6 +99,9 @@ pub struct SourceNotes {
     pub unknown_actions: IndexMap<String, u64>,
     /// Events of a profiler trace that were left out, by reason, with the number of each.
     pub left_out: IndexMap<String, u64>,
+    /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
+    /// of two operators may then be charged to its neighbour.
+    pub coarse_times: bool,
     /// Rank and world size of a distributed run, where a profiler trace names them (`distributedInfo`).
     pub rank: Option<(u64, Option<u64>)>,
 }

@@ -9,6 +9,7 @@ pub mod folded;
 mod json;
 mod markdown;
 mod notes;
+mod operators;
 #[cfg(feature = "plot")]
 pub mod page;
 #[cfg(feature = "plot")]

@@ -184,6 +184,13 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
+    if notes.coarse_times {
+        lines.push(
+            "times are whole microseconds (before PyTorch 2.4): what lies at the border of two operators or lines may \
+             be charged to its neighbour"
+                .to_owned(),
+        );
+    }
     if !notes.left_out.is_empty() {
         lines.push(format!("events were left out: {}", listed(&notes.left_out)));
     }

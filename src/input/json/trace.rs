@@ -30,6 +30,7 @@ pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profil
         result => result?,
     }
     notes.bytes = feed.offset();
+    notes.coarse_times = !reader.has_fractions && !reader.profile.memory.is_empty();
     if reader.profile.memory.is_empty() && !reader.has_memory_flag {
         let message = if reader.has_events {
             "the trace has no [memory] events; record it with profile_memory=True"
@@ -47,6 +48,8 @@ struct TraceReader {
     threads: HashMap<(i64, i64), u32, RandomState>,
     /// The thread of the event before, which nearly always is that of the next one.
     last_thread: Option<((i64, i64), u32)>,
+    /// Whether a time had a fraction of a microsecond.
+    has_fractions: bool,
     has_events: bool,
     has_memory_flag: bool,
 }
@@ -123,6 +126,7 @@ impl TraceReader {
     fn keep(&mut self, event: &Event<'_>, cursor: &Cursor<'_>) -> Parsed<()> {
         let Some(id) = event.pid.zip(event.tid) else { return Ok(self.leave_out("no thread")) };
         let Some(time_ns) = event.ts else { return Ok(self.leave_out("no time")) };
+        self.has_fractions |= time_ns % 1000 != 0;
         let kind = match event.kind {
             Kind::Memory => return self.keep_memory(event, id, time_ns, cursor),
             Kind::Span(kind) => kind,

@@ -3,7 +3,9 @@
 use super::{cell, code, counters, escape};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
+use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, device_name, signed};
+use crate::report::operators::{COLUMNS, ROWS, cells};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -50,5 +52,22 @@ fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
         let share = percent(row.bytes, attribution.total_bytes);
         writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
     }
-    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))
+    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))?;
+    operator_table(&device.operators, out)
+}
+
+/// What passed through each operator.
+fn operator_table(operators: &[OperatorUsage], out: &mut dyn Write) -> io::Result<()> {
+    if operators.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Over the whole recording:\n")?;
+    writeln!(out, "| {} | operator |\n|{}---|", COLUMNS.join(" | "), "--:|".repeat(COLUMNS.len()))?;
+    for operator in operators.iter().take(ROWS) {
+        writeln!(out, "| {} | {} |", cells(operator).join(" | "), cell(&operator.name))?;
+    }
+    match operators.len().saturating_sub(ROWS) {
+        0 => writeln!(out),
+        more => writeln!(out, "\n{more} more operators are left out.\n"),
+    }
 }

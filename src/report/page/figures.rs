@@ -22,14 +22,33 @@ pub const COLUMNS: [&str; 9] = [
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
-    let maps = page.overview.segments.devices.iter();
-    page.overview.peak.devices.iter().zip(maps).map(|(peak, map)| row(peak, map)).collect()
+    let maps = &page.overview.segments.devices;
+    let map_of = |peak: &DevicePeak| maps.iter().find(|map| map.peak.device == peak.device);
+    page.overview.peak.devices.iter().map(|peak| row(peak, map_of(peak))).collect()
 }
 
-fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
-    let usage = Usage::of(peak, &map.layout);
+/// Stands for a figure that the recording does not hold.
+const UNKNOWN: &str = "not recorded";
+
+fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.len()] {
     let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
-    let inactive = format!("{} ({:.1}%)", signed(usage.inactive_bytes), usage.inactive_share * 100.0);
+    let inactive = |bytes: i64, share: f64| format!("{} ({:.1}%)", signed(bytes), share * 100.0);
+    let [inactive, rounding, largest] = match map {
+        Some(map) => {
+            let usage = Usage::of(peak, &map.layout);
+            [
+                inactive(usage.inactive_bytes, usage.inactive_share),
+                signed(usage.rounding_bytes),
+                Bytes(usage.largest_free_block_bytes).to_string(),
+            ]
+        }
+        // Without segments the counters are all there is; the CPU has no reserved memory either.
+        None if peak.at.reserved > 0 => {
+            let bytes = peak.at.reserved.wrapping_sub(peak.at.allocated);
+            [inactive(bytes, bytes as f64 / peak.at.reserved as f64), UNKNOWN.to_owned(), UNKNOWN.to_owned()]
+        }
+        None => [UNKNOWN; 3].map(str::to_owned),
+    };
     [
         device_name(peak.device),
         maximum(Metric::Allocated),
@@ -37,8 +56,8 @@ fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
         signed(peak.baseline.allocated),
         signed(peak.end.allocated),
         inactive,
-        signed(usage.rounding_bytes),
-        Bytes(usage.largest_free_block_bytes).to_string(),
+        rounding,
+        largest,
         history(peak),
     ]
 }

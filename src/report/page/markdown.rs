@@ -45,14 +45,9 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, out: &mut dyn Write) -> 
         writeln!(out, "> {}\n", escape(&line))?;
     }
     for oom in timeline.ooms.iter().take(STACKS) {
-        writeln!(
-            out,
-            "> **OOM** at entry {}: {} asked for, {} reserved, {} free on the device\n",
-            oom.entry,
-            Bytes(oom.requested),
-            notes::signed(oom.reserved),
-            Bytes(oom.device_free)
-        )?;
+        let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
+        let (requested, reserved) = (Bytes(oom.requested), notes::signed(oom.reserved));
+        writeln!(out, "> **OOM** at entry {}: {requested} asked for, {reserved} reserved{free}\n", oom.entry)?;
     }
     writeln!(out, "```\n{}\n```\n", curve(timeline))?;
     let mut top = peak.attribution.clone();

@@ -17,7 +17,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     }
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
-    for (caption, pictures) in page.pictures() {
+    for (caption, pictures) in page.pictures().into_iter().filter(|(_, pictures)| !pictures.is_empty()) {
         parts.push(picture::caption(caption));
         parts.extend(pictures);
         if caption.starts_with("Live memory") {

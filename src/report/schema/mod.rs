@@ -7,7 +7,7 @@ mod info;
 mod peak;
 
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
-pub use peak::{PeakDevice, PeakInstant, Window, peak};
+pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};

@@ -5,7 +5,9 @@ use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
 use crate::analysis::{DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
+use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, safe};
+use crate::report::operators;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -14,6 +16,10 @@ use unicode_width::UnicodeWidthStr;
 const BAR_FROM: usize = 72;
 /// Terminals narrower than this do without block counts.
 const BLOCKS_FROM: usize = 56;
+/// Width of a column about operators.
+const OPERATOR_COLUMN: usize = 13;
+/// Width kept free for an operator's name.
+const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
 
@@ -64,6 +70,7 @@ impl TextReport {
             _ => format!("total, by {}", attribution.by.name()),
         };
         writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        self.operators(&device.operators, out)?;
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
@@ -71,6 +78,28 @@ impl TextReport {
             writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
         }
         Ok(())
+    }
+
+    /// What passed through each operator: as many columns as there is room for.
+    fn operators(&self, operators: &[OperatorUsage], out: &mut dyn Write) -> io::Result<()> {
+        if operators.is_empty() {
+            return Ok(());
+        }
+        let width = self.width.unwrap_or(usize::MAX);
+        let columns = operators::COLUMNS.len().min(width.saturating_sub(OPERATOR_NAME) / OPERATOR_COLUMN).max(1);
+        let line = |cells: &[String], name: &str| {
+            let cells: String = cells[..columns].iter().map(|cell| format!("{cell:>OPERATOR_COLUMN$}")).collect();
+            format!("{cells}  {}", shorten(name, width.saturating_sub(columns * OPERATOR_COLUMN + 2)))
+        };
+        writeln!(out, "\n{}", self.bold("Over the whole recording"))?;
+        writeln!(out, "{}", self.dim(&line(&operators::COLUMNS.map(str::to_owned), "operator")))?;
+        for operator in operators.iter().take(operators::ROWS) {
+            writeln!(out, "{}", line(&operators::cells(operator), &safe(&operator.name)))?;
+        }
+        match operators.len().saturating_sub(operators::ROWS) {
+            0 => Ok(()),
+            more => writeln!(out, "{}", self.dim(&format!("{more:>OPERATOR_COLUMN$} more operators"))),
+        }
     }
 
     fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
