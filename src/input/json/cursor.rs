@@ -132,7 +132,7 @@ impl<'a> Cursor<'a> {
             }
             b',' | b':' | b'}' | b']' => return self.bad(self.at, "a value"),
             _ => {
-                self.scalar()?;
+                self.scalar("a value")?;
             }
         }
         Ok(())
@@ -167,14 +167,14 @@ impl<'a> Cursor<'a> {
 
     /// The text of a number, or of a word such as `null`.
     #[inline]
-    fn scalar(&mut self) -> Parsed<&'a [u8]> {
+    fn scalar(&mut self, what: &str) -> Parsed<&'a [u8]> {
         self.peek()?;
         let start = self.at;
         let rest = &self.bytes[start..];
         let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b':' | b'"');
         let length = rest.iter().position(ends).ok_or(Stop::More)?;
         if length == 0 {
-            return self.bad(start, "a value");
+            return self.bad(start, what);
         }
         self.at += length;
         Ok(&rest[..length])
@@ -185,7 +185,7 @@ impl<'a> Cursor<'a> {
     fn wide(&mut self, what: &str) -> Parsed<(bool, u64)> {
         self.peek()?;
         let start = self.at;
-        let text = self.scalar()?;
+        let text = self.scalar(what)?;
         let (negative, digits) = text.strip_prefix(b"-").map_or((false, text), |digits| (true, digits));
         let mut value = 0u64;
         for &digit in digits {
@@ -219,7 +219,7 @@ impl<'a> Cursor<'a> {
     pub fn microseconds(&mut self, what: &str) -> Parsed<i64> {
         self.peek()?;
         let start = self.at;
-        let text = self.scalar()?;
+        let text = self.scalar(what)?;
         exact_nanoseconds(text).or_else(|| rounded_nanoseconds(text)).map_or_else(|| self.bad(start, what), Ok)
     }
 }
