@@ -43,7 +43,7 @@ impl Recording {
         let (snapshot, histories) = match input.contents {
             Contents::Snapshot(snapshot, head_start) => {
                 let histories = head_start.finish(&snapshot);
-                (snapshot, histories)
+                (*snapshot, histories)
             }
             Contents::Trace(profile) => profile::convert(profile),
             Contents::Timeline(timeline) => profile::convert_timeline(timeline),

@@ -102,7 +102,7 @@ pub fn read_observed<O: EntryObserver + 'static>(
 ) -> Result<(Input, O)> {
     let AnyInput { contents, compression, bytes } = read_any(stream, options, observer)?;
     match contents {
-        Contents::Snapshot(snapshot, observer) => Ok((Input { snapshot, compression, bytes }, observer)),
+        Contents::Snapshot(snapshot, observer) => Ok((Input { snapshot: *snapshot, compression, bytes }, observer)),
         Contents::Trace(_) => Err(Error::NotASnapshot("it is a profiler trace".to_owned())),
         Contents::Timeline(_) => Err(Error::NotASnapshot("it is a memory timeline".to_owned())),
     }
@@ -123,7 +123,7 @@ pub struct AnyInput<O> {
 #[derive(Clone, Debug)]
 pub enum Contents<O> {
     /// A snapshot, and who observed its entries.
-    Snapshot(Snapshot, O),
+    Snapshot(Box<Snapshot>, O),
     /// A profiler trace.
     Trace(Profile),
     /// An exported memory timeline.
@@ -157,7 +157,7 @@ pub fn read_any<O: EntryObserver + 'static>(
         Some(b'<') => return Err(Error::NotASnapshot(HTML.to_owned())),
         _ => {
             let (snapshot, observer) = read_pickle(reader, compression, options, observer)?;
-            Contents::Snapshot(snapshot, observer)
+            Contents::Snapshot(Box::new(snapshot), observer)
         }
     };
     Ok(AnyInput { contents, compression, bytes: bytes.load(Ordering::Relaxed) })

@@ -22,6 +22,11 @@ pub enum Stop {
 /// What reading leads to.
 pub type Parsed<T> = Result<T, Stop>;
 
+/// The error of something that is not there, where it was expected.
+pub fn missing<T>(at: usize, expected: &str) -> Parsed<T> {
+    Err(Stop::Bad(Box::new((at, format!("expected {expected}")))))
+}
+
 /// A position in a slice.
 #[derive(Debug)]
 pub struct Cursor<'a> {
@@ -50,11 +55,6 @@ impl<'a> Cursor<'a> {
         let length = rest.iter().position(|byte| b",]}\n".contains(byte)).unwrap_or(rest.len()).clamp(1, 24);
         let found = String::from_utf8_lossy(&rest[..length.min(rest.len())]).into_owned();
         Err(Stop::Bad(Box::new((at, format!("expected {expected}, found {}", found.trim())))))
-    }
-
-    /// The error of something that is not there.
-    pub fn missing<T>(&self, at: usize, expected: &str) -> Parsed<T> {
-        Err(Stop::Bad(Box::new((at, format!("expected {expected}")))))
     }
 
     /// The next byte that is no white space, not stepping over it.

@@ -3,7 +3,7 @@
 //! `.raw.json.gz` is a list of `[time_ns, action, bytes, category]`. `.json` and `.json.gz` hold
 //! `[times_us, [[0, bytes of each category], ...]]`. Which of the two it is shows where the second element begins.
 
-use super::cursor::{Cursor, Parsed};
+use super::cursor::{Cursor, Parsed, missing};
 use super::feed::Feed;
 use super::trace::end;
 use crate::error::{Error, Result};
@@ -116,10 +116,10 @@ fn sums<R: Read>(feed: &mut Feed<R>, times: &[i64], timeline: &mut MemoryTimelin
         let at = cursor.at();
         let row = integers(cursor, true)?;
         let (Some(0), Some(sums)) = (row.first(), row.get(1..).filter(|sums| sums.len() == CATEGORIES.len())) else {
-            return cursor.missing(at, "a row of 0 and the bytes of eight categories");
+            return missing(at, "a row of 0 and the bytes of eight categories");
         };
         let Some(time_ns) = times.next().map(|time| time.saturating_mul(1000)) else {
-            return cursor.missing(at, "as many rows as times");
+            return missing(at, "as many rows as times");
         };
         let mut starts_row = true;
         for (category, (&bytes, before)) in sums.iter().zip(&mut before).enumerate() {

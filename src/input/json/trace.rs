@@ -3,7 +3,7 @@
 //! Of every event the kind is found first; only memory events, operators, annotations and Python functions are read any
 //! further. The rest (kernels, flows, metadata: most of a large trace) is skipped over.
 
-use super::cursor::{Cursor, Parsed, Stop, unescape};
+use super::cursor::{Cursor, Parsed, Stop, missing, unescape};
 use super::feed::Feed;
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// Python functions without a source line; the operator below them says more.
+/// How the names of Python functions that are written in C begin.
 const BUILT_IN: &[u8] = b"<built-in ";
 /// `c10::DeviceType` of memory that the CPU allocates: CPU, MKLDNN, IDEEP.
 const CPU_TYPES: [i64; 3] = [0, 2, 5];
@@ -99,7 +99,7 @@ impl TraceReader {
                         Ok(is_one)
                     })?;
                 }
-                Some(TopKey::Other) => feed.item("the top-level object", |cursor| cursor.skip())?,
+                Some(TopKey::Other) => feed.item("the top-level object", skip)?,
             }
         }
     }
@@ -116,28 +116,29 @@ impl TraceReader {
                 return Ok(false);
             }
             if let Some(event) = Event::read(cursor)? {
-                self.keep(&event, cursor)?;
+                self.keep(&event)?;
             }
             first = false;
             Ok(true)
         })
     }
 
-    fn keep(&mut self, event: &Event<'_>, cursor: &Cursor<'_>) -> Parsed<()> {
-        let Some(id) = event.pid.zip(event.tid) else { return Ok(self.leave_out("no thread")) };
-        let Some(time_ns) = event.ts else { return Ok(self.leave_out("no time")) };
+    fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
+        let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
+            self.leave_out("no time or no thread");
+            return Ok(());
+        };
         self.has_fractions |= time_ns % 1000 != 0;
         let kind = match event.kind {
-            Kind::Memory => return self.keep_memory(event, id, time_ns, cursor),
+            Kind::Memory => return self.keep_memory(event, id, time_ns),
             Kind::Span(kind) => kind,
         };
         match event.dur {
-            None => return Ok(self.leave_out("no duration")),
-            Some(..0) => return Ok(self.leave_out("negative duration")),
+            None => self.leave_out("no duration"),
+            Some(..0) => self.leave_out("negative duration"),
+            // Python functions without a source line: the operator inside of them says more.
+            Some(_) if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) => {}
             Some(duration) => {
-                if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) {
-                    return Ok(());
-                }
                 let name = self.name(event.name);
                 let sequence = self.sequence(event);
                 let thread = self.thread(id);
@@ -149,7 +150,7 @@ impl TraceReader {
         Ok(())
     }
 
-    fn keep_memory(&mut self, event: &Event<'_>, id: (i64, i64), time_ns: i64, cursor: &Cursor<'_>) -> Parsed<()> {
+    fn keep_memory(&mut self, event: &Event<'_>, id: (i64, i64), time_ns: i64) -> Parsed<()> {
         let kind = match event.name {
             b"[memory]" => MemoryKind::Change,
             b"[OutOfMemory]" => MemoryKind::OutOfMemory,
@@ -158,7 +159,7 @@ impl TraceReader {
         let args = &event.args;
         let needed = |value: Option<i64>, key: &str| match value {
             Some(value) => Ok(value),
-            None => cursor.missing(event.at, &format!("{key:?} in a {} event", String::from_utf8_lossy(event.name))),
+            None => missing(event.at, &format!("{key:?} in a {} event", String::from_utf8_lossy(event.name))),
         };
         let device_type = needed(args.device_type, "Device Type")?;
         let device_id = needed(args.device_id, "Device Id")?;
@@ -167,7 +168,7 @@ impl TraceReader {
         } else {
             match DeviceId::try_from(device_id) {
                 Ok(device @ 0..) => device,
-                _ => return cursor.missing(event.at, &format!("a device from 0 on, found {device_id},")),
+                _ => return missing(event.at, &format!("a device from 0 on, found {device_id},")),
             }
         };
         let addr = match kind {
@@ -221,6 +222,10 @@ impl TraceReader {
         self.last_thread = Some((id, thread));
         thread
     }
+}
+
+fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    cursor.skip()
 }
 
 /// Checks that nothing follows.

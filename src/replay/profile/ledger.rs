@@ -123,21 +123,18 @@ impl<'a> Ledger<'a> {
             }
             return;
         }
-        match self.live.remove(&event.addr) {
-            Some(index) => {
-                let held = self.allocations[index as usize].size;
-                if held != size {
-                    self.anomaly(AnomalyKind::SizeMismatch, event.addr);
-                }
-                self.settle(event.allocated, 0i64.wrapping_sub_unsigned(held));
-                self.free(index);
-            }
-            None => {
-                self.anomaly(AnomalyKind::FreeOfUnknown, event.addr);
-                self.settle(event.allocated, 0);
-                self.free_of_unknown(event.addr, size);
-            }
+        let Some(index) = self.live.remove(&event.addr) else {
+            self.anomaly(AnomalyKind::FreeOfUnknown, event.addr);
+            self.settle(event.allocated, 0);
+            self.free_of_unknown(event.addr, size);
+            return;
+        };
+        let held = self.allocations[index as usize].size;
+        if held != size {
+            self.anomaly(AnomalyKind::SizeMismatch, event.addr);
         }
+        self.settle(event.allocated, 0i64.wrapping_sub_unsigned(held));
+        self.free(index);
     }
 
     /// Brings the total to where it must be for `bytes` to lead to `after`.

@@ -51,7 +51,7 @@ pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
 
 /// A snapshot without traces.
 fn begin(strings: Strings, notes: SourceNotes, annotations: Vec<Annotation>) -> Snapshot {
-    Snapshot { strings, notes, annotations, ..Snapshot::default() }
+    Snapshot { strings, annotations, notes, ..Snapshot::default() }
 }
 
 /// The history that a ledger has written.

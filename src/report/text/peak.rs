@@ -17,7 +17,7 @@ const BAR_FROM: usize = 72;
 /// Terminals narrower than this do without block counts.
 const BLOCKS_FROM: usize = 56;
 /// Width of a column about operators.
-const OPERATOR_COLUMN: usize = 13;
+const OPERATOR_COLUMN: usize = 14;
 /// Width kept free for an operator's name.
 const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
@@ -88,7 +88,8 @@ impl TextReport {
         let width = self.width.unwrap_or(usize::MAX);
         let columns = operators::COLUMNS.len().min(width.saturating_sub(OPERATOR_NAME) / OPERATOR_COLUMN).max(1);
         let line = |cells: &[String], name: &str| {
-            let cells: String = cells[..columns].iter().map(|cell| format!("{cell:>OPERATOR_COLUMN$}")).collect();
+            let cells =
+                cells[..columns].iter().map(|cell| format!("{cell:>OPERATOR_COLUMN$}")).collect::<Vec<_>>().concat();
             format!("{cells}  {}", shorten(name, width.saturating_sub(columns * OPERATOR_COLUMN + 2)))
         };
         writeln!(out, "\n{}", self.bold("Over the whole recording"))?;
