@@ -5,7 +5,7 @@ mod support;
 use memviz::Recording;
 use memviz::analysis::attribution::Row;
 use memviz::analysis::grouping::BASELINE;
-use memviz::analysis::{GroupBy, PeakOptions};
+use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;
 use memviz::model::{CPU_DEVICE, DeviceId, Format};
@@ -86,6 +86,7 @@ fn folders() -> Vec<String> {
 }
 
 /// A problem, if two values differ.
+#[allow(clippy::needless_pass_by_value, reason = "most values are made for the call")]
 fn differ<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, truth: T) -> Option<String> {
     (ours != truth).then(|| format!("{what}: {ours:?}, but PyTorch says {truth:?}"))
 }
@@ -493,7 +494,7 @@ fn ask_everything(recording: &Recording) {
             let _ = recording.peak(&PeakOptions { by, metric, ..PeakOptions::default() });
         }
     }
-    let _ = recording.flame(&Default::default());
+    let _ = recording.flame(&FlameOptions::default());
     let _ = recording.timeline(&memviz::analysis::TimelineOptions {
         peak: PeakOptions::default(),
         axis: memviz::analysis::XAxis::Time,
