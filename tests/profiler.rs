@@ -469,6 +469,27 @@ fn hostile_json_is_refused_in_one_line_or_counted() {
     );
 }
 
+#[test]
+fn hostile_nesting_costs_no_more_than_its_size() {
+    // Quadratic work would take minutes.
+    let count: i32 = 30_000;
+    let mut events: Vec<String> = (0..count)
+        .map(|index| {
+            let link = format!(r#""Sequence number": 5, "Fwd thread id": {}"#, index % 2);
+            span("cpu_op", &format!("op{index}"), 1, f64::from(index), 1e6, &link)
+        })
+        .collect();
+    events.extend((0..count).map(|index| {
+        span("cpu_op", "aten::mm", i64::from(index) + 2, 0.5, 1.0, r#""Sequence number": 5, "Fwd thread id": 0"#)
+    }));
+    events.extend((0..count).map(|index| {
+        memory(&format!("{}.5", count + index), 8, u64::from(index.unsigned_abs()) + 1, i64::from(index + 1) * 8)
+    }));
+    let recording = read(&trace(&events)).unwrap();
+    assert_eq!(recording.history(0).unwrap().end.allocated, i64::from(count) * 8);
+    assert_eq!(recording.snapshot.notes.left_out["nested more than 256 deep"], u64::from(count.unsigned_abs()) - 256);
+}
+
 /// A short trace of everything.
 fn sample() -> String {
     let link = r#""Sequence number": 5, "Fwd thread id": "#;

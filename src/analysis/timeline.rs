@@ -48,7 +48,7 @@ pub struct TimelineReport {
 pub struct DeviceTimeline {
     /// The peak within the window and what holds it; all rows.
     pub peak: DevicePeak,
-    /// What [`Column::x`] counts.
+    /// What the x axis counts.
     pub axis: XAxis,
     /// First and last x.
     pub range: (i64, i64),

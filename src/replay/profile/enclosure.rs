@@ -11,6 +11,11 @@ use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// Spans inside this many others count for those: no program nests as deep, and it bounds what a hostile file costs.
+const MAX_DEPTH: usize = 256;
+/// Threads that may share a sequence number. With more, which one is meant is not looked for.
+const MAX_CANDIDATES: usize = 64;
+
 /// A backward operator's link: the profiler's number of the forward thread, and the sequence number.
 type Link = (u64, u64);
 
@@ -62,6 +67,7 @@ impl Enclosures {
             forwards: HashMap::default(),
             operators: Operators::default(),
             open: Vec::new(),
+            too_deep: 0,
         };
         for (thread, events) in profile.threads.iter_mut().zip(&mut by_thread) {
             // An enclosing span comes before what it encloses; Python runs operators rather than the reverse. The sorts
@@ -73,6 +79,10 @@ impl Enclosures {
             sweep.thread(index as u32, &thread.spans, events);
         }
         let (places, forwards, operators) = (sweep.places, sweep.forwards, sweep.operators);
+        if sweep.too_deep > 0 {
+            let reason = format!("nested more than {MAX_DEPTH} deep");
+            profile.notes.left_out.insert(reason, sweep.too_deep);
+        }
         let threads = ForwardThreads::learn(&places, &forwards);
         let mut stack = |place: &Place| {
             frames.stack(place.node, place.backward.and_then(|backward| threads.find(&forwards, backward)))
@@ -97,10 +107,13 @@ struct Sweep<'a> {
     sequences: &'a [Sequence],
     memory: &'a [MemoryEvent],
     places: Vec<Place>,
-    /// Forward operators by sequence number, at most one per thread: the last to start, since that one made the node.
+    /// Forward operators by sequence number, at most one per thread, in order of threads: the last to start, since that
+    /// one made the node.
     forwards: Forwards,
     operators: Operators,
     open: Vec<Open>,
+    /// Spans left out.
+    too_deep: u64,
 }
 
 impl Sweep<'_> {
@@ -113,6 +126,10 @@ impl Sweep<'_> {
             }
             while self.open.last().is_some_and(|open| open.end_ns <= span.start_ns) {
                 self.open.pop();
+            }
+            if self.open.len() >= MAX_DEPTH {
+                self.too_deep += 1;
+                continue;
             }
             self.open.push(Open { end_ns: span.end_ns, span: *span, node: None });
             if span.kind == SpanKind::Operator {
@@ -130,9 +147,10 @@ impl Sweep<'_> {
         };
         let forward = ForwardOperator { thread, start_ns: span.start_ns, node: self.node() };
         let forwards = self.forwards.entry(sequence.number).or_default();
-        match forwards.iter_mut().find(|other| other.thread == thread) {
-            Some(known) => *known = forward,
-            None => forwards.push(forward),
+        // Threads are swept one after the other, so one that is known is the last.
+        match forwards.last_mut() {
+            Some(known) if known.thread == thread => *known = forward,
+            _ => forwards.push(forward),
         }
     }
 
@@ -200,7 +218,8 @@ impl ForwardThreads {
         for backward in places.iter().filter_map(|place| place.backward) {
             let (number, sequence) = backward.link;
             let earlier = |forward: &&ForwardOperator| forward.start_ns < backward.start_ns;
-            let mut candidates = forwards.get(&sequence).into_iter().flatten().filter(earlier);
+            let candidates = forwards.get(&sequence).filter(|candidates| candidates.len() <= MAX_CANDIDATES);
+            let mut candidates = candidates.into_iter().flatten().filter(earlier);
             if let (Some(only), None) = (candidates.next(), candidates.next()) {
                 let thread = threads.entry(number).or_insert(Some(only.thread));
                 // Two threads cannot be one: nothing is concluded from such a file.
@@ -216,7 +235,8 @@ impl ForwardThreads {
     fn find(&self, forwards: &Forwards, backward: Backward) -> Option<frames::Forward> {
         let (number, sequence) = backward.link;
         let thread = (*self.threads.get(&number)?)?;
-        let found = forwards.get(&sequence)?.iter().find(|forward| forward.thread == thread)?;
+        let candidates = forwards.get(&sequence)?;
+        let found = candidates.get(candidates.binary_search_by_key(&thread, |forward| forward.thread).ok()?)?;
         let forward = frames::Forward { node: found.node, inner_frames: backward.inner_frames };
         (found.start_ns < backward.start_ns).then_some(forward)
     }

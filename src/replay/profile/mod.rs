@@ -1,7 +1,7 @@
 //! What `torch.profiler` wrote to the same model and histories as a snapshot, so that every analysis works on it.
 //!
-//! In: a [`Profile`] or a [`MemoryTimeline`]. Out: a [`Snapshot`] without segments and a [`History`] per device. Sizes
-//! are those of blocks, and a trace holds the allocator's own totals, so nothing has to be simulated.
+//! In: a [`Profile`] or a [`crate::model::MemoryTimeline`]. Out: a [`Snapshot`] without segments and a [`History`] per
+//! device. Sizes are those of blocks, and a trace holds the allocator's own totals, so nothing has to be simulated.
 
 mod enclosure;
 mod frames;
