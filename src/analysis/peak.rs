@@ -37,7 +37,7 @@ pub struct PeakOptions {
 /// One device at its peak.
 #[derive(Clone, Debug)]
 pub struct DevicePeak {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
     /// Counters before the first kept entry.
     pub baseline: Counters,

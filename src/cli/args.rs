@@ -199,10 +199,10 @@ pub enum AxisArg {
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CommonArgs {
-    /// Snapshot file, plain or compressed with gzip, zstd or zip; - for standard input
+    /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// Device number, -1 for pinned host memory, or all; may be repeated
+    /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
     /// Write the answer to a file instead of standard output; - for standard output

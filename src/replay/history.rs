@@ -135,7 +135,7 @@ impl Completeness {
 /// One device's allocator from the first kept entry to the last.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
     /// Rows of [`Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
     pub rows: Range<usize>,

@@ -36,7 +36,12 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
              happened before it is unknown"
         ));
     }
-    if completeness.truncated {
+    if completeness.truncated && completeness.blocks_only {
+        lines.push(
+            "the file was cut off: a trace is not in order of time, so events may be missing anywhere; lower bounds"
+                .to_owned(),
+        );
+    } else if completeness.truncated {
         lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
         if completeness.has_baseline {
             lines.push("what was there before the first kept entry is known only in part: lower bounds".to_owned());
@@ -207,7 +212,7 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
         _ if completeness.no_entries || completeness.overflowed => Some("lower"),
-        _ if completeness.truncated && completeness.has_baseline => Some("lower"),
+        _ if completeness.truncated && (completeness.has_baseline || completeness.blocks_only) => Some("lower"),
         Metric::Reserved => None,
         Metric::Requested if completeness.blocks_only => Some("unknown"),
         _ if completeness.sampled => Some("lower"),

@@ -103,13 +103,13 @@ impl<'a> Cursor<'a> {
         if !self.element(first, b'}')? {
             return Ok(None);
         }
-        let raw = self.string("a key")?;
+        self.expect(b'"', "a key")?;
+        let start = self.at;
+        let (end, has_escapes) = string_end(self.bytes, start)?;
+        let raw = &self.bytes[start..end - 1];
+        self.at = end;
         self.expect(b':', "\":\"")?;
-        Ok(Some(if raw.contains(&b'\\') {
-            Cow::Owned(unescape(raw).into_owned().into_bytes())
-        } else {
-            Cow::Borrowed(raw)
-        }))
+        Ok(Some(if has_escapes { Cow::Owned(unescape(raw).into_owned().into_bytes()) } else { Cow::Borrowed(raw) }))
     }
 
     /// The bytes between the quotes of a string, escapes and all.
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
     pub fn string(&mut self, what: &str) -> Parsed<&'a [u8]> {
         self.expect(b'"', what)?;
         let start = self.at;
-        self.at = string_end(self.bytes, start)?;
+        self.at = string_end(self.bytes, start)?.0;
         Ok(&self.bytes[start..self.at - 1])
     }
 
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn skip(&mut self) -> Parsed<()> {
         match self.peek()? {
-            b'"' => self.at = string_end(self.bytes, self.at + 1)?,
+            b'"' => self.at = string_end(self.bytes, self.at + 1)?.0,
             b'{' | b'[' => {
                 self.at += 1;
                 self.skip_to_end(1)?;
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         loop {
             at = structure(self.bytes, at)?;
             match self.bytes[at] {
-                b'"' => at = string_end(self.bytes, at + 1)?,
+                b'"' => at = string_end(self.bytes, at + 1)?.0,
                 b'{' | b'[' => {
                     depth += 1;
                     at += 1;
@@ -278,14 +278,16 @@ fn find(bytes: &[u8], mut at: usize, mark: impl Fn(u64) -> u64, wanted: impl Fn(
     rest.iter().position(|&byte| wanted(byte)).map(|found| at + found).ok_or(Stop::More)
 }
 
-/// The position behind the closing quote of a string whose contents begin at `at`.
+/// The position behind the closing quote of a string whose contents begin at `at`, and whether it has escapes.
 #[inline]
-fn string_end(bytes: &[u8], mut at: usize) -> Parsed<usize> {
+fn string_end(bytes: &[u8], mut at: usize) -> Parsed<(usize, bool)> {
+    let mut has_escapes = false;
     loop {
         at = find(bytes, at, |word| marks(word, b'"') | marks(word, b'\\'), |byte| matches!(byte, b'"' | b'\\'))?;
         if bytes[at] == b'"' {
-            return Ok(at + 1);
+            return Ok((at + 1, has_escapes));
         }
+        has_escapes = true;
         at += 2;
     }
 }

@@ -157,14 +157,14 @@ impl Args {
         let mut first = true;
         while let Some(key) = cursor.key(first)? {
             first = false;
-            let slot = match &*key {
-                b"Sequence number" => &mut args.sequence,
-                b"Fwd thread id" => &mut args.forward_thread,
-                b"Bytes" => &mut args.bytes,
-                b"Total Allocated" => &mut args.allocated,
-                b"Total Reserved" => &mut args.reserved,
-                b"Device Type" => &mut args.device_type,
-                b"Device Id" => &mut args.device_id,
+            let (slot, expected) = match &*key {
+                b"Sequence number" => (&mut args.sequence, "an integer for \"Sequence number\""),
+                b"Fwd thread id" => (&mut args.forward_thread, "an integer for \"Fwd thread id\""),
+                b"Bytes" => (&mut args.bytes, "an integer for \"Bytes\""),
+                b"Total Allocated" => (&mut args.allocated, "an integer for \"Total Allocated\""),
+                b"Total Reserved" => (&mut args.reserved, "an integer for \"Total Reserved\""),
+                b"Device Type" => (&mut args.device_type, "an integer for \"Device Type\""),
+                b"Device Id" => (&mut args.device_id, "an integer for \"Device Id\""),
                 b"Addr" => {
                     args.addr = Some(cursor.address("an integer for \"Addr\"")?);
                     continue;
@@ -174,7 +174,7 @@ impl Args {
                     continue;
                 }
             };
-            *slot = Some(cursor.integer(&format!("an integer for {:?}", String::from_utf8_lossy(&key)))?);
+            *slot = Some(cursor.integer(expected)?);
         }
         Ok(args)
     }

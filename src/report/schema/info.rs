@@ -42,7 +42,7 @@ pub struct Info<'a> {
 /// `memviz info`, one device.
 #[derive(Debug, Serialize)]
 pub struct InfoDevice {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Trace entries.
     pub entries: u32,

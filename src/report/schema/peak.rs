@@ -11,7 +11,7 @@ use serde::Serialize;
 /// `memviz peak`, one device.
 #[derive(Debug, Serialize)]
 pub struct PeakDevice {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
