@@ -21,6 +21,9 @@ pub enum Error {
     /// The bytes are no snapshot, or none that memviz knows.
     #[error("not a memory snapshot: {0}")]
     NotASnapshot(String),
+    /// The JSON is no profiler trace, or none with memory events.
+    #[error("not a profiler trace or memory timeline: {0}")]
+    NotATrace(String),
     /// The compressed container is damaged.
     #[error("damaged {format} data after {at} decompressed bytes: {message}")]
     Compression {

@@ -1,7 +1,9 @@
 //! Exact analysis of PyTorch GPU memory recordings.
 //!
 //! `torch.cuda.memory._dump_snapshot` writes what the caching allocator did. memviz reads that file without executing
-//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte.
+//! it, replays the allocator, and answers with numbers equal to `torch.cuda.memory_stats()` to the byte. What
+//! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) takes the same
+//! form, so that every analysis works on it.
 //!
 //! ```
 //! use memviz::Recording;

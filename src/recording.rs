@@ -5,13 +5,14 @@ use crate::analysis::{
     OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
-use crate::input::{self, Compression, ReadOptions};
+use crate::input::{self, Compression, Contents, ReadOptions};
 use crate::model::{DeviceId, Snapshot};
-use crate::replay::{HeadStart, History};
+use crate::replay::{HeadStart, History, profile};
 use std::io::Read;
 use std::path::Path;
 
-/// A snapshot with its replayed histories: what every question starts from.
+/// A recording with its histories: what every question starts from. Profiler traces and memory timelines take the form
+/// of a snapshot without segments ([`crate::model::SourceNotes::format`] tells).
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// What the file says.
@@ -25,10 +26,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads and replays the snapshot at `path`. The replay runs while the file is still being read.
+    /// Reads and replays the recording at `path`: a snapshot, a profiler trace or a memory timeline. The replay runs while the file is still being read.
     ///
     /// # Errors
-    /// When the file cannot be read, is no snapshot, is damaged, or exceeds a limit.
+    /// When the file cannot be read, is no recording, is damaged, or exceeds a limit.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         Self::read(input::open(path)?, options)
     }
@@ -38,9 +39,16 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
-        let (input, head_start) = input::read_observed(stream, options, HeadStart::default())?;
-        let histories = head_start.finish(&input.snapshot);
-        Ok(Self { snapshot: input.snapshot, histories, compression: input.compression, bytes: input.bytes })
+        let input = input::read_any(stream, options, HeadStart::default())?;
+        let (snapshot, histories) = match input.contents {
+            Contents::Snapshot(snapshot, head_start) => {
+                let histories = head_start.finish(&snapshot);
+                (*snapshot, histories)
+            }
+            Contents::Trace(profile) => profile::convert(profile),
+            Contents::Timeline(timeline) => profile::convert_timeline(timeline),
+        };
+        Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
     }
 
     /// The peak of each device and what holds it.

@@ -18,6 +18,8 @@ use unicode_width::UnicodeWidthStr;
 
 const GOLDEN: &str = "tests/golden";
 const BLESS: &str = "MEMVIZ_BLESS";
+/// A profiler trace.
+const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 /// Rows that people get.
 const TOP: usize = 20;
 
@@ -197,6 +199,37 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
         "fixtures/malformed/free-of-unknown-address.pickle",
         &["report", "--format", "markdown"],
     ),
+    ("trace.peak.txt", TRACE, &["peak"]),
+    ("trace.peak.json", TRACE, &["peak", "--device", "0", "--top", "3", "--format", "json"]),
+    ("trace.peak.csv", TRACE, &["peak", "--top", "3", "--format", "csv"]),
+    ("trace.peak.md", TRACE, &["peak", "--format", "markdown"]),
+    ("trace.operator.txt", TRACE, &["peak", "--by", "operator", "--device", "0"]),
+    ("trace.operator.md", TRACE, &["peak", "--by", "operator", "--device", "0", "--format", "markdown"]),
+    ("trace.operator.json", TRACE, &["peak", "--by", "operator", "--device", "-2", "--format", "json"]),
+    ("trace.nn_module.txt", TRACE, &["peak", "--by", "nn-module", "--device", "0"]),
+    ("trace.stream.txt", TRACE, &["peak", "--by", "stream", "--device", "0"]),
+    ("trace.stack.txt", TRACE, &["peak", "--by", "stack", "--device", "0", "--top", "3"]),
+    ("trace.info.txt", TRACE, &["info"]),
+    ("trace.info.json", TRACE, &["info", "--format", "json"]),
+    ("trace.report.md", TRACE, &["report", "--format", "markdown"]),
+    ("trace.folded.txt", TRACE, &["flamegraph", "--format", "folded", "--device", "0"]),
+    ("trace_cpu.peak.txt", "fixtures/traces/profiler_traces/cpu.trace.json.gz", &["peak"]),
+    (
+        "trace_t201.peak.txt",
+        "fixtures/traces/profiler_traces_t201/fake_cuda_modules.trace.json.gz",
+        &["peak", "--device", "0"],
+    ),
+    (
+        "memory_timeline.raw.peak.txt",
+        "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.raw.json.gz",
+        &["peak"],
+    ),
+    (
+        "memory_timeline.peak.json",
+        "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz",
+        &["peak", "--format", "json"],
+    ),
+    ("memory_timeline.info.txt", "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz", &["info"]),
 ];
 
 /// Pictures of the README, made by the commands it gives: file, fixture, arguments.
@@ -222,6 +255,9 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("fragmented.over_time", "fragmented", Question::OverTime),
     ("fragmented.oom", "fragmented", Question::Oom(GroupBy::Site)),
     ("oom.oom", "oom", Question::Oom(GroupBy::Site)),
+    ("trace.site", TRACE, Question::Peak(GroupBy::Site)),
+    ("trace.operator", TRACE, Question::Peak(GroupBy::Operator)),
+    ("trace.info", TRACE, Question::Info),
 ];
 
 /// Columns of those terminals.
@@ -242,7 +278,7 @@ fn answers_are_as_before() {
     let mut failures = Vec::new();
     let mut used = BTreeSet::from([".gitattributes".to_owned()]);
     for (golden, recording, args) in ANSWERS {
-        let path = if recording.contains('/') { (*recording).to_owned() } else { fixture(recording) };
+        let path = path_of(recording);
         let run = support::memviz(&[*args, &[path.as_str()]].concat());
         run.expect(0);
         assert_eq!(run.stderr, "", "{golden}");
@@ -259,7 +295,7 @@ fn answers_are_as_before() {
             let golden = format!("{stem}.{width}.txt");
             failures.extend(compare(
                 &format!("{GOLDEN}/{golden}"),
-                &render(&recording, &fixture(name), *question, Some(width)),
+                &render(&recording, &path_of(name), *question, Some(width)),
             ));
             assert!(used.insert(golden), "{stem} is there twice");
         }
@@ -357,8 +393,13 @@ fn differences_are_readable() {
     assert_eq!(difference("a\n", "a").unwrap(), "  a\n+ (no line break at the end)\n");
 }
 
+/// The path of a recording that is named by its case, or by its path.
+fn path_of(recording: &str) -> String {
+    if recording.contains('/') { recording.to_owned() } else { fixture(recording) }
+}
+
 fn open(name: &str) -> Recording {
-    Recording::open(fixture(name).as_ref(), &ReadOptions::default()).unwrap()
+    Recording::open(path_of(name).as_ref(), &ReadOptions::default()).unwrap()
 }
 
 fn render(recording: &Recording, path: &str, question: Question, width: Option<usize>) -> String {

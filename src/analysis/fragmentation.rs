@@ -9,6 +9,7 @@ use super::over_time::{MostInactive, OverTimeRow, most_inactive, over_time};
 use super::peak::{for_each_device, select_devices};
 use super::pinning::Pinning;
 use super::place::Place;
+use super::segment_map::require_segments;
 use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::Result;
@@ -116,8 +117,9 @@ impl FragmentationReport {
     /// Works out each device's fragmentation.
     ///
     /// # Errors
-    /// When a device does not exist, or the instant asked for exists on none.
+    /// When the recording has no segments, a device does not exist, or the instant asked for exists on none.
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &FragmentationOptions) -> Result<Self> {
+        require_segments(snapshot)?;
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);

@@ -1,6 +1,6 @@
 //! What kind of code a stack frame belongs to.
 
-use crate::model::stacks::is_shared_object;
+use crate::model::stacks::{is_shared_object, special};
 use crate::model::{Frame, Strings};
 
 /// The owner of a frame's code.
@@ -18,12 +18,27 @@ pub enum FrameKind {
     Native,
     /// C++ code of allocator, dispatcher and interpreter, found under every allocation.
     Plumbing,
+    /// An operator or autograd node of a profiler trace.
+    Operator,
+    /// A call of an `nn.Module`.
+    NnModule,
+    /// Where the frames of a backward operator end and those of its forward operator begin.
+    Backward,
+    /// A category of `export_memory_timeline`.
+    Category,
 }
 
 impl FrameKind {
     /// Classifies a frame by its file and function.
     pub fn of(frame: &Frame, strings: &Strings) -> Self {
         let file = strings.get(frame.filename);
+        match file {
+            special::OPERATOR => return Self::Operator,
+            special::MODULE => return Self::NnModule,
+            special::BACKWARD => return Self::Backward,
+            special::CATEGORY => return Self::Category,
+            _ => {}
+        }
         if !is_python(file) {
             return if is_plumbing(strings.get(frame.name)) { Self::Plumbing } else { Self::Native };
         }
@@ -37,7 +52,7 @@ impl FrameKind {
 
     /// Whether the frame is Python code.
     pub fn is_python(self) -> bool {
-        !matches!(self, Self::Native | Self::Plumbing)
+        matches!(self, Self::User | Self::Torch | Self::Package | Self::Internal)
     }
 }
 
@@ -49,11 +64,138 @@ fn is_python(file: &str) -> bool {
 
 /// The part of a path inside an installed package's directory.
 pub fn installed_path(file: &str) -> Option<&str> {
-    ["site-packages", "dist-packages"].iter().find_map(|directory| {
+    let installed = ["site-packages", "dist-packages"].iter().find_map(|directory| {
         let rest = &file[file.rfind(directory)? + directory.len()..];
         rest.strip_prefix(['/', '\\'])
-    })
+    });
+    installed.or_else(|| root_of(file).filter(|root| PACKAGES.contains(root)).map(|_| file))
 }
+
+/// The first part of a relative path, without the extension of a Python file.
+///
+/// Profiler traces cut every directory of `sys.path` off: `torch/nn/modules/linear.py`, `typing.py`, and the user's
+/// `train.py`. Where a file was installed shows in its name alone.
+fn root_of(file: &str) -> Option<&str> {
+    let root = file.split(['/', '\\']).next().filter(|root| !root.is_empty() && !root.contains(':'))?;
+    Some(root.strip_suffix(".py").unwrap_or(root))
+}
+
+/// Packages that are installed rather than written by the user, as the first part of a relative path.
+const PACKAGES: &[&str] = &[
+    "IPython",
+    "PIL",
+    "accelerate",
+    "apex",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "diffusers",
+    "einops",
+    "fairscale",
+    "flash_attn",
+    "functorch",
+    "ignite",
+    "ipykernel",
+    "lightning",
+    "lightning_fabric",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "peft",
+    "pytorch_lightning",
+    "ray",
+    "scipy",
+    "sklearn",
+    "timm",
+    "torch",
+    "torchaudio",
+    "torchdata",
+    "torchmetrics",
+    "torchtext",
+    "torchvision",
+    "tqdm",
+    "transformers",
+    "triton",
+    "trl",
+    "vllm",
+    "wandb",
+    "xformers",
+];
+
+/// Modules of the standard library that run the user's code or are run by it, as the first part of a relative path.
+const STANDARD_LIBRARY: &[&str] = &[
+    "abc",
+    "argparse",
+    "ast",
+    "asyncio",
+    "bdb",
+    "codecs",
+    "collections",
+    "concurrent",
+    "contextlib",
+    "copy",
+    "copyreg",
+    "csv",
+    "ctypes",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "encodings",
+    "enum",
+    "fractions",
+    "functools",
+    "genericpath",
+    "glob",
+    "gzip",
+    "hashlib",
+    "heapq",
+    "importlib",
+    "inspect",
+    "json",
+    "linecache",
+    "logging",
+    "multiprocessing",
+    "numbers",
+    "operator",
+    "os",
+    "pathlib",
+    "pdb",
+    "pickle",
+    "pkgutil",
+    "platform",
+    "posixpath",
+    "pprint",
+    "queue",
+    "random",
+    "re",
+    "reprlib",
+    "runpy",
+    "selectors",
+    "shutil",
+    "signal",
+    "site",
+    "socket",
+    "statistics",
+    "string",
+    "struct",
+    "subprocess",
+    "sysconfig",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "timeit",
+    "token",
+    "tokenize",
+    "traceback",
+    "types",
+    "typing",
+    "unittest",
+    "urllib",
+    "uuid",
+    "warnings",
+    "weakref",
+    "zipfile",
+];
 
 /// Whether a Python file is neither installed nor the user's.
 fn is_internal(file: &str) -> bool {
@@ -64,7 +206,7 @@ fn is_internal(file: &str) -> bool {
         || file.starts_with("<__array_function__")
         || name.starts_with("fx_generated_")
         || file.contains("torchinductor_");
-    generated || is_standard_library(file)
+    generated || is_standard_library(file) || root_of(file).is_some_and(|root| STANDARD_LIBRARY.contains(&root))
 }
 
 /// Whether a path lies in a Python installation: `.../lib/python3.11/...`, `...\Python311\Lib\...`.
@@ -252,6 +394,12 @@ mod tests {
         assert_eq!(kind("/usr/lib/python3.11/threading.py", "run"), FrameKind::Internal);
         assert_eq!(kind("<eval_with_key>.3", "forward"), FrameKind::Internal);
         assert_eq!(kind("<frozen importlib._bootstrap>", "_call"), FrameKind::Internal);
+        assert_eq!(kind("torch/nn/modules/linear.py", "forward"), FrameKind::Torch);
+        assert_eq!(kind("transformers/models/llama/modeling_llama.py", "forward"), FrameKind::Package);
+        assert_eq!(kind("contextlib.py", "inner"), FrameKind::Internal);
+        assert_eq!(kind("minigpt.py", "forward"), FrameKind::User);
+        assert_eq!(kind("project/typing.py", "forward"), FrameKind::User);
+        assert_eq!(kind("/home/user/torch/train.py", "main"), FrameKind::User, "a path that is not relative");
         assert_eq!(kind("/home/lib/train.py", "main"), FrameKind::User, "lib alone is no installation");
     }
 

@@ -3,8 +3,9 @@
 use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
-use super::sites::{NO_STACK, Sites, line_label};
-use crate::model::{PoolId, Segment, Snapshot, StackId, StrId};
+use super::sites::{NO_STACK, Sites, backward_of, line_label};
+use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
+use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
 use indexmap::IndexSet;
 use serde::Serialize;
@@ -32,6 +33,10 @@ pub enum GroupBy {
     Pool,
     /// The `record_function` ranges that were open at the allocation.
     Annotation,
+    /// The innermost operator: only profiler traces record them.
+    Operator,
+    /// The calls of `nn.Module`s around: only profiler traces record them.
+    NnModule,
 }
 
 impl GroupBy {
@@ -46,6 +51,8 @@ impl GroupBy {
             Self::Stream => "stream",
             Self::Pool => "pool",
             Self::Annotation => "annotation",
+            Self::Operator => "operator",
+            Self::NnModule => "nn_module",
         }
     }
 
@@ -61,7 +68,10 @@ impl GroupBy {
 
     /// Whether a block's group follows from its stack.
     fn is_by_stack(self) -> bool {
-        matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
+        matches!(
+            self,
+            Self::Site | Self::Stack | Self::Function | Self::File | Self::Module | Self::Operator | Self::NnModule
+        )
     }
 }
 
@@ -71,6 +81,8 @@ pub const BASELINE: &str = "(before the recording)";
 pub const FILTERED: &str = "(filtered out)";
 /// Label of blocks allocated outside of any annotation.
 pub const NO_ANNOTATION: &str = "(no annotation)";
+/// Label of blocks allocated outside of any `nn.Module`.
+pub const NO_MODULE: &str = "(no nn.Module)";
 /// Label of blocks whose pool the file does not tell.
 pub const UNKNOWN_POOL: &str = "(pool not recorded)";
 /// Label of ranges whose stream the file does not tell.
@@ -89,8 +101,10 @@ pub(super) enum Key {
     Stack(StackId),
     /// Anything that its text identifies.
     Text(String),
-    /// Open annotations, outermost first.
-    Annotations(Vec<StrId>),
+    /// Open annotations or modules, outermost first.
+    Nested(Vec<StrId>),
+    /// What a backward operator goes back to.
+    Backward(Box<Key>),
 }
 
 impl Key {
@@ -216,35 +230,52 @@ impl<'a> Grouper<'a> {
         if !self.filter.is_empty() && !self.filter.passes(self.snapshot, stack) {
             return vec![Key::Special(FILTERED)];
         }
-        let context = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
+        let context = holder.row.filter(|_| self.snapshot.notes.format.has_segments());
+        let context = context.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
+        let origin = holder.origin.filter(|_| self.snapshot.notes.format.has_segments());
         let one = match self.by {
-            by if by.is_by_stack() && stack == StackId::EMPTY => {
-                Key::Special(if holder.baseline { BASELINE } else { NO_STACK })
-            }
+            by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
+                _ if holder.baseline => BASELINE,
+                GroupBy::Operator => NO_OPERATOR,
+                GroupBy::NnModule => NO_MODULE,
+                _ => NO_STACK,
+            }),
             GroupBy::Site => self.site(stack),
             GroupBy::Stack => Key::Stack(stack),
             GroupBy::File => Key::Text(self.sites.file(stack)),
             GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
             GroupBy::Stream => {
-                let recorded = context.map(|context| context.stream).or(holder.origin.map(|origin| origin.stream));
+                let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
                 match recorded.or_else(|| Some(self.pools.at(holder)?.stream)) {
                     Some(stream) => Key::Text(format!("stream {stream}")),
                     None => Key::Special(UNKNOWN_STREAM),
                 }
             }
             GroupBy::Pool => {
-                let recorded =
-                    context.and_then(|context| context.pool).or(holder.origin.and_then(|origin| origin.pool));
+                let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));
                 pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
             }
             GroupBy::Annotation => self.annotation(holder),
+            GroupBy::Operator => match self.sites.operator(stack) {
+                Some(operator) => Key::Text(self.sites.label(operator)),
+                None => Key::Special(NO_OPERATOR),
+            },
+            GroupBy::NnModule => {
+                let modules = self.sites.nn_modules(stack);
+                if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
+            }
         };
         vec![one]
     }
 
     fn site(&self, stack: StackId) -> Key {
         let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
+        let site = self.line(id);
+        if self.sites.is_backward(stack, id) { Key::Backward(Box::new(site)) } else { site }
+    }
+
+    fn line(&self, id: FrameId) -> Key {
         match (self.sites.original_line(id), self.snapshot.stacks.frame(id)) {
             (Some(original), _) => Key::Text(original),
             (None, Some(frame)) if self.sites.kind(id).is_python() => {
@@ -278,7 +309,7 @@ impl<'a> Grouper<'a> {
         let Some(row) = holder.row else { return Key::Special(BASELINE) };
         let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
         let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
-        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Annotations(names) }
+        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Nested(names) }
     }
 
     /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
@@ -290,7 +321,8 @@ impl<'a> Grouper<'a> {
             Key::Stack(stack) => self.sites.site(*stack),
             &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
-            Key::Annotations(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
+            Key::Backward(forward) => backward_of(&self.label(forward, whole_path)),
+            Key::Nested(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
         }
     }
 }

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 /// One device of a recording.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
     /// Number of entries.
     pub entries: u32,

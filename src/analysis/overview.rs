@@ -20,7 +20,7 @@ pub struct Overview {
     pub timeline: TimelineReport,
     /// Live bytes by stack at the peak.
     pub flame: FlameReport,
-    /// Segments at the peak.
+    /// Segments at the peak; empty where the recording has none.
     pub segments: SegmentMapReport,
     /// Segments of the devices that ran out of memory, at the first failed request.
     pub segments_at_oom: SegmentMapReport,
@@ -46,7 +46,11 @@ impl Overview {
             peak: PeakReport::of(snapshot, histories, &peak)?,
             timeline: TimelineReport::of(snapshot, histories, options)?,
             flame: FlameReport::of(snapshot, histories, &flame)?,
-            segments: SegmentMapReport::of(snapshot, histories, &peak)?,
+            segments: if snapshot.notes.format.has_segments() {
+                SegmentMapReport::of(snapshot, histories, &peak)?
+            } else {
+                SegmentMapReport::default()
+            },
             // No device has one in most recordings.
             segments_at_oom: SegmentMapReport::of(snapshot, histories, &at_oom).unwrap_or_default(),
             oom: OomReport::of(snapshot, histories, &oom)?,

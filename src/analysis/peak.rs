@@ -9,6 +9,7 @@ use super::sites::Sites;
 use super::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::replay::profile::OperatorUsage;
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
 use indexmap::IndexSet;
 use rayon::prelude::*;
@@ -37,7 +38,7 @@ pub struct PeakOptions {
 /// One device at its peak.
 #[derive(Clone, Debug)]
 pub struct DevicePeak {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
     /// Counters before the first kept entry.
     pub baseline: Counters,
@@ -65,6 +66,8 @@ pub struct DevicePeak {
     pub entries: u32,
     /// Who holds the memory.
     pub attribution: Attribution,
+    /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
+    pub operators: Vec<OperatorUsage>,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -126,7 +129,7 @@ pub(super) fn for_each_device<D: Send>(
 /// When one is named that the recording does not have.
 pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Result<Vec<&'h History>> {
     if devices.is_empty() {
-        let (host, gpus): (Vec<_>, Vec<_>) = histories.iter().partition(|history| history.device == HOST_DEVICE);
+        let (host, gpus): (Vec<_>, Vec<_>) = histories.iter().partition(|history| history.device <= HOST_DEVICE);
         return Ok([gpus, host].concat());
     }
     let find = |&device: &DeviceId| {
@@ -187,6 +190,7 @@ fn device_peak(
         end,
         entries: history.entries(),
         attribution,
+        operators: if options.by == GroupBy::Operator { history.operators.clone() } else { Vec::new() },
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
     })

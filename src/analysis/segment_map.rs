@@ -40,8 +40,10 @@ impl SegmentMapReport {
     /// Lays out every device at the instant that `options` ask for.
     ///
     /// # Errors
-    /// As [`PeakReport::of`]; and when groups overlap, so that a block has no one colour.
+    /// As [`PeakReport::of`]; when groups overlap, so that a block has no one colour; and when the recording has no
+    /// segments.
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        require_segments(snapshot)?;
         if options.by.is_inclusive() {
             let by = options.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
@@ -60,6 +62,21 @@ impl SegmentMapReport {
         };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
+}
+
+/// Whether a recording has segments at all.
+///
+/// # Errors
+/// When it has none, as profiler traces and memory timelines.
+pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
+    let format = snapshot.notes.format;
+    if format.has_segments() {
+        return Ok(());
+    }
+    Err(Error::Request(format!(
+        "a {} records no segments; only torch.cuda.memory._dump_snapshot tells how memory is laid out",
+        format.title()
+    )))
 }
 
 fn rows(snapshot: &Snapshot, history: &History, grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {

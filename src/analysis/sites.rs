@@ -1,11 +1,16 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
 use super::frames::{FrameKind, has_line, installed_path, package, short_native_name};
+use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
 use std::collections::HashMap;
 
 /// Label of allocations without a stack.
 pub const NO_STACK: &str = "(no stack)";
+/// Label of files and packages, where a profiler trace has no Python function around an operator.
+pub const NO_PYTHON: &str = "(no Python code)";
+/// Label of the frame between a backward operator and its forward operator.
+const BACKWARD: &str = "(backward)";
 
 /// Labels of frames and stacks, worked out once per frame.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ impl<'s> Sites<'s> {
     }
 
     /// The frame that a stack is charged to: the innermost frame of the user's own Python code; else the innermost
-    /// Python frame; else the first C++ frame that is not plumbing; else the innermost frame.
+    /// Python frame; else the first operator, or C++ frame that is not plumbing; else the innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
@@ -41,13 +46,36 @@ impl<'s> Sites<'s> {
         generated
             .or_else(|| first(&|kind| kind == FrameKind::User))
             .or_else(|| first(&FrameKind::is_python))
-            .or_else(|| first(&|kind| kind == FrameKind::Native))
+            .or_else(|| first(&|kind| matches!(kind, FrameKind::Native | FrameKind::Operator | FrameKind::Category)))
             .or_else(|| frames.first().copied())
     }
 
     /// The label of a stack under `--by site`: `file.py:line function`.
     pub fn site(&self, stack: StackId) -> String {
-        self.site_frame(stack).map_or_else(|| NO_STACK.to_owned(), |frame| self.label(frame))
+        let Some(frame) = self.site_frame(stack) else { return NO_STACK.to_owned() };
+        let label = self.label(frame);
+        if self.is_backward(stack, frame) { backward_of(&label) } else { label }
+    }
+
+    /// Whether a frame of a stack belongs to the forward operator that a backward one goes back to.
+    pub fn is_backward(&self, stack: StackId, frame: FrameId) -> bool {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        frames.iter().take_while(|&&inner| inner != frame).any(|&inner| self.kind(inner) == FrameKind::Backward)
+    }
+
+    /// The innermost operator of a stack; only profiler traces have them.
+    pub fn operator(&self, stack: StackId) -> Option<FrameId> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        frames.iter().copied().find(|&frame| self.kind(frame) == FrameKind::Operator)
+    }
+
+    /// Names of the `nn.Module` calls on a stack, outermost first; those of the forward pass for a backward operator.
+    pub fn nn_modules(&self, stack: StackId) -> Vec<StrId> {
+        let frames = self.snapshot.stacks.frames(stack).rev();
+        frames
+            .filter(|frame| self.snapshot.strings.get(frame.filename) == special::MODULE)
+            .map(|frame| frame.name)
+            .collect()
     }
 
     /// A frame as `file.py:line function`; C++ frames by their shortened name.
@@ -57,6 +85,12 @@ impl<'s> Sites<'s> {
         }
         let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
         let name = self.snapshot.strings.get(frame.name);
+        match self.kind(id) {
+            FrameKind::Operator | FrameKind::Category => return clipped(name).to_owned(),
+            FrameKind::NnModule => return format!("nn.Module: {}", clipped(name)),
+            FrameKind::Backward => return BACKWARD.to_owned(),
+            _ => {}
+        }
         if !self.kind(id).is_python() {
             return clipped(&short_native_name(name)).to_owned();
         }
@@ -75,7 +109,7 @@ impl<'s> Sites<'s> {
         if self.kind(id).is_python() {
             line_label(self.snapshot.strings.get(frame.filename), 0, name, false)
         } else {
-            clipped(&short_native_name(name)).to_owned()
+            self.label(id)
         }
     }
 
@@ -88,7 +122,7 @@ impl<'s> Sites<'s> {
             Some((id, frame)) => match original_trace(self.snapshot, frame) {
                 Some((file, _, _)) => file.to_owned(),
                 None if self.kind(id).is_python() => self.snapshot.strings.get(frame.filename).to_owned(),
-                None => "(C++)".to_owned(),
+                None => self.elsewhere(stack).to_owned(),
             },
         }
     }
@@ -103,8 +137,14 @@ impl<'s> Sites<'s> {
         match frame.and_then(|id| self.snapshot.stacks.frame(id)) {
             Some(frame) => package(self.snapshot.strings.get(frame.filename)).to_owned(),
             None if frames.is_empty() => NO_STACK.to_owned(),
-            None => "(C++)".to_owned(),
+            None => self.elsewhere(stack).to_owned(),
         }
+    }
+
+    /// What stands for the file of a stack without Python.
+    fn elsewhere(&self, stack: StackId) -> &'static str {
+        let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);
+        if self.snapshot.stacks.frame_ids(stack).iter().any(is_native) { "(C++)" } else { NO_PYTHON }
     }
 
     /// Whether a stack has Python frames.
@@ -118,6 +158,11 @@ impl<'s> Sites<'s> {
         let (file, line, name) = original_trace(self.snapshot, frame)?;
         Some(format!("{}:{line} {name}", short_path(file)))
     }
+}
+
+/// The label of backward memory, by that of the forward line which caused it.
+pub fn backward_of(label: &str) -> String {
+    format!("backward of {label}")
 }
 
 /// The innermost entry of `fx_original_trace`, a Python traceback: `File "x.py", line 7, in forward`.

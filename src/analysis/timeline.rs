@@ -48,7 +48,7 @@ pub struct TimelineReport {
 pub struct DeviceTimeline {
     /// The peak within the window and what holds it; all rows.
     pub peak: DevicePeak,
-    /// What [`Column::x`] counts.
+    /// What the x axis counts.
     pub axis: XAxis,
     /// First and last x.
     pub range: (i64, i64),
@@ -95,16 +95,16 @@ pub struct OomMark {
     pub entry: u32,
     /// Bytes asked for, rounded as the allocator does.
     pub requested: u64,
-    /// Bytes the device had free.
-    pub device_free: u64,
+    /// Bytes the device had free; profiler traces do not tell.
+    pub device_free: Option<u64>,
     /// Bytes the allocator had reserved.
     pub reserved: i64,
 }
 
 impl OomMark {
     /// What this process could reserve at most then: what it had, and what was free.
-    pub fn capacity(&self) -> u64 {
-        u64::try_from(self.reserved).unwrap_or(0).saturating_add(self.device_free)
+    pub fn capacity(&self) -> Option<u64> {
+        Some(u64::try_from(self.reserved).unwrap_or(0).saturating_add(self.device_free?))
     }
 }
 
@@ -262,7 +262,7 @@ fn sample(snapshot: &Snapshot, history: &History, metric: Metric, scale: &Scale)
                 x,
                 entry: instant - 1,
                 requested: entry.size,
-                device_free: entry.addr,
+                device_free: snapshot.notes.format.has_segments().then_some(entry.addr),
                 reserved: counters.reserved,
             });
         }

@@ -293,10 +293,10 @@ impl FilterArgs {
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CommonArgs {
-    /// Snapshot file, plain or compressed with gzip, zstd or zip; - for standard input
+    /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// Device number, -1 for pinned host memory, or all; may be repeated
+    /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
     /// Write the answer to a file instead of standard output; - for standard output
@@ -433,6 +433,10 @@ pub enum ByArg {
     Pool,
     /// The open `record_function` ranges
     Annotation,
+    /// The operator (profiler traces), with what each operator allocated and freed
+    Operator,
+    /// The calls of `nn.Module` (profiler traces)
+    NnModule,
 }
 
 impl From<AxisArg> for XAxis {
@@ -455,6 +459,8 @@ impl From<ByArg> for GroupBy {
             ByArg::Stream => Self::Stream,
             ByArg::Pool => Self::Pool,
             ByArg::Annotation => Self::Annotation,
+            ByArg::Operator => Self::Operator,
+            ByArg::NnModule => Self::NnModule,
         }
     }
 }

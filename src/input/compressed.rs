@@ -64,6 +64,34 @@ pub fn decompress(reader: Box<dyn Read + Send>, compression: Compression, limits
     Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
 }
 
+/// A reader of the same bytes that are read ahead on a thread of their own, unless that is so already.
+pub fn ahead(mut reader: Box<dyn Read + Send>, compression: Compression) -> Box<dyn Read + Send> {
+    if compression != Compression::None {
+        return reader;
+    }
+    let (sender, receiver) = sync_channel(QUEUE);
+    std::thread::spawn(move || {
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            let next = match reader.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(length) => {
+                    chunk.truncate(length);
+                    Ok(chunk)
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(Error::Io(error)),
+            };
+            let failed = next.is_err();
+            // Nobody listens any more when the reader was dropped.
+            if sender.send(next).is_err() || failed {
+                return;
+            }
+        }
+    });
+    Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
+}
+
 struct Pump {
     sender: SyncSender<Result<Vec<u8>>>,
     format: &'static str,

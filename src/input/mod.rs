@@ -1,9 +1,11 @@
 //! Bytes on disk to the model.
 //!
-//! In: a path or a byte stream, plain or compressed, from anybody. Out: a [`Snapshot`], or an error that says what was
+//! In: a path or a byte stream, plain or compressed, from anybody. Out: a [`Snapshot`], a [`Profile`] or a
+//! [`MemoryTimeline`], or an error that says what was
 //! expected, what was found and where. Nothing in a file is ever executed.
 
 mod compressed;
+mod json;
 mod limits;
 mod pickle;
 mod snapshot;
@@ -14,7 +16,7 @@ pub use limits::Limits;
 
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Snapshot, TraceEntries};
+use crate::model::{MemoryTimeline, Profile, Snapshot, TraceEntries};
 use pickle::machine::{DecodeOptions, decode};
 use pickle::recording::{Batch, Rows};
 use std::fs::File;
@@ -91,27 +93,103 @@ pub fn read_stream(stream: impl Read + Send + 'static, options: &ReadOptions) ->
 
 /// Like [`read_stream`], with an observer that is given back at the end.
 ///
-/// Decoding and filling the columns run on two threads. On a million entries that takes 47 ms instead of 68, most of
-/// it because page faults of the columns (33 MB) no longer hold up the decoder.
-///
 /// # Errors
 /// As [`read_path`].
 pub fn read_observed<O: EntryObserver + 'static>(
     stream: impl Read + Send + 'static,
     options: &ReadOptions,
-    mut observer: O,
+    observer: O,
 ) -> Result<(Input, O)> {
+    let AnyInput { contents, compression, bytes } = read_any(stream, options, observer)?;
+    match contents {
+        Contents::Snapshot(snapshot, observer) => Ok((Input { snapshot: *snapshot, compression, bytes }, observer)),
+        Contents::Trace(_) => Err(Error::NotASnapshot("it is a profiler trace".to_owned())),
+        Contents::Timeline(_) => Err(Error::NotASnapshot("it is a memory timeline".to_owned())),
+    }
+}
+
+/// An input of any family and how it was stored.
+#[derive(Clone, Debug)]
+pub struct AnyInput<O> {
+    /// What the file says.
+    pub contents: Contents<O>,
+    /// How it was compressed.
+    pub compression: Compression,
+    /// Size of the file or stream in bytes, compressed if it is.
+    pub bytes: u64,
+}
+
+/// What a file says, by family.
+#[derive(Clone, Debug)]
+pub enum Contents<O> {
+    /// A snapshot, and who observed its entries.
+    Snapshot(Box<Snapshot>, O),
+    /// A profiler trace.
+    Trace(Profile),
+    /// An exported memory timeline.
+    Timeline(MemoryTimeline),
+}
+
+/// Reads an input of any family, which shows in its first byte after decompression.
+///
+/// # Errors
+/// When the stream cannot be read, is of no known family, is damaged, or exceeds a limit.
+pub fn read_any<O: EntryObserver + 'static>(
+    stream: impl Read + Send + 'static,
+    options: &ReadOptions,
+    observer: O,
+) -> Result<AnyInput<O>> {
     let bytes = options.progress.clone().unwrap_or_default();
     let mut stream = Progress { stream, bytes: Arc::clone(&bytes) };
     let mut head = Vec::with_capacity(4);
     Read::by_ref(&mut stream).take(4).read_to_end(&mut head)?;
-    if matches!(head.first(), Some(b'{' | b'[')) {
-        return Err(Error::NotASnapshot("it looks like JSON; profiler traces are not read yet".to_owned()));
-    }
     let compression = Compression::detect(&head);
     let whole = Box::new(io::Cursor::new(head).chain(stream));
     let mut reader = compressed::decompress(whole, compression, options.limits);
+    let begin = first_bytes(&mut reader)?;
+    let first = begin.last().copied();
+    let reader: Box<dyn Read + Send> = Box::new(io::Cursor::new(begin).chain(reader));
+    let contents = match first {
+        Some(b'{' | b'[') => match json::read(compressed::ahead(reader, compression), options)? {
+            json::Json::Trace(profile) => Contents::Trace(profile),
+            json::Json::Timeline(timeline) => Contents::Timeline(timeline),
+        },
+        Some(b'<') => return Err(Error::NotASnapshot(HTML.to_owned())),
+        _ => {
+            let (snapshot, observer) = read_pickle(reader, compression, options, observer)?;
+            Contents::Snapshot(Box::new(snapshot), observer)
+        }
+    };
+    Ok(AnyInput { contents, compression, bytes: bytes.load(Ordering::Relaxed) })
+}
 
+const HTML: &str = "it is HTML; export_memory_timeline puts only a picture there: export to .raw.json.gz or .json.gz \
+                    instead";
+
+/// White space that may stand before JSON, and the first byte behind it.
+fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
+    const BLANKS: usize = 1024;
+    let mut begin = Vec::new();
+    let mut byte = [0];
+    while begin.len() < BLANKS && begin.last().is_none_or(u8::is_ascii_whitespace) {
+        match reader.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => begin.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(window::unwrap_io(error)),
+        }
+    }
+    Ok(begin)
+}
+
+/// Decoding and filling the columns run on two threads. On a million entries that takes 47 ms instead of 68, most of
+/// it because page faults of the columns (33 MB) no longer hold up the decoder.
+fn read_pickle<O: EntryObserver + 'static>(
+    mut reader: Box<dyn Read + Send>,
+    compression: Compression,
+    options: &ReadOptions,
+    mut observer: O,
+) -> Result<(Snapshot, O)> {
     let (sender, batches) = sync_channel::<Batch>(BATCHES_WAITING);
     let (giver_back, used) = channel::<Batch>();
     let columns = std::thread::spawn(move || {
@@ -146,7 +224,7 @@ pub fn read_observed<O: EntryObserver + 'static>(
         }
     }
     let snapshot = snapshot::assemble(decoded, entries)?;
-    Ok((Input { snapshot, compression, bytes: bytes.load(Ordering::Relaxed) }, observer))
+    Ok((snapshot, observer))
 }
 
 /// Batches that may wait between decoder and columns.

@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod bytes;
+pub mod profile;
 pub mod segment;
 pub mod settings;
 pub mod snapshot;
@@ -14,15 +15,19 @@ pub mod strings;
 pub mod trace_entry;
 
 pub use annotation::{Annotation, Stage};
+pub use profile::{MemoryTimeline, Profile};
 pub use segment::{Block, BlockState, PoolId, Segment, SegmentType};
 pub use settings::AllocatorSettings;
-pub use snapshot::{DeviceTrace, Snapshot, SourceNotes};
+pub use snapshot::{DeviceTrace, Format, Snapshot, SourceNotes};
 pub use stacks::{Frame, FrameId, FxNode, StackId, Stacks};
 pub use strings::{StrId, Strings};
 pub use trace_entry::{Action, ContextId, Contexts, EntryContext, TraceEntries};
 
-/// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`].
+/// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`], the CPU's memory in a profiler trace [`CPU_DEVICE`].
 pub type DeviceId = i32;
 
 /// The device id that PyTorch gives to pinned host memory.
 pub const HOST_DEVICE: DeviceId = -1;
+
+/// The device id of memory that PyTorch allocates for CPU tensors, which profiler traces record.
+pub const CPU_DEVICE: DeviceId = -2;

@@ -39,12 +39,51 @@ pub struct Snapshot {
     pub notes: SourceNotes,
 }
 
+/// What kind of file a recording comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `torch.cuda.memory._dump_snapshot`.
+    #[default]
+    CudaSnapshot,
+    /// `export_chrome_trace` of `torch.profiler` with `profile_memory=True`.
+    ProfilerTrace,
+    /// `export_memory_timeline` of `torch.profiler`.
+    MemoryTimeline,
+}
+
+impl Format {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CudaSnapshot => "cuda_snapshot",
+            Self::ProfilerTrace => "profiler_trace",
+            Self::MemoryTimeline => "memory_timeline",
+        }
+    }
+
+    /// The name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::CudaSnapshot => "CUDA memory snapshot",
+            Self::ProfilerTrace => "profiler trace",
+            Self::MemoryTimeline => "memory timeline",
+        }
+    }
+
+    /// Whether segments, streams, pools and allocator settings are recorded.
+    pub fn has_segments(self) -> bool {
+        self == Self::CudaSnapshot
+    }
+}
+
 /// What the reader noticed: facts about the file rather than about memory.
 #[derive(Clone, Debug, Default)]
 pub struct SourceNotes {
-    /// Bytes of pickle read (after decompression).
+    /// What kind of file it is.
+    pub format: Format,
+    /// Bytes read (after decompression).
     pub bytes: u64,
-    /// Pickle protocol.
+    /// Pickle protocol; 0 for JSON.
     pub protocol: u8,
     /// Byte offset at which the file ended early, when it was read with `allow_truncated`.
     pub truncated_at: Option<u64>,
@@ -58,6 +97,13 @@ pub struct SourceNotes {
     pub unknown_keys: IndexMap<String, u64>,
     /// Actions this version does not know, with the number of entries of each.
     pub unknown_actions: IndexMap<String, u64>,
+    /// Events of a profiler trace that were left out, by reason, with the number of each.
+    pub left_out: IndexMap<String, u64>,
+    /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
+    /// of two operators may then be charged to its neighbour.
+    pub coarse_times: bool,
+    /// Rank and world size of a distributed run, where a profiler trace names them (`distributedInfo`).
+    pub rank: Option<(u64, Option<u64>)>,
 }
 
 impl Snapshot {

@@ -57,6 +57,18 @@ pub struct FxNode {
     pub original_trace: StrId,
 }
 
+/// Files that stand for no file: what a profiler trace has on its stacks beside Python functions.
+pub mod special {
+    /// An operator or autograd node, named by [`super::Frame::name`].
+    pub const OPERATOR: &str = "[operator]";
+    /// A call of an `nn.Module`, such as `Linear_0`.
+    pub const MODULE: &str = "[nn.Module]";
+    /// Frames outside of this one belong to the forward operator that the backward ones inside of it go back to.
+    pub const BACKWARD: &str = "[backward]";
+    /// A category of `export_memory_timeline`.
+    pub const CATEGORY: &str = "[category]";
+}
+
 /// All frames and stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {

@@ -1,5 +1,6 @@
 //! Interned strings.
 
+use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
 /// Handle of a string in [`Strings`]. Id 0 is the empty string.
@@ -22,7 +23,7 @@ impl StrId {
 /// [`Strings::with_known`]).
 #[derive(Clone, Debug)]
 pub struct Strings {
-    set: IndexSet<Box<str>>,
+    set: IndexSet<Box<str>, RandomState>,
     bytes: usize,
 }
 
@@ -35,7 +36,7 @@ impl Default for Strings {
 impl Strings {
     /// A table that starts with the empty string (id 0) followed by `known` (ids 1, 2, ... in order).
     pub fn with_known(known: &[&str]) -> Self {
-        let mut strings = Self { set: IndexSet::new(), bytes: 0 };
+        let mut strings = Self { set: IndexSet::default(), bytes: 0 };
         strings.intern("");
         for name in known {
             strings.intern(name);

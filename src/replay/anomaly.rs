@@ -37,11 +37,15 @@ pub enum AnomalyKind {
     EndSegmentMismatch,
     /// The blocks of a final segment do not tile it, or do not sum to its own totals.
     SegmentTotalsMismatch,
+    /// The running total of a profiler trace moves by other bytes than the event states: something was not recorded.
+    TotalGap,
+    /// The running total of a profiler trace starts again from zero.
+    TotalReset,
 }
 
 impl AnomalyKind {
     /// Every kind, in the order of reports.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::FreeOfUnknown,
         Self::DoubleFree,
         Self::CompletedWithoutRequest,
@@ -57,6 +61,8 @@ impl AnomalyKind {
         Self::EndBlockMismatch,
         Self::EndSegmentMismatch,
         Self::SegmentTotalsMismatch,
+        Self::TotalGap,
+        Self::TotalReset,
     ];
 
     /// The kind's key in JSON.
@@ -77,6 +83,8 @@ impl AnomalyKind {
             Self::EndBlockMismatch => "end_block_mismatch",
             Self::EndSegmentMismatch => "end_segment_mismatch",
             Self::SegmentTotalsMismatch => "segment_totals_mismatch",
+            Self::TotalGap => "total_gap",
+            Self::TotalReset => "total_reset",
         }
     }
 }

@@ -116,6 +116,13 @@ impl Counters {
         }
     }
 
+    /// Adds bytes that no entry accounts for.
+    pub(super) fn correct(&mut self, bytes: i64) {
+        self.allocated = self.allocated.wrapping_add(bytes);
+        self.active = self.active.wrapping_add(bytes);
+        self.requested = self.requested.wrapping_add(bytes);
+    }
+
     /// Whether any counter is below zero.
     pub fn any_negative(&self) -> bool {
         (self.allocated | self.active | self.requested | self.reserved) < 0

@@ -2,6 +2,7 @@
 
 use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum};
+use super::profile::OperatorUsage;
 use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
 use std::ops::Range;
 
@@ -112,6 +113,11 @@ pub struct Completeness {
     pub overflowed: bool,
     /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.
     pub unrecorded_frees: bool,
+    /// The recording has neither requested sizes nor pending frees, as profiler traces and memory timelines: requested
+    /// and active are taken to be equal to allocated.
+    pub blocks_only: bool,
+    /// Memory is known as sums at some times only, so that peaks between them are missing.
+    pub sampled: bool,
     /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
     pub baseline_uncertain_bytes: u64,
     /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 when those blocks
@@ -129,7 +135,7 @@ impl Completeness {
 /// One device's allocator from the first kept entry to the last.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
     /// Rows of [`Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
     pub rows: Range<usize>,
@@ -149,8 +155,12 @@ pub struct History {
     pub anomalies: Anomalies,
     /// What is missing.
     pub completeness: Completeness,
+    /// What operators used, where the recording tells: profiler traces do.
+    pub operators: Vec<OperatorUsage>,
     /// Allocation of each entry.
     pub(crate) links: Vec<u32>,
+    /// From each of these instants on, counters differ by so many bytes from what the entries add up to. In order.
+    pub(crate) corrections: Vec<(Instant, i64)>,
 }
 
 impl History {
@@ -203,9 +213,13 @@ impl History {
         // Only two narrow columns are read for every entry: this loop is bound by memory.
         let actions = snapshot.entries.actions().get(self.rows.clone()).unwrap_or(&[]);
         let sizes = snapshot.entries.sizes().get(self.rows.clone()).unwrap_or(&[]);
+        let mut corrections = self.corrections.iter().peekable();
         for (index, (&action, &link)) in actions.iter().zip(&self.links).take(last as usize).enumerate() {
             let now = index as u32 + 1;
             counters.apply(action, self.allocations.get(link as usize), now, || sizes[index]);
+            while let Some((_, bytes)) = corrections.next_if(|(instant, _)| *instant <= now) {
+                counters.correct(*bytes);
+            }
             visit(now, &counters);
         }
     }

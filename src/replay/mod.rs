@@ -1,6 +1,6 @@
 //! Trace entries in order to the allocator's history.
 //!
-//! In: a [`Snapshot`]. Out: one [`History`] per device: every allocation with its true block size and lifetime, every
+//! In: a [`Snapshot`], or what a profiler wrote ([`profile`]). Out: one [`History`] per device: every allocation with its true block size and lifetime, every
 //! reserved range, the four counters of `torch.cuda.memory_stats()` with their maxima, and whatever contradicts
 //! itself.
 //!
@@ -14,6 +14,7 @@ mod baseline;
 mod counters;
 mod history;
 mod occupancy;
+pub mod profile;
 mod ranges;
 mod reconcile;
 mod simulation;
@@ -140,6 +141,8 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         no_free_requested,
         overflowed: snapshot.notes.trace_overflowed == Some(true),
         unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
+        blocks_only: false,
+        sampled: false,
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
     };
@@ -161,7 +164,9 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         maxima: [Maximum::default(); 4],
         anomalies,
         completeness,
+        operators: Vec::new(),
         links: simulation.links,
+        corrections: Vec::new(),
     };
     count(snapshot, &mut history);
     history.completeness.peak_uncertain_bytes = peak_uncertainty(snapshot, &history, &simulation.unsettled);

@@ -11,6 +11,7 @@ mod leaks;
 mod markdown;
 mod notes;
 mod oom_words;
+mod operators;
 #[cfg(feature = "plot")]
 pub mod page;
 #[cfg(feature = "plot")]

@@ -3,13 +3,17 @@
 use super::words::count;
 use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
-use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE, Snapshot};
+use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 use indexmap::IndexMap;
 
 /// How a device is called in text.
 pub fn device_name(device: DeviceId) -> String {
-    if device == HOST_DEVICE { "Pinned host memory".to_owned() } else { format!("Device {device}") }
+    match device {
+        HOST_DEVICE => "Pinned host memory".to_owned(),
+        CPU_DEVICE => "CPU memory".to_owned(),
+        device => format!("Device {device}"),
+    }
 }
 
 /// A counter as PyTorch prints sizes; contradictory recordings may lead below zero.
@@ -34,7 +38,12 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
              happened before it is unknown"
         ));
     }
-    if completeness.truncated {
+    if completeness.truncated && completeness.blocks_only {
+        lines.push(
+            "the file was cut off: a trace is not in order of time, so events may be missing anywhere; lower bounds"
+                .to_owned(),
+        );
+    } else if completeness.truncated {
         lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
         if completeness.has_baseline {
             lines.push("what was there before the first kept entry is known only in part: lower bounds".to_owned());
@@ -43,6 +52,18 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.no_free_requested {
         lines.push(
             "free_requested was not recorded: allocated is an upper bound (it falls at free_completed, like active)"
+                .to_owned(),
+        );
+    }
+    if completeness.blocks_only {
+        lines.push(
+            "requested and pending bytes are not recorded: requested and active are shown equal to allocated"
+                .to_owned(),
+        );
+    }
+    if completeness.sampled {
+        lines.push(
+            "sums at single times: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
                 .to_owned(),
         );
     }
@@ -143,7 +164,13 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
 }
 
 /// What is said of a recording without a failed request.
-pub const NO_OOM: &str = "no request failed while recording (no oom entry)";
+pub fn no_oom(format: Format) -> String {
+    if format.has_segments() {
+        "no request failed while recording (no oom entry)".to_owned()
+    } else {
+        format!("a {} does not tell whether requests failed", format.title())
+    }
+}
 
 /// A number of failed requests, in words.
 pub fn failures(number: usize) -> String {
@@ -198,7 +225,19 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at the dump are lower bounds".to_owned());
     }
-    if !snapshot.settings.recorded && !snapshot.entries.is_empty() {
+    match notes.format {
+        Format::CudaSnapshot => {}
+        Format::ProfilerTrace => lines.push(
+            "a profiler trace has no segments and blocks: of fragmentation only reserved minus allocated is known"
+                .to_owned(),
+        ),
+        Format::MemoryTimeline => lines.push(
+            "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
+             named and called device 0"
+                .to_owned(),
+        ),
+    }
+    if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
         lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".to_owned());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
@@ -206,6 +245,16 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
+    if notes.coarse_times {
+        lines.push(
+            "times are whole microseconds (before PyTorch 2.4): what lies at the border of two operators or lines may \
+             be charged to its neighbour"
+                .to_owned(),
+        );
+    }
+    if !notes.left_out.is_empty() {
+        lines.push(format!("events were left out: {}", listed(&notes.left_out)));
+    }
     if !notes.unknown_actions.is_empty() {
         lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)));
     }
@@ -215,12 +264,15 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// The bound that a metric's values are, where they are not exact.
+/// The bound that a metric's values are, where they are not exact; `unknown` where not even that is known.
 pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
     match metric {
         _ if completeness.no_entries || completeness.overflowed => Some("lower"),
-        _ if completeness.truncated && completeness.has_baseline => Some("lower"),
+        _ if completeness.truncated && (completeness.has_baseline || completeness.blocks_only) => Some("lower"),
         Metric::Reserved => None,
+        Metric::Requested if completeness.blocks_only => Some("unknown"),
+        _ if completeness.sampled => Some("lower"),
+        Metric::Active if completeness.blocks_only => Some("lower"),
         _ if completeness.unrecorded_frees => Some("lower"),
         Metric::Allocated if completeness.no_free_requested => Some("upper"),
         Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),

@@ -3,7 +3,9 @@
 use super::{cell, code, counters, escape};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
+use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, device_name, signed};
+use crate::report::operators::{COLUMNS, ROWS, cells};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -44,7 +46,8 @@ pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Resul
     }
     counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
 
-    attribution(&device.attribution, out)
+    attribution(&device.attribution, out)?;
+    operator_table(&device.operators, out)
 }
 
 /// Rows and their total.
@@ -55,4 +58,20 @@ pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io:
         writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
     }
     writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))
+}
+
+/// What passed through each operator.
+fn operator_table(operators: &[OperatorUsage], out: &mut dyn Write) -> io::Result<()> {
+    if operators.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Over the whole recording:\n")?;
+    writeln!(out, "| {} | operator |\n|{}---|", COLUMNS.join(" | "), "--:|".repeat(COLUMNS.len()))?;
+    for operator in operators.iter().take(ROWS) {
+        writeln!(out, "| {} | {} |", cells(operator).join(" | "), cell(&operator.name))?;
+    }
+    match operators.len().saturating_sub(ROWS) {
+        0 => writeln!(out),
+        more => writeln!(out, "\n{more} more operators are left out.\n"),
+    }
 }

@@ -23,15 +23,32 @@ pub const COLUMNS: [&str; 10] = [
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
-    let maps = page.overview.segments.devices.iter();
-    page.overview.peak.devices.iter().zip(maps).map(|(peak, map)| row(peak, map)).collect()
+    let maps = &page.overview.segments.devices;
+    let map_of = |peak: &DevicePeak| maps.iter().find(|map| map.peak.device == peak.device);
+    page.overview.peak.devices.iter().map(|peak| row(peak, map_of(peak))).collect()
 }
 
-fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
-    let figures = Figures::sum(&map.figures);
+/// Stands for a figure that the recording does not hold.
+const UNKNOWN: &str = "not recorded";
+
+fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.len()] {
     let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
     let bytes = |bytes: u64| Bytes(bytes).to_string();
-    let inactive = format!("{} ({:.1}%)", Bytes(figures.inactive), percent(figures.inactive, figures.reserved));
+    let [inactive, pinned, rounding, largest] = match map {
+        Some(map) => {
+            let figures = Figures::sum(&map.figures);
+            let inactive = format!("{} ({:.1}%)", Bytes(figures.inactive), percent(figures.inactive, figures.reserved));
+            [inactive, bytes(figures.pinned_free), signed(figures.rounding()), bytes(figures.largest_free_block)]
+        }
+        // Without segments the counters are all there is; the CPU has no reserved memory either.
+        None if peak.at.reserved > 0 => {
+            let inactive = peak.at.reserved.wrapping_sub(peak.at.allocated);
+            let share = inactive as f64 * 100.0 / peak.at.reserved as f64;
+            let inactive = format!("{} ({share:.1}%)", signed(inactive));
+            [inactive, UNKNOWN.to_owned(), UNKNOWN.to_owned(), UNKNOWN.to_owned()]
+        }
+        None => [UNKNOWN; 4].map(str::to_owned),
+    };
     [
         device_name(peak.device),
         maximum(Metric::Allocated),
@@ -39,9 +56,9 @@ fn row(peak: &DevicePeak, map: &DeviceSegmentMap) -> [String; COLUMNS.len()] {
         signed(peak.baseline.allocated),
         signed(peak.end.allocated),
         inactive,
-        bytes(figures.pinned_free),
-        signed(figures.rounding()),
-        bytes(figures.largest_free_block),
+        pinned,
+        rounding,
+        largest,
         history(peak),
     ]
 }

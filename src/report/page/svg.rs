@@ -19,7 +19,7 @@ pub fn page(page: &Page<'_>) -> Picture {
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
     parts.extend(findings(page).iter().map(|finding| picture::statement(&finding.title, &finding.lines)));
-    for (caption, pictures) in page.pictures() {
+    for (caption, pictures) in page.pictures().into_iter().filter(|(_, pictures)| !pictures.is_empty()) {
         parts.push(picture::caption(caption));
         parts.extend(pictures);
         if caption.starts_with("Live memory") {

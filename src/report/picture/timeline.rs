@@ -91,7 +91,7 @@ impl Scale {
         let highest = (0..device.columns.len()).map(total).fold(0.0, f64::max);
         let reserved = device.columns.iter().map(|column| column.max_reserved).max().unwrap_or(0).max(0);
         let used = highest.max(reserved as f64).max(1.0);
-        let capacity = device.ooms.iter().map(OomMark::capacity).max();
+        let capacity = device.ooms.iter().filter_map(OomMark::capacity).max();
         let capacity_in_sight = capacity.is_some_and(|capacity| capacity as f64 <= used * CAPACITY_IN_SIGHT);
         let top = capacity.filter(|_| capacity_in_sight).map_or(used, |capacity| used.max(capacity as f64));
         let (first, last) = device.range;
@@ -254,12 +254,8 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
         }
         last_mark = x;
         let name = format!("OOM: {} asked for", Bytes(oom.requested));
-        let title = format!(
-            "{name}\nentry {}: {} reserved, {} free on the device",
-            oom.entry,
-            signed(oom.reserved),
-            Bytes(oom.device_free)
-        );
+        let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
+        let title = format!("{name}\nentry {}: {} reserved{free}", oom.entry, signed(oom.reserved));
         let line = vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::ALARM).set("stroke-width", 1.5);
         plot = plot.add(titled(&title).add(line));
         plot = labels.add(plot, x, &name, palette::ALARM);

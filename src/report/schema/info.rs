@@ -15,8 +15,14 @@ pub struct Info<'a> {
     pub head: Head<'a, InfoDevice>,
     /// gzip, zstd, zip or plain.
     pub compression: &'static str,
-    /// Pickle protocol.
-    pub pickle_protocol: u8,
+    /// Pickle protocol; null for JSON.
+    pub pickle_protocol: Option<u8>,
+    /// Rank of the process, where a profiler trace names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// Number of ranks, where a profiler trace names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u64>,
     /// Bytes after decompression.
     pub decompressed_bytes: u64,
     /// Distinct stacks.
@@ -36,7 +42,7 @@ pub struct Info<'a> {
 /// `memviz info`, one device.
 #[derive(Debug, Serialize)]
 pub struct InfoDevice {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Trace entries.
     pub entries: u32,
@@ -152,7 +158,9 @@ pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
             devices: report.devices.iter().map(InfoDevice::from).collect(),
         },
         compression: recording.compression.name(),
-        pickle_protocol: notes.protocol,
+        pickle_protocol: notes.format.has_segments().then_some(notes.protocol),
+        rank: notes.rank.map(|(rank, _)| rank),
+        world_size: notes.rank.and_then(|(_, world_size)| world_size),
         decompressed_bytes: notes.bytes,
         stacks: report.stacks,
         frames: report.frames,

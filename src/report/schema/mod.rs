@@ -16,7 +16,7 @@ pub use fragmentation::{
 pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
-pub use peak::{PeakDevice, PeakInstant, Window, peak};
+pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};
@@ -45,7 +45,7 @@ pub struct Head<'a, D> {
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: &'a str,
-    /// `cuda_snapshot`.
+    /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
     pub format: &'static str,
     /// Size of the file.
     pub bytes: u64,
@@ -86,7 +86,7 @@ impl<'a> InputHead<'a> {
         }
         Self {
             path: source.path,
-            format: "cuda_snapshot",
+            format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
             complete_history: recording.is_complete(),

@@ -2,6 +2,7 @@
 
 use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DevicePeak, PeakReport};
+use crate::replay::profile::OperatorUsage;
 use crate::replay::{History, Metric};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
@@ -10,7 +11,7 @@ use serde::Serialize;
 /// `memviz peak`, one device.
 #[derive(Debug, Serialize)]
 pub struct PeakDevice {
-    /// Device, -1 for pinned host memory.
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
@@ -20,7 +21,7 @@ pub struct PeakDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
-    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound. Left out
+    /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or `unknown`. Left out
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<String, &'static str>,
@@ -35,6 +36,47 @@ pub struct PeakDevice {
     pub end: CounterBytes,
     /// Who holds the memory.
     pub attribution: AttributionRows,
+    /// What passed through each operator over the whole recording, those that allocated most by themselves first. Left
+    /// out unless rows stand for operators and the recording tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<OperatorRow>,
+}
+
+/// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
+#[derive(Debug, Serialize)]
+pub struct OperatorRow {
+    /// The operator; `(no operator)` for what happened outside of all.
+    pub name: String,
+    /// Calls of it.
+    pub calls: u64,
+    /// Bytes allocated minus bytes freed, its callees included.
+    pub size_increase_bytes: i64,
+    /// The same without its callees.
+    pub self_size_increase_bytes: i64,
+    /// Allocations, those of its callees included.
+    pub allocation_count: u64,
+    /// The same without its callees.
+    pub self_allocation_count: u64,
+    /// Bytes allocated, its callees included.
+    pub allocation_size_bytes: u64,
+    /// The same without its callees.
+    pub self_allocation_size_bytes: u64,
+}
+
+impl From<&OperatorUsage> for OperatorRow {
+    fn from(operator: &OperatorUsage) -> Self {
+        let usage = &operator.usage;
+        Self {
+            name: operator.name.clone(),
+            calls: operator.calls,
+            size_increase_bytes: usage.increase,
+            self_size_increase_bytes: usage.self_increase,
+            allocation_count: usage.allocations,
+            self_allocation_count: usage.self_allocations,
+            allocation_size_bytes: usage.allocated,
+            self_allocation_size_bytes: usage.self_allocated,
+        }
+    }
 }
 
 /// A part of a history: from after one entry to after another; null for before the first entry.
@@ -93,6 +135,7 @@ impl From<&DevicePeak> for PeakDevice {
             maxima: (&device.maxima).into(),
             end: (&device.end).into(),
             attribution: (&device.attribution).into(),
+            operators: device.operators.iter().map(OperatorRow::from).collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{TextReport, counters, shorten};
 use crate::analysis::InfoReport;
-use crate::model::Action;
 use crate::model::bytes::Bytes;
+use crate::model::{Action, Format};
 use crate::report::Source;
 use crate::report::notes::{self, device_name, safe};
 use std::io::{self, Write};
@@ -19,7 +19,16 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
         compression => format!("{} {}, {} unpacked", Bytes(recording.bytes), compression.name(), Bytes(file.bytes)),
     };
     writeln!(out, "{}", text.bold(&safe(source.path)))?;
-    text.words("  ", &format!("CUDA memory snapshot, pickle protocol {}, {size}", file.protocol), out)?;
+    let protocol = match file.format {
+        Format::CudaSnapshot => format!(", pickle protocol {}", file.protocol),
+        _ => String::new(),
+    };
+    let rank = match file.rank {
+        Some((rank, Some(world_size))) => format!(", rank {rank} of {world_size}"),
+        Some((rank, None)) => format!(", rank {rank}"),
+        None => String::new(),
+    };
+    text.words("  ", &format!("{}{protocol}, {size}{rank}", file.format.title()), out)?;
     text.notes(&notes::source(&recording.snapshot), out)?;
     if report.devices.is_empty() {
         writeln!(out, "\nno memory was allocated on any device while recording")?;
@@ -37,7 +46,9 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
         if !counts.is_empty() {
             text.wrapped("    ", &counts, out)?;
         }
-        writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
+        if file.format.has_segments() {
+            writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
+        }
         counters([("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
     }
     writeln!(out, "\n{}", text.bold("Recording"))?;

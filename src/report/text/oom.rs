@@ -18,21 +18,21 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
     if report.count() == 0 {
-        text.words("", &format!("{}; the peak instead:", notes::NO_OOM), out)?;
+        text.words("", &format!("{}; the peak instead:", notes::no_oom(source.recording.snapshot.notes.format)), out)?;
     }
     for (index, device) in report.devices.iter().enumerate() {
         if index > 0 || report.count() == 0 {
             writeln!(out)?;
         }
-        text.oom_device(device, out)?;
+        text.oom_device(device, source.recording.snapshot.notes.format.has_segments(), out)?;
     }
     Ok(())
 }
 
 impl TextReport {
-    fn oom_device(&self, device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
+    fn oom_device(&self, device: &DeviceOoms, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         if let Some(peak) = &device.peak {
-            return self.peak_device(peak, out);
+            return self.peak_device(peak, is_snapshot, out);
         }
         let name = device_name(device.device);
         if device.ooms.is_empty() {
@@ -90,7 +90,7 @@ impl TextReport {
             }
         }
         writeln!(out, "\n{}", self.bold(&format!("What holds the memory, by {}", oom.attribution.by.name())))?;
-        self.attribution(&oom.attribution, out)?;
+        self.attribution(&oom.attribution, true, out)?;
         if oom.cause == Cause::Fragmentation {
             self.pinning(oom.attribution.by, &oom.pinning, out)?;
         }

@@ -5,7 +5,9 @@ use crate::analysis::attribution::OTHER;
 use crate::analysis::sites::NO_STACK;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
+use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, safe};
+use crate::report::operators;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -14,15 +16,20 @@ use unicode_width::UnicodeWidthStr;
 const BAR_FROM: usize = 72;
 /// Terminals narrower than this do without block counts.
 const BLOCKS_FROM: usize = 56;
+/// Width of a column about operators.
+const OPERATOR_COLUMN: usize = 14;
+/// Width kept free for an operator's name.
+const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
 
 pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextReport::peak_device)
+    let is_snapshot = source.recording.snapshot.notes.format.has_segments();
+    text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))
 }
 
 impl TextReport {
-    pub(super) fn peak_device(&self, device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         self.heading(&notes::headline(device), &notes::place(device), out)?;
         let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
@@ -30,11 +37,17 @@ impl TextReport {
         counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         writeln!(out)?;
 
-        self.attribution(&device.attribution, out)
+        self.attribution(&device.attribution, is_snapshot, out)?;
+        self.operators(&device.operators, out)
     }
 
-    /// Rows and their total.
-    pub(super) fn attribution(&self, attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
+    /// Rows and their total. Why there are rows without a stack is said of snapshots, where it can be changed.
+    pub(super) fn attribution(
+        &self,
+        attribution: &Attribution,
+        is_snapshot: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
@@ -51,12 +64,35 @@ impl TextReport {
         };
         writeln!(out, "{total:>11}  {}", self.dim(&what))?;
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
-        if percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
+        if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
                 "             (no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
             writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
         }
         Ok(())
+    }
+
+    /// What passed through each operator: as many columns as there is room for.
+    fn operators(&self, operators: &[OperatorUsage], out: &mut dyn Write) -> io::Result<()> {
+        if operators.is_empty() {
+            return Ok(());
+        }
+        let width = self.width.unwrap_or(usize::MAX);
+        let columns = operators::COLUMNS.len().min(width.saturating_sub(OPERATOR_NAME) / OPERATOR_COLUMN).max(1);
+        let line = |cells: &[String], name: &str| {
+            let cells =
+                cells[..columns].iter().map(|cell| format!("{cell:>OPERATOR_COLUMN$}")).collect::<Vec<_>>().concat();
+            format!("{cells}  {}", shorten(name, width.saturating_sub(columns * OPERATOR_COLUMN + 2)))
+        };
+        writeln!(out, "\n{}", self.bold("Over the whole recording"))?;
+        writeln!(out, "{}", self.dim(&line(&operators::COLUMNS.map(str::to_owned), "operator")))?;
+        for operator in operators.iter().take(operators::ROWS) {
+            writeln!(out, "{}", line(&operators::cells(operator), &safe(&operator.name)))?;
+        }
+        match operators.len().saturating_sub(operators::ROWS) {
+            0 => Ok(()),
+            more => writeln!(out, "{}", self.dim(&format!("{more:>OPERATOR_COLUMN$} more operators"))),
+        }
     }
 
     pub(super) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {

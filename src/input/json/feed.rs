@@ -1,0 +1,123 @@
+//! Items of a JSON stream, one after the other, each whole in memory while it is read.
+
+use super::cursor::{Cursor, Parsed, Stop};
+use crate::error::{Error, Result};
+use crate::input::window::Window;
+use std::io::Read;
+
+/// Longest item. Events of PyTorch take a few hundred bytes, the longest with shapes of many tensors some ten thousand.
+const MAX_ITEM: usize = 16 << 20;
+
+/// A stream that is read item by item.
+pub struct Feed<R> {
+    window: Window<R>,
+    /// What went wrong behind the bytes that the window holds.
+    pending: Option<Error>,
+}
+
+impl<R: Read> Feed<R> {
+    pub fn new(reader: R) -> Self {
+        Self { window: Window::new(reader), pending: None }
+    }
+
+    /// Bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.window.offset()
+    }
+
+    /// What `find` finds at the beginning of what is ahead, without reading over it; reads on until there is
+    /// something to find.
+    pub fn look<T>(&mut self, find: impl Fn(&[u8]) -> Option<T>) -> Result<Option<T>> {
+        loop {
+            if let Some(found) = find(self.window.ahead()) {
+                return Ok(Some(found));
+            }
+            match self.read_on(self.window.ahead().len(), "") {
+                Ok(()) => {}
+                Err(Error::Truncated { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads one item. An item that the window holds only in part is read again when there is more of it, so `read` must
+    /// not count anything before it is sure.
+    pub fn item<T>(&mut self, within: &str, read: impl Fn(&mut Cursor<'_>) -> Parsed<T>) -> Result<T> {
+        let mut found = None;
+        self.items(within, |cursor| {
+            found = Some(read(cursor)?);
+            Ok(false)
+        })?;
+        found.ok_or_else(|| self.window.truncated(within))
+    }
+
+    /// Reads items until `read` returns false. As with [`Feed::item`], an item may be read twice.
+    pub fn items(&mut self, within: &str, mut read: impl FnMut(&mut Cursor<'_>) -> Parsed<bool>) -> Result<()> {
+        loop {
+            let ahead = self.window.ahead();
+            let held = ahead.len();
+            let mut cursor = Cursor::new(ahead);
+            let mut done = 0;
+            let stop = loop {
+                match read(&mut cursor) {
+                    Ok(true) => done = cursor.at(),
+                    Ok(false) => {
+                        let read = cursor.at();
+                        self.window.skip(read);
+                        return Ok(());
+                    }
+                    Err(stop) => break stop,
+                }
+            };
+            let base = self.window.offset();
+            match stop {
+                Stop::Bad(bad) => return Err(Error::malformed(base + bad.0 as u64, bad.1)),
+                Stop::Limit(limit) => return Err(Error::Limit { at: base + limit.0 as u64, message: limit.1 }),
+                Stop::More => {}
+            }
+            self.window.skip(done);
+            let left = held - done;
+            if left >= MAX_ITEM {
+                let message = format!("an item is longer than the limit of {MAX_ITEM} bytes");
+                return Err(Error::Limit { at: base + done as u64, message });
+            }
+            self.read_on(left, within)?;
+        }
+    }
+
+    /// Whether nothing but white space is left.
+    pub fn is_at_end(&mut self) -> Result<bool> {
+        loop {
+            let ahead = self.window.ahead();
+            let blank = ahead.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            if blank < ahead.len() {
+                return Ok(false);
+            }
+            self.window.skip(blank);
+            match self.read_on(0, "") {
+                Ok(()) => {}
+                Err(Error::Truncated { .. }) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads more than the `left` bytes that are ahead: as many again, so that a long item is started again only a few
+    /// times.
+    fn read_on(&mut self, left: usize, within: &str) -> Result<()> {
+        if let Some(error) = self.pending.take() {
+            return Err(error);
+        }
+        let read = self.window.fill(left * 2 + 1);
+        let grown = self.window.ahead().len() > left;
+        match read {
+            Ok(_) if grown => Ok(()),
+            Ok(_) => Err(self.window.truncated(within)),
+            Err(error) if grown => {
+                self.pending = Some(error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

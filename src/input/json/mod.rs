@@ -1,0 +1,39 @@
+//! JSON that `torch.profiler` writes, from a stream.
+//!
+//! In: the bytes of a trace or of a memory timeline. Out: [`Profile`] or [`MemoryTimeline`]. No value is built that is
+//! not kept: traces take hundreds of megabytes, of which memory events are a small part.
+
+mod cursor;
+mod event;
+mod feed;
+mod timeline;
+mod trace;
+
+use super::ReadOptions;
+use crate::error::Result;
+use crate::model::{MemoryTimeline, Profile};
+use feed::Feed;
+use std::io::Read;
+
+/// What a JSON file holds.
+#[derive(Clone, Debug)]
+pub enum Json {
+    /// `export_chrome_trace`.
+    Trace(Profile),
+    /// `export_memory_timeline`.
+    Timeline(MemoryTimeline),
+}
+
+/// Reads a file that begins like JSON.
+pub fn read(reader: impl Read, options: &ReadOptions) -> Result<Json> {
+    let mut feed = Feed::new(reader);
+    // A timeline is an array of arrays, a bare array of events one of objects.
+    let looks = feed.look(|bytes| {
+        let mut begin = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+        Some((*begin.next()?, *begin.next()?))
+    })?;
+    match looks {
+        Some((b'[', b'[' | b']')) => timeline::read(&mut feed, options).map(Json::Timeline),
+        _ => trace::read(&mut feed, options).map(Json::Trace),
+    }
+}

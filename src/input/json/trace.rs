@@ -1,0 +1,261 @@
+//! `export_chrome_trace` to [`Profile`], in one pass.
+//!
+//! Of every event the kind is found first; only memory events, operators, annotations and Python functions are read any
+//! further. The rest (kernels, flows, metadata: most of a large trace) is skipped over.
+
+use super::cursor::{Cursor, Parsed, missing, unescape};
+use super::event::{Event, Kind};
+use super::feed::Feed;
+use crate::error::{Error, Result};
+use crate::input::ReadOptions;
+use crate::model::profile::{MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
+use crate::model::{CPU_DEVICE, DeviceId, Format, StrId};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::io::Read;
+
+/// How the names of Python functions that are written in C begin.
+const BUILT_IN: &[u8] = b"<built-in ";
+/// `c10::DeviceType` of memory that the CPU allocates: CPU, MKLDNN, IDEEP.
+const CPU_TYPES: [i64; 3] = [0, 2, 5];
+
+/// Reads a trace whose top-level object (or bare array of events) comes next.
+pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
+    let mut reader = TraceReader::default();
+    let result = reader.top(feed);
+    let notes = &mut reader.profile.notes;
+    notes.format = Format::ProfilerTrace;
+    notes.has_times = true;
+    match result {
+        Err(Error::Truncated { at, .. }) if options.allow_truncated => notes.truncated_at = Some(at),
+        result => result?,
+    }
+    notes.bytes = feed.offset();
+    notes.coarse_times = !reader.has_fractions && !reader.profile.memory.is_empty();
+    if reader.profile.memory.is_empty() && !reader.has_memory_flag {
+        let message = if reader.has_events {
+            "the trace has no [memory] events; record it with profile_memory=True"
+        } else {
+            "expected a key \"traceEvents\", found none"
+        };
+        return Err(Error::NotATrace(message.to_owned()));
+    }
+    Ok(reader.profile)
+}
+
+#[derive(Default)]
+struct TraceReader {
+    profile: Profile,
+    threads: HashMap<(i64, i64), u32, RandomState>,
+    /// The thread of the event before, which nearly always is that of the next one.
+    last_thread: Option<((i64, i64), u32)>,
+    /// Whether a time had a fraction of a microsecond.
+    has_fractions: bool,
+    has_events: bool,
+    has_memory_flag: bool,
+}
+
+/// A key of the top-level object.
+enum TopKey {
+    Events,
+    BaseTime,
+    Distributed,
+    ProfileMemory,
+    Other,
+}
+
+impl TraceReader {
+    fn top<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+        let is_object = feed.item("the start", |cursor| Ok(cursor.peek()? == b'{'))?;
+        if !is_object {
+            return self.events(feed);
+        }
+        feed.item("the start", |cursor| cursor.expect(b'{', "an object"))?;
+        let mut first = true;
+        loop {
+            let key = feed.item("the top-level object", |cursor| {
+                Ok(cursor.key(first)?.map(|key| match &*key {
+                    b"traceEvents" => TopKey::Events,
+                    b"baseTimeNanoseconds" => TopKey::BaseTime,
+                    b"distributedInfo" => TopKey::Distributed,
+                    b"profile_memory" => TopKey::ProfileMemory,
+                    _ => TopKey::Other,
+                }))
+            })?;
+            first = false;
+            match key {
+                None => return end(feed),
+                Some(TopKey::Events) => self.events(feed)?,
+                Some(TopKey::BaseTime) => {
+                    let expected = "an integer for \"baseTimeNanoseconds\"";
+                    self.profile.base_time_ns = feed.item("a time", |cursor| cursor.integer(expected))?;
+                }
+                Some(TopKey::Distributed) => {
+                    self.profile.notes.rank = feed.item("\"distributedInfo\"", distributed_info)?;
+                }
+                Some(TopKey::ProfileMemory) => {
+                    self.has_memory_flag = feed.item("a flag", |cursor| {
+                        let is_one = cursor.peek()? == b'1';
+                        cursor.skip()?;
+                        Ok(is_one)
+                    })?;
+                }
+                Some(TopKey::Other) => feed.item("the top-level object", skip)?,
+            }
+        }
+    }
+
+    fn events<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+        if self.has_events {
+            return Err(Error::malformed(feed.offset(), "expected one \"traceEvents\", found a second"));
+        }
+        self.has_events = true;
+        feed.item("\"traceEvents\"", |cursor| cursor.expect(b'[', "an array of events"))?;
+        let mut first = true;
+        feed.items("\"traceEvents\"", |cursor| {
+            if !cursor.element(first, b']')? {
+                return Ok(false);
+            }
+            if let Some(event) = Event::read(cursor)? {
+                self.keep(&event)?;
+            }
+            first = false;
+            Ok(true)
+        })
+    }
+
+    fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
+        let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
+            self.leave_out("no time or no thread");
+            return Ok(());
+        };
+        self.has_fractions |= time_ns % 1000 != 0;
+        let kind = match event.kind {
+            Kind::Memory => return self.keep_memory(event, id, time_ns),
+            Kind::Span(kind) => kind,
+        };
+        match event.dur {
+            None => self.leave_out("no duration"),
+            Some(..0) => self.leave_out("negative duration"),
+            // Python functions without a source line: the operator inside of them says more.
+            Some(_) if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) => {}
+            Some(duration) => {
+                let name = self.name(event.name);
+                let sequence = self.sequence(event);
+                let thread = self.thread(id);
+                let end_ns = time_ns.saturating_add(duration);
+                let span = Span { start_ns: time_ns, end_ns, name, kind, sequence };
+                self.profile.threads[thread as usize].spans.push(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_memory(&mut self, event: &Event<'_>, id: (i64, i64), time_ns: i64) -> Parsed<()> {
+        let kind = match event.name {
+            b"[memory]" => MemoryKind::Change,
+            b"[OutOfMemory]" => MemoryKind::OutOfMemory,
+            _ => return Ok(()),
+        };
+        let args = &event.args;
+        let needed = |value: Option<i64>, key: &str| match value {
+            Some(value) => Ok(value),
+            None => missing(event.at, &format!("{key:?} in a {} event", String::from_utf8_lossy(event.name))),
+        };
+        let device_type = needed(args.device_type, "Device Type")?;
+        let device_id = needed(args.device_id, "Device Id")?;
+        let device = if CPU_TYPES.contains(&device_type) {
+            CPU_DEVICE
+        } else {
+            match DeviceId::try_from(device_id) {
+                Ok(device @ 0..) => device,
+                _ => return missing(event.at, &format!("a device from 0 on, found {device_id},")),
+            }
+        };
+        let addr = match kind {
+            MemoryKind::Change => needed(args.addr.map(|addr| addr as i64), "Addr")? as u64,
+            MemoryKind::OutOfMemory => 0,
+        };
+        let memory = MemoryEvent {
+            kind,
+            time_ns,
+            thread: self.thread(id),
+            device,
+            addr,
+            bytes: needed(args.bytes, "Bytes")?,
+            allocated: needed(args.allocated, "Total Allocated")?,
+            reserved: needed(args.reserved, "Total Reserved")?,
+        };
+        self.profile.memory.push(memory);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, reason: &str) {
+        *self.profile.notes.left_out.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    fn name(&mut self, raw: &[u8]) -> StrId {
+        match std::str::from_utf8(raw) {
+            Ok(plain) if !raw.contains(&b'\\') => self.profile.strings.intern(plain),
+            _ => self.profile.strings.intern(&unescape(raw)),
+        }
+    }
+
+    fn sequence(&mut self, event: &Event<'_>) -> u32 {
+        let Some(number) = event.args.sequence.and_then(|number| u64::try_from(number).ok()) else {
+            return Span::NO_SEQUENCE;
+        };
+        let forward_thread = event.args.forward_thread.and_then(|thread| u64::try_from(thread).ok()).unwrap_or(0);
+        self.profile.sequences.push(Sequence { number, forward_thread });
+        (self.profile.sequences.len() - 1) as u32
+    }
+
+    fn thread(&mut self, id: (i64, i64)) -> u32 {
+        match self.last_thread {
+            Some((last, thread)) if last == id => return thread,
+            _ => {}
+        }
+        let threads = &mut self.profile.threads;
+        let thread = *self.threads.entry(id).or_insert_with(|| {
+            threads.push(ProfileThread { id, spans: Vec::new() });
+            (threads.len() - 1) as u32
+        });
+        self.last_thread = Some((id, thread));
+        thread
+    }
+}
+
+fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {
+    cursor.skip()
+}
+
+/// Checks that nothing follows.
+pub fn end<R: Read>(feed: &mut Feed<R>) -> Result<()> {
+    if feed.is_at_end()? {
+        return Ok(());
+    }
+    Err(Error::malformed(feed.offset(), "expected the end of the file, found more"))
+}
+
+/// Rank and world size, where they are integers.
+fn distributed_info(cursor: &mut Cursor<'_>) -> Parsed<Option<(u64, Option<u64>)>> {
+    if cursor.peek()? != b'{' {
+        cursor.skip()?;
+        return Ok(None);
+    }
+    cursor.expect(b'{', "an object")?;
+    let (mut rank, mut world_size, mut first) = (None, None, true);
+    while let Some(key) = cursor.key(first)? {
+        first = false;
+        let slot = match &*key {
+            b"rank" => &mut rank,
+            b"world_size" => &mut world_size,
+            _ => {
+                cursor.skip()?;
+                continue;
+            }
+        };
+        *slot = u64::try_from(cursor.integer("an integer")?).ok();
+    }
+    Ok(rank.map(|rank| (rank, world_size)))
+}

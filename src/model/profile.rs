@@ -1,0 +1,129 @@
+//! What a profiler trace states about memory: the events kept from `export_chrome_trace`, and the sums of
+//! `export_memory_timeline`.
+
+use super::{DeviceId, SourceNotes, StrId, Strings};
+
+/// A trace of `torch.profiler` with `profile_memory=True`, reduced to what memory needs.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// Names of operators, annotations, modules and Python functions, as recorded.
+    pub strings: Strings,
+    /// Threads with their spans, in order of first appearance.
+    pub threads: Vec<ProfileThread>,
+    /// `[memory]` and `[OutOfMemory]` events in file order, which is not the order of time.
+    pub memory: Vec<MemoryEvent>,
+    /// Autograd sequence numbers that spans refer to.
+    pub sequences: Vec<Sequence>,
+    /// Nanoseconds between the epoch and time zero of the trace (`baseTimeNanoseconds`); 0 before PyTorch 2.4.
+    pub base_time_ns: i64,
+    /// What the reader noticed.
+    pub notes: SourceNotes,
+}
+
+/// The spans of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileThread {
+    /// `pid` and `tid` as recorded.
+    pub id: (i64, i64),
+    /// Spans in file order.
+    pub spans: Vec<Span>,
+}
+
+/// What a span stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A Python function or a call of an `nn.Module` (`python_function`).
+    Python,
+    /// A `record_function` range (`user_annotation`).
+    Annotation,
+    /// An operator or autograd node (`cpu_op`).
+    Operator,
+}
+
+/// Something that ran for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Start in nanoseconds since time zero of the trace.
+    pub start_ns: i64,
+    /// End, not before the start.
+    pub end_ns: i64,
+    /// Its name.
+    pub name: StrId,
+    /// What it is.
+    pub kind: SpanKind,
+    /// Index into [`Profile::sequences`]; [`Span::NO_SEQUENCE`] where it has none.
+    pub sequence: u32,
+}
+
+impl Span {
+    /// Index of no sequence number.
+    pub const NO_SEQUENCE: u32 = u32::MAX;
+}
+
+/// Autograd's link between a forward operator and the backward node it made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// `Sequence number`, counted by the thread that ran the forward operator.
+    pub number: u64,
+    /// `Fwd thread id`: 0 for forward operators; for backward ones the thread of the forward operator, by a number of
+    /// the profiler's own that is no `tid`.
+    pub forward_thread: u64,
+}
+
+/// What a [`MemoryEvent`] reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Memory was handed out (positive bytes) or freed (negative bytes).
+    Change,
+    /// A request failed.
+    OutOfMemory,
+}
+
+/// A `[memory]` or `[OutOfMemory]` event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEvent {
+    /// Which of the two.
+    pub kind: MemoryKind,
+    /// Nanoseconds since time zero of the trace.
+    pub time_ns: i64,
+    /// Index into [`Profile::threads`].
+    pub thread: u32,
+    /// Device; [`super::CPU_DEVICE`] for the CPU.
+    pub device: DeviceId,
+    /// Address.
+    pub addr: u64,
+    /// Size of the block, negative for a free. A failed request states what was asked for.
+    pub bytes: i64,
+    /// The allocator's counter after the event.
+    pub allocated: i64,
+    /// As above.
+    pub reserved: i64,
+}
+
+/// Memory by category over time, as `export_memory_timeline` writes it. The file does not name its device.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryTimeline {
+    /// Changes in file order.
+    pub steps: Vec<TimelineStep>,
+    /// Whether the file holds sums (`.json`) instead of single tensors (`.raw.json.gz`).
+    pub is_sums: bool,
+    /// What the reader noticed.
+    pub notes: SourceNotes,
+}
+
+/// One change of a category's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimelineStep {
+    /// Nanoseconds since the epoch; -1 for what was there before.
+    pub time_ns: i64,
+    /// Index into [`CATEGORIES`].
+    pub category: u8,
+    /// For single tensors the signed size; for sums the category's new sum.
+    pub bytes: i64,
+    /// Whether it is the first change of a row of sums, which are all true at once.
+    pub starts_row: bool,
+}
+
+/// PyTorch's categories in the order of its indexes.
+pub const CATEGORIES: [&str; 8] =
+    ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];

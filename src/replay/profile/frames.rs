@@ -1,0 +1,135 @@
+//! Names of a trace as frames, and what encloses an event as a stack.
+
+use crate::model::profile::SpanKind;
+use crate::model::stacks::special;
+use crate::model::{Frame, FrameId, StackId, Stacks, StrId, Strings};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// A set of nested frames: the innermost one and the node around it. Equal nestings are one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Node(u32);
+
+impl Node {
+    /// Nothing encloses.
+    pub const NONE: Self = Self(0);
+}
+
+/// Where a backward operator comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Forward {
+    /// The forward operator and what is around it.
+    pub node: Node,
+    /// Number of frames, counted from the innermost, up to the backward operator. Those around it only say who called
+    /// `backward`.
+    pub inner_frames: usize,
+}
+
+/// Frames by name, and nodes.
+#[derive(Debug)]
+pub struct Frames {
+    stacks: Stacks,
+    by_name: HashMap<(StrId, bool), FrameId, RandomState>,
+    nodes: Vec<(Node, FrameId)>,
+    known: HashMap<(Node, FrameId), Node, RandomState>,
+    as_stacks: HashMap<(Node, Option<Forward>), StackId, RandomState>,
+    backward: FrameId,
+}
+
+impl Frames {
+    pub fn new(strings: &mut Strings) -> Self {
+        let mut stacks = Stacks::default();
+        let marker = Frame { filename: strings.intern(special::BACKWARD), name: StrId::EMPTY, line: 0, fx: None };
+        let backward = stacks.intern_frame(marker);
+        Self {
+            stacks,
+            by_name: HashMap::default(),
+            // The first one is `Node::NONE`; its frame is never looked at.
+            nodes: vec![(Node::NONE, backward)],
+            known: HashMap::default(),
+            as_stacks: HashMap::default(),
+            backward,
+        }
+    }
+
+    /// The frame of a span.
+    pub fn frame(&mut self, strings: &mut Strings, name: StrId, kind: SpanKind) -> FrameId {
+        let is_operator = kind == SpanKind::Operator;
+        if let Some(&known) = self.by_name.get(&(name, is_operator)) {
+            return known;
+        }
+        let frame = if is_operator {
+            Frame { filename: strings.intern(special::OPERATOR), name, line: 0, fx: None }
+        } else {
+            python_frame(strings, name)
+        };
+        let id = self.stacks.intern_frame(frame);
+        self.by_name.insert((name, is_operator), id);
+        id
+    }
+
+    /// The node of `frame` inside `around`.
+    pub fn node(&mut self, around: Node, frame: FrameId) -> Node {
+        *self.known.entry((around, frame)).or_insert_with(|| {
+            self.nodes.push((around, frame));
+            Node((self.nodes.len() - 1) as u32)
+        })
+    }
+
+    /// The frames of `node` as a stack, innermost first; behind it, where given, the forward
+    /// operator's in place of those around the backward one.
+    pub fn stack(&mut self, node: Node, forward: Option<Forward>) -> StackId {
+        if let Some(&known) = self.as_stacks.get(&(node, forward)) {
+            return known;
+        }
+        let mut frames = self.frames_of(node);
+        if let Some(forward) = forward {
+            frames.truncate(forward.inner_frames);
+            frames.push(self.backward);
+            frames.extend(self.frames_of(forward.node));
+        }
+        let stack = self.stacks.intern_stack(&frames);
+        self.as_stacks.insert((node, forward), stack);
+        stack
+    }
+
+    fn frames_of(&self, mut node: Node) -> Vec<FrameId> {
+        let mut frames = Vec::new();
+        while node != Node::NONE {
+            let (around, frame) = self.nodes[node.0 as usize];
+            frames.push(frame);
+            node = around;
+        }
+        frames
+    }
+
+    /// A stack of a single frame.
+    pub fn single(&mut self, frame: Frame) -> StackId {
+        let frame = self.stacks.intern_frame(frame);
+        self.stacks.intern_stack(&[frame])
+    }
+
+    /// The table, when all is done.
+    pub fn into_stacks(self) -> Stacks {
+        self.stacks
+    }
+}
+
+/// `train.py(41): forward`, or `nn.Module: Linear_0`.
+fn python_frame(strings: &mut Strings, name: StrId) -> Frame {
+    let text = strings.get(name).to_owned();
+    if let Some(module) = text.strip_prefix("nn.Module: ") {
+        return Frame { filename: strings.intern(special::MODULE), name: strings.intern(module), line: 0, fx: None };
+    }
+    let parts = || {
+        let (place, function) = text.split_once("): ")?;
+        let (file, line) = place.rsplit_once('(')?;
+        Some((file, line.parse().ok()?, function))
+    };
+    match parts() {
+        Some((file, line, function)) => {
+            Frame { filename: strings.intern(file), name: strings.intern(function), line, fx: None }
+        }
+        None => Frame { filename: strings.intern("<unknown>"), name, line: 0, fx: None },
+    }
+}
