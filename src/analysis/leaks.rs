@@ -411,8 +411,12 @@ fn project(
     Some(Projection { capacity_bytes, peak_bytes, allocated_bytes_per_step, steps })
 }
 
-/// What the program could have when a request first failed: what it had reserved, and what the driver had free.
+/// What the program could have when a request first failed: what it had reserved, and what the driver had free, which
+/// profiler traces do not record.
 fn capacity_at_oom(snapshot: &Snapshot, history: &History) -> Option<u64> {
+    if !snapshot.notes.format.has_segments() {
+        return None;
+    }
     let actions = snapshot.entries.actions().get(history.rows.clone())?;
     let entry = actions.iter().position(|&action| action == Action::Oom)?;
     let device_free = snapshot.entries.get(history.rows.start + entry)?.addr;

@@ -168,7 +168,7 @@ pub fn no_oom(format: Format) -> String {
     if format.has_segments() {
         "no request failed while recording (no oom entry)".to_owned()
     } else {
-        format!("a {} does not tell whether requests failed", format.title())
+        format!("a {} does not hold what explains failed requests", format.title())
     }
 }
 

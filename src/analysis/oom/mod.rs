@@ -135,7 +135,9 @@ impl Context<'_> {
     fn device(&self, history: &History) -> DeviceOoms {
         let actions = self.snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
         let failed = (0u32..).zip(actions).filter(|&(_, &action)| action == Action::Oom).map(|(entry, _)| entry);
-        let failed: Vec<u32> = failed.collect();
+        // Without segments, nothing tells why a request failed.
+        let explained = self.snapshot.notes.format.has_segments();
+        let failed: Vec<u32> = failed.filter(|_| explained).collect();
         let capacity = cause::known_capacity(self.snapshot, history, &failed);
         let mut sweep = Sweep::new(self.snapshot, history);
         let mut turnover = Turnover::new(self.snapshot, history, self.sites);
