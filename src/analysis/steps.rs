@@ -8,6 +8,7 @@ use crate::model::{Snapshot, StrId};
 use crate::replay::{History, Instant};
 use indexmap::IndexMap;
 use regex::Regex;
+use std::borrow::Cow;
 
 /// The steps of one device's history. A step reaches from the end of the one before it (the first one from the start
 /// of the recording) to its own end, so that what happens between two annotations is part of the second.
@@ -170,20 +171,38 @@ impl Likeness {
     }
 }
 
+/// A name with an `N` in place of each number.
+fn without_numbers(name: &str) -> Cow<'_, str> {
+    if !name.contains(|next: char| next.is_ascii_digit()) {
+        return Cow::Borrowed(name);
+    }
+    let mut text = String::with_capacity(name.len());
+    for part in name.chars().collect::<Vec<_>>().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        if part[0].is_ascii_digit() { text.push('N') } else { text.extend(part) }
+    }
+    Cow::Owned(text)
+}
+
 /// The family of annotations that stands for steps. One numbered like steps counts even if there is a single one; of
 /// the others those that return, on the outermost level on which any does.
 fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
-    let mut families: IndexMap<&str, (Family, StrId)> = IndexMap::new();
+    let mut families: IndexMap<Cow<'_, str>, (Family, StrId)> = IndexMap::new();
     for (index, range) in annotations.ranges.iter().enumerate() {
         let name = snapshot.strings.get(range.name);
         let stem = name.trim_end_matches(|next: char| next.is_ascii_digit());
+        // Steps are numbered anew in each epoch: `epoch0_step3` and `epoch1_step3` are of one family.
+        let stem = match Likeness::of(stem, stem.len() < name.len()) {
+            Likeness::Numbered => without_numbers(stem),
+            _ => Cow::Borrowed(stem),
+        };
         let new = || {
             let family = Family { name: name.to_owned(), ranges: Vec::new(), duration: 0, depth: range.depth };
             (family, range.name)
         };
+        let joint = format!("{stem}N");
         let (family, first) = families.entry(stem).or_insert_with(new);
         if *first != range.name {
-            family.name = format!("{stem}N");
+            family.name = joint;
         }
         family.ranges.push(index);
         family.duration += i128::from(range.end_us) - i128::from(range.start_us);
@@ -210,4 +229,16 @@ fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) ->
         return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
     }
     Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_are_numbered_anew_in_each_epoch_are_one_family() {
+        assert_eq!(without_numbers("epoch0_step"), "epochN_step");
+        assert_eq!(without_numbers("run12/epoch3_iter"), "runN/epochN_iter");
+        assert_eq!(without_numbers("step_"), "step_");
+    }
 }

@@ -88,15 +88,18 @@ pub struct PeakArgs {
 pub struct TimelineArgs {
     #[command(flatten)]
     pub common: CommonArgs,
+    /// Format of the picture
+    #[arg(long, value_enum, default_value_t = PictureFormatArg::Svg)]
+    pub format: PictureFormatArg,
     /// Which counter to draw
     #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
     pub metric: MetricArg,
     /// What the bands stand for
     #[arg(long, value_enum, default_value_t = ByArg::Site)]
     pub by: ByArg,
-    /// Number of bands; the rest becomes one band
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// Number of bands, 40 at most; the rest becomes one band
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
+    pub top: u8,
     /// What the x axis counts
     #[arg(long, value_enum, default_value_t = AxisArg::Time)]
     pub x: AxisArg,
@@ -363,6 +366,11 @@ pub enum FormatArg {
     Json,
     Csv,
     Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureFormatArg {
+    Svg,
 }
 
 /// A format for figures, or a picture.

@@ -164,7 +164,10 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
 }
 
 /// What is said of a recording without a failed request.
-pub fn no_oom(format: Format) -> String {
+pub fn no_oom(format: Format, elsewhere: usize) -> String {
+    if elsewhere > 0 {
+        return format!("no request failed on the devices asked for; {} on others", failures(elsewhere));
+    }
     if format.has_segments() {
         "no request failed while recording (no oom entry)".to_owned()
     } else {

@@ -75,6 +75,50 @@ fn every_picture_is_safe_and_small() {
 }
 
 #[test]
+fn pictures_of_many_devices_are_small() {
+    let one = support::open(&fixture("gpt_train"));
+    let mut problems = Vec::new();
+    for count in [8, 64] {
+        let recording = synthetic::on_devices(&one, count);
+        assert_eq!(recording.anomalies(), 0);
+        problems.extend(flaws(&format!("{count} devices"), &recording));
+        let [markdown, html] = page(&recording);
+        // What one comment on GitHub takes.
+        assert!(markdown.len() < 65_536, "{count} devices: {} bytes of Markdown", markdown.len());
+        assert!(html.len() < 2 * MAX_BYTES, "{count} devices: {} bytes of HTML", html.len());
+    }
+    assert_none(&problems);
+}
+
+/// Frames are cut at a number, but never all of them, and none without its callers.
+#[test]
+fn equally_wide_frames_are_drawn() {
+    let recording = synthetic::on_devices(&synthetic::equal_stacks(1000), 8);
+    let flame = recording.flame(&FlameOptions::default()).unwrap();
+    let mut svg = Vec::new();
+    picture::flamegraph(Source { path: "snapshot.pickle", recording: &recording }, &flame).write(&mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    let frames = Document::parse(&svg).unwrap().descendants().filter(|node| node.has_attribute("data-bytes")).count();
+    assert!(frames > 400, "only {frames} frames");
+}
+
+/// A segment without a hole shows none, however narrow its blocks are.
+#[test]
+fn full_segments_look_full() {
+    let recording = synthetic::packed();
+    let map = recording.segment_map(&PeakOptions::default()).unwrap();
+    let mut svg = Vec::new();
+    let source = Source { path: "snapshot.pickle", recording: &recording };
+    picture::segment_map(source, &map, BlockColor::State).write(&mut svg).unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    let document = Document::parse(&svg).unwrap();
+    let rectangles = document.descendants().filter(|node| node.has_tag_name("rect"));
+    let solid = rectangles.filter(|node| node.attribute("fill-opacity") == Some("1"));
+    let painted: f64 = solid.map(|node| node.attribute("width").unwrap().parse::<f64>().unwrap()).sum();
+    assert!(painted > 700.0, "{painted} of 740 pixels are painted");
+}
+
+#[test]
 fn pictures_of_broken_recordings_are_safe_and_small() {
     let mut problems = Vec::new();
     let mut read = 0;

@@ -3,7 +3,7 @@
 use memviz::Recording;
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
-use memviz::model::{Action, Annotation, DeviceTrace, EntryContext, Frame, FrameId, Snapshot, StackId, Stage};
+use memviz::model::{Action, Annotation, DeviceTrace, EntryContext, Frame, FrameId, Segment, Snapshot, StackId, Stage};
 use memviz::replay;
 
 /// A recording with every one of those.
@@ -31,6 +31,22 @@ pub fn all() -> Vec<(&'static str, Recording)> {
 
 /// What must not reach a page as it is.
 pub const HOSTILE: &str = "</text></title><script>alert(1)</script><a href='http://x' onload=\"y\">&amp;\u{202e}\u{0}\u{1b}[31m\u{fffe}]]>`|*<!--";
+
+/// A recording with its first device on so many devices.
+pub fn on_devices(recording: &Recording, count: i32) -> Recording {
+    let mut snapshot = recording.snapshot.clone();
+    let (trace, segments) = (snapshot.traces[0].clone(), snapshot.segments.clone());
+    for device in 1..count {
+        let start = snapshot.entries.len();
+        for row in trace.rows.clone() {
+            snapshot.entries.push(recording.snapshot.entries.get(row).unwrap());
+        }
+        snapshot.traces.push(DeviceTrace { device, rows: start..snapshot.entries.len(), truncated: false });
+        snapshot.segments.extend(segments.iter().cloned().map(|segment| Segment { device, ..segment }));
+    }
+    let histories = replay::replay(&snapshot);
+    Recording { snapshot, histories, compression: Compression::None, bytes: recording.bytes }
+}
 
 #[derive(Default)]
 struct Builder {
@@ -176,6 +192,27 @@ fn without_times() -> Recording {
     let mut recording = long(1000);
     recording.snapshot.notes.has_times = false;
     recording
+}
+
+/// So many blocks of one size, each with a stack of its own.
+pub fn equal_stacks(count: u64) -> Recording {
+    let mut builder = Builder::default();
+    for line in 0..count {
+        builder.stack(&[("/train/model.py", line + 1, "forward"), ("/train/main.py", 3, "<module>")]);
+        let addr = (1 << 40) + line * 20 * MIB;
+        builder.entry(Action::SegmentAlloc, addr, 20 * MIB).entry(Action::Alloc, addr, 20 * MIB).wait(1);
+    }
+    builder.finish()
+}
+
+/// A segment of 400 blocks that are each two pixels wide, and no hole.
+pub fn packed() -> Recording {
+    let mut builder = Builder::default();
+    builder.entry(Action::SegmentAlloc, 1 << 40, 400 * 2 * MIB);
+    for block in 0..400 {
+        builder.entry(Action::Alloc, (1 << 40) + block * 2 * MIB, 2 * MIB).wait(1);
+    }
+    builder.finish()
 }
 
 fn deep_stack() -> Recording {

@@ -92,6 +92,8 @@ pub struct DeviceOoms {
 pub struct OomReport {
     /// The devices asked for, in order.
     pub devices: Vec<DeviceOoms>,
+    /// Failed requests of devices that were not asked for.
+    pub elsewhere: usize,
 }
 
 impl OomReport {
@@ -113,7 +115,10 @@ impl OomReport {
                 device.peak = Some(peak);
             }
         }
-        Ok(Self { devices })
+        let is_wanted = |history: &&History| wanted.iter().any(|device| device.device == history.device);
+        let others = histories.iter().filter(|history| !is_wanted(history));
+        let elsewhere = others.map(|history| history.action_counts(snapshot)[Action::Oom as usize] as usize).sum();
+        Ok(Self { devices, elsewhere })
     }
 
     /// Number of failed requests on all devices.

@@ -2,18 +2,20 @@
 
 use super::{Answer, with_recording};
 use crate::analysis::{PeakOptions, TimelineOptions};
-use crate::cli::args::TimelineArgs;
+use crate::cli::args::{PictureFormatArg, TimelineArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::picture;
 
 pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
-    output::check_picture_target(&args.common)?;
+    match args.format {
+        PictureFormatArg::Svg => output::check_picture_target(&args.common)?,
+    }
     let peak = PeakOptions {
         metric: args.metric.into(),
         by: args.by.into(),
         from: args.from.clone(),
         to: args.to.clone(),
-        top: Some(args.top),
+        top: Some(usize::from(args.top)),
         filter: args.filter.compile()?,
         devices: args.common.devices(),
         at: None,

@@ -18,7 +18,11 @@ pub(super) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write)
         return writeln!(out, "No memory was allocated on any device while recording.");
     }
     if report.count() == 0 {
-        writeln!(out, "{}. The peak instead:\n", escape(&notes::no_oom(source.recording.snapshot.notes.format)))?;
+        writeln!(
+            out,
+            "{}. The peak instead:\n",
+            escape(&notes::no_oom(source.recording.snapshot.notes.format, report.elsewhere))
+        )?;
     }
     for device in &report.devices {
         device_section(device, out)?;

@@ -1,7 +1,7 @@
 //! The report as a static HTML page.
 
 use super::findings::findings;
-use super::{Page, SITES, figures};
+use super::{Page, figures};
 use crate::analysis::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
@@ -45,23 +45,22 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "</ul>")?;
     }
     for (index, (caption, pictures)) in page.pictures().into_iter().enumerate() {
-        if !pictures.is_empty() {
-            writeln!(out, "<h2>{caption}</h2>")?;
-        }
+        writeln!(out, "<h2>{caption}</h2>")?;
         for picture in pictures {
             picture.write(out)?;
         }
         if index == 0 {
-            page.overview.peak.devices.iter().try_for_each(|device| sites(device, out))?;
+            let (devices, shown) = page.tables();
+            devices.iter().try_for_each(|device| sites(device, shown, out))?;
         }
     }
     writeln!(out, "</body>\n</html>")
 }
 
 /// The table of sites of one device, each with its stack to unfold.
-fn sites(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     let mut top = device.attribution.clone();
-    top.keep_top(SITES);
+    top.keep_top(shown);
     let name = device_name(device.device);
     writeln!(out, "<h2>{name}: what holds the memory at the peak</h2>")?;
     let number = |tag: &str, content: &str| format!("<{tag} class=\"number\">{content}</{tag}>");

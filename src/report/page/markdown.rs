@@ -6,6 +6,7 @@ use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
 use crate::report::markdown::{cell, code, escape};
 use crate::report::notes::{self, device_name, safe};
+use crate::report::words::count;
 use crate::report::{fit, percent};
 use std::io::{self, Write};
 
@@ -38,13 +39,18 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         finding.lines.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
         writeln!(out)?;
     }
-    for (peak, timeline) in page.overview.peak.devices.iter().zip(&page.overview.timeline.devices) {
-        device(peak, timeline, out)?;
+    let (devices, shown) = page.tables();
+    for (peak, timeline) in devices.iter().zip(&page.overview.timeline.devices) {
+        device(peak, timeline, shown, out)?;
+    }
+    let more = page.overview.peak.devices.len() - devices.len();
+    if more > 0 {
+        writeln!(out, "{} not told in full; `--device` picks them.", count(more, "more device"))?;
     }
     Ok(())
 }
 
-fn device(peak: &DevicePeak, timeline: &DeviceTimeline, out: &mut dyn Write) -> io::Result<()> {
+fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}\n", escape(&notes::headline(peak)))?;
     writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
     for line in notes::device(peak) {
@@ -52,19 +58,20 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, out: &mut dyn Write) -> 
     }
     writeln!(out, "```\n{}\n```\n", curve(timeline))?;
     let mut top = peak.attribution.clone();
-    top.keep_top(SITES);
+    top.keep_top(shown);
     writeln!(out, "| bytes | share | blocks | {} |\n|--:|--:|--:|---|", top.by.name())?;
     for row in &top.rows {
         let share = percent(row.bytes, top.total_bytes);
         writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
     }
     writeln!(out, "| **{}** | | | **{}** |\n", Bytes(top.total_bytes), peak.metric.name())?;
-    stacks(peak, out)
+    stacks(peak, shown, out)
 }
 
 /// The stacks of the largest rows, to unfold.
-fn stacks(peak: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
-    let rows: Vec<_> = peak.attribution.rows.iter().filter(|row| !row.stack.is_empty()).take(STACKS).collect();
+fn stacks(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<_> =
+        peak.attribution.rows.iter().filter(|row| !row.stack.is_empty()).take(STACKS * shown / SITES).collect();
     if rows.is_empty() {
         return Ok(());
     }

@@ -7,14 +7,14 @@ mod markdown;
 mod svg;
 
 use super::Source;
-use super::picture::{BlockColor, Picture, Room, flamegraph, segments, timeline};
-use crate::analysis::Overview;
+use super::picture::{BlockColor, MAX_PANELS, Picture, flamegraph, panels, segments, timeline};
+use crate::analysis::{DevicePeak, Overview};
 use std::io::{self, Write};
 
 /// Rows of the segment map in a report, of all devices; the rest is summed up.
 const SEGMENT_ROWS: usize = 60;
 /// Rows of the table of sites.
-const SITES: usize = 15;
+const SITES: usize = 14;
 
 /// A report about one recording.
 #[derive(Clone, Copy, Debug)]
@@ -53,23 +53,24 @@ impl Page<'_> {
     /// The pictures of each device with their captions: timeline, flame graph, segment map.
     fn pictures(&self) -> Vec<(&'static str, Vec<Picture>)> {
         let overview = self.overview;
-        let room = Room { devices: overview.timeline.devices.len(), notes: true };
-        let quiet = Room { notes: false, ..room };
-        let timelines = overview.timeline.devices.iter();
-        let flames = overview.flame.devices.iter();
         // Where memory ran out, holes matter most.
         let at_oom = |device| overview.segments_at_oom.devices.iter().find(|map| map.peak.device == device);
-        let maps = overview.segments.devices.iter().map(|map| at_oom(map.peak.device).unwrap_or(map));
-        vec![
-            ("Live memory over time", timelines.map(|device| timeline::panel(device, room)).collect()),
-            (
-                "Live bytes by stack, outermost caller on top",
-                flames.map(|device| flamegraph::panel(device, quiet)).collect(),
-            ),
-            (
-                "Segments and their blocks, holes first",
-                maps.map(|device| segments::panel(device, BlockColor::State, SEGMENT_ROWS, quiet)).collect(),
-            ),
-        ]
+        let maps: Vec<_> = overview.segments.devices.iter().map(|map| at_oom(map.peak.device).unwrap_or(map)).collect();
+        let mut pictures = vec![
+            ("Live memory over time", panels(&overview.timeline.devices, true, timeline::panel)),
+            ("Live bytes by stack, outermost caller on top", panels(&overview.flame.devices, false, flamegraph::panel)),
+        ];
+        if !maps.is_empty() {
+            let panel = |map: &&_, room| segments::panel(map, BlockColor::State, SEGMENT_ROWS, room);
+            pictures.push(("Segments and their blocks, holes first", panels(&maps, false, panel)));
+        }
+        pictures
+    }
+
+    /// The peaks whose rows are written out, and how many of their rows.
+    fn tables(&self) -> (&[DevicePeak], usize) {
+        let devices = &self.overview.peak.devices;
+        let rows = if devices.len() > 4 { SITES / 2 } else { SITES };
+        (&devices[..devices.len().min(MAX_PANELS)], rows)
     }
 }

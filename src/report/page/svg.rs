@@ -1,7 +1,7 @@
 //! The report as one picture.
 
 use super::findings::findings;
-use super::{Page, SITES, figures};
+use super::{Page, figures};
 use crate::analysis::attribution::OTHER;
 use crate::analysis::{Attribution, Row};
 use crate::model::bytes::Bytes;
@@ -19,22 +19,23 @@ pub fn page(page: &Page<'_>) -> Picture {
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
     parts.extend(findings(page).iter().map(|finding| picture::statement(&finding.title, &finding.lines)));
-    for (caption, pictures) in page.pictures().into_iter().filter(|(_, pictures)| !pictures.is_empty()) {
+    let (devices, sites_shown) = page.tables();
+    for (caption, pictures) in page.pictures() {
         parts.push(picture::caption(caption));
         parts.extend(pictures);
         if caption.starts_with("Live memory") {
-            parts.extend(page.overview.peak.devices.iter().flat_map(|device| {
+            parts.extend(devices.iter().flat_map(|device| {
                 let name = format!("{}: what holds the memory at the peak", device_name(device.device));
-                [picture::caption(&name), sites(&device.attribution)]
+                [picture::caption(&name), sites(&device.attribution, sites_shown)]
             }));
         }
     }
     picture::stacked(parts)
 }
 
-fn sites(attribution: &Attribution) -> Picture {
+fn sites(attribution: &Attribution, shown: usize) -> Picture {
     let mut top = attribution.clone();
-    top.keep_top(SITES);
+    top.keep_top(shown);
     let largest = top.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
     let row = |row: &Row| {
         vec![

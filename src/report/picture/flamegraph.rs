@@ -2,13 +2,14 @@
 
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
-use super::{Picture, Room, WIDTH, device_heading, heading, remark, stacked};
+use super::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::analysis::flame::{Node, Owner};
 use crate::analysis::{DeviceFlame, FlameReport};
 use crate::model::bytes::Bytes;
 use crate::report::fit::{shorten, shorten_end};
 use crate::report::notes::safe;
 use crate::report::{Source, percent};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use svg::node::element::Group;
 
@@ -19,7 +20,7 @@ const MARGIN: f64 = 16.0;
 /// Narrower frames are not drawn.
 const MIN_WIDTH: f64 = 0.7;
 /// Frames drawn, the widest ones: what a file of moderate size holds.
-const MAX_FRAMES: usize = 700;
+const MAX_FRAMES: usize = 560;
 /// Rows drawn.
 const MAX_ROWS: usize = 120;
 /// Opacity of frames, so that text on them is legible.
@@ -28,11 +29,7 @@ const OPACITY: f64 = 0.42;
 /// All devices below each other.
 pub fn flamegraph(source: Source<'_>, report: &FlameReport) -> Picture {
     let mut parts = vec![heading(source, "live bytes by stack")];
-    let room = Room { devices: report.devices.len(), notes: true };
-    parts.extend(report.devices.iter().map(|device| panel(device, room)));
-    if report.devices.is_empty() {
-        parts.push(remark("no memory was allocated on any device while recording"));
-    }
+    parts.extend(panels(&report.devices, true, panel));
     stacked(parts)
 }
 
@@ -42,11 +39,12 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let (mut body, top) = device_heading(&device.peak, room);
 
     let width = |node: &Node| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
-    let mut widths: Vec<f64> = device.nodes.iter().map(width).collect();
-    widths.sort_by(|a, b| b.total_cmp(a));
-    let least = widths.get(MAX_FRAMES / room.devices.max(1)).map_or(MIN_WIDTH, |next| next.max(MIN_WIDTH));
-    let (shown, hidden): (Vec<&Node>, Vec<&Node>) =
-        device.nodes.iter().partition(|node| width(node) > least && node.depth < MAX_ROWS);
+    let mut shown: Vec<&Node> =
+        device.nodes.iter().filter(|node| width(node) > MIN_WIDTH && node.depth < MAX_ROWS).collect();
+    // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
+    shown.sort_by_key(|node| (Reverse(node.bytes), node.depth));
+    shown.truncate(MAX_FRAMES / room.devices.max(1));
+    let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
     for node in &shown {
@@ -56,7 +54,7 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     body = body.add(graph);
     let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
     let mut height = top + 10.0 + ROW * rows as f64;
-    body = legend(body, device, height + 18.0, hidden.len());
+    body = legend(body, device, height + 18.0, hidden);
     height += 34.0;
     Picture { height, body }
 }

@@ -20,6 +20,7 @@ pub use timeline::{columns, timeline};
 
 use super::fit::{shorten, shorten_end};
 use super::notes::{self, safe};
+use super::words::count;
 use super::{Source, fit};
 use crate::analysis::DevicePeak;
 use shape::{Anchor, text};
@@ -81,6 +82,23 @@ pub(super) fn heading(source: Source<'_>, what: &str) -> Picture {
     let body = Group::new().add(title).add(what);
     let (body, height) = warnings(body, 32.0, &notes::source(&source.recording.snapshot));
     Picture { height: height + 8.0, body }
+}
+
+/// Devices that are drawn, so that a picture stays small enough to be attached.
+pub(super) const MAX_PANELS: usize = 8;
+
+/// Panels of the first [`MAX_PANELS`] devices, and what is left out.
+pub(super) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> Picture) -> Vec<Picture> {
+    let room = Room { devices: devices.len().min(MAX_PANELS), notes };
+    let mut panels: Vec<Picture> = devices.iter().take(MAX_PANELS).map(|device| panel(device, room)).collect();
+    let more = devices.len().saturating_sub(MAX_PANELS);
+    if more > 0 {
+        panels.push(remark(&format!("{} not drawn; --device picks them", count(more as u64, "more device"))));
+    }
+    if devices.is_empty() {
+        panels.push(remark("no memory was allocated on any device while recording"));
+    }
+    panels
 }
 
 /// How much of a page a device's panel may take.

@@ -2,7 +2,7 @@
 
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
-use super::{Picture, Room, device_heading, heading, remark, stacked};
+use super::{Picture, Room, device_heading, heading, panels, stacked};
 use crate::analysis::layout::{Piece, SegmentLayout};
 use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
@@ -33,7 +33,7 @@ const ROW: f64 = 16.0;
 /// Rows of segments drawn per picture; the rest of each size is summed up in a row.
 const MAX_ROWS: usize = 120;
 /// Rows of each size at least, however many devices share the picture.
-const MIN_ROWS: usize = 3;
+const MIN_ROWS: usize = 2;
 /// Gap between blocks.
 const BETWEEN: f64 = 0.7;
 /// Blocks at least this wide are drawn on their own; narrower ones share pixels.
@@ -52,18 +52,20 @@ const CLASSES: [u64; 6] = [32 << 20, 128 << 20, 512 << 20, 2 << 30, 8 << 30, u64
 /// All devices below each other.
 pub fn segment_map(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
-    let room = Room { devices: report.devices.len(), notes: true };
-    parts.extend(report.devices.iter().map(|device| panel(device, color, MAX_ROWS, room)));
-    if report.devices.is_empty() {
-        parts.push(remark("no memory was allocated on any device while recording"));
-    }
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, color, MAX_ROWS, room)));
     stacked(parts)
 }
 
 /// One device.
 pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room: Room) -> Picture {
     let (body, mut y) = device_heading(&device.peak, room);
-    let mut drawing = Drawing { body, device, paint: Paint::of(device, color), titled: 0 };
+    let mut drawing = Drawing {
+        body,
+        device,
+        paint: Paint::of(device, color),
+        titled: 0,
+        max_titled: MAX_TITLED / room.devices.max(1),
+    };
     y += 20.0;
     drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &totals(device)));
     y += 10.0;
@@ -145,7 +147,8 @@ struct Paint {
 }
 
 const ALLOCATED: Color = palette::GROUPS[0];
-const PENDING: Color = palette::GROUPS[1];
+/// No group has it.
+const PENDING: Color = palette::ALARM;
 
 impl Paint {
     fn of(device: &DeviceSegmentMap, color: BlockColor) -> Self {
@@ -157,7 +160,6 @@ impl Paint {
             return Self { rows: Vec::new(), legend };
         };
         let labels = device.peak.attribution.rows.iter().map(|row| row.label.as_str());
-        // Pending blocks keep their colour.
         let colors = palette::of_groups(labels.clone().take(top)).into_iter();
         let named: Vec<(String, Color)> = labels.clone().map(str::to_owned).zip(colors).collect();
         let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
@@ -183,8 +185,9 @@ struct Drawing<'a> {
     body: Group,
     device: &'a DeviceSegmentMap,
     paint: Paint,
-    /// Blocks with tooltips so far.
+    /// Blocks with tooltips so far, and at most.
     titled: usize,
+    max_titled: usize,
 }
 
 impl Drawing<'_> {
@@ -280,14 +283,14 @@ impl Drawing<'_> {
                     let hole = text(x + size / 2.0, y + 9.5, Anchor::Middle, palette::MUTED, &bytes);
                     self.add(hole.set("font-size", 10));
                 }
-            } else if size >= TITLED_FROM && self.titled < MAX_TITLED {
+            } else if size >= TITLED_FROM && self.titled < self.max_titled {
                 self.titled += 1;
                 let block = rectangle(x, y, size - BETWEEN, HEIGHT, color);
                 self.add(titled(&self.title(piece)).add(block));
             } else if size >= ALONE_FROM {
                 wide.push((color, outline(x, y, size - BETWEEN)));
-            } else if let Some(pixel) = pixels.get_mut((x - LEFT) as usize) {
-                *pixel = (pixel.0 + size, color);
+            } else {
+                share_pixels(&mut pixels, x - LEFT, size, color);
             }
         }
         self.paths(wide);
@@ -306,7 +309,8 @@ impl Drawing<'_> {
     /// Pixels shared by narrow blocks: the fuller the stronger, and visible with a single byte.
     fn pixels(&mut self, pixels: &[(f64, Color)], y: f64) {
         let level = |&(bytes, color): &(f64, Color)| {
-            let level = if bytes <= 0.0 { 0 } else { 2 + (bytes.min(1.0) * 2.0) as u32 };
+            // Sums of parts of a pixel miss a whole one by a rounding error.
+            let level = if bytes <= 0.0 { 0 } else { 2 + ((bytes + 1e-6).min(1.0) * 2.0) as u32 };
             (level, color)
         };
         let mut x = 0;
@@ -325,6 +329,18 @@ impl Drawing<'_> {
         let row = row.and_then(|&row| self.device.peak.attribution.rows.get(row));
         let label = row.map_or("pending free", |row| row.label.as_str());
         format!("{label}\n{} at 0x{:x}", Bytes(piece.size), piece.addr)
+    }
+}
+
+/// Adds a narrow block to every pixel that it covers a part of.
+fn share_pixels(pixels: &mut [(f64, Color)], from: f64, size: f64, color: Color) {
+    let first = from as usize;
+    for (index, pixel) in pixels.iter_mut().enumerate().skip(first).take(size as usize + 2) {
+        let left = from.max(index as f64);
+        let right = (from + size).min((index + 1) as f64);
+        if right > left {
+            *pixel = (pixel.0 + right - left, color);
+        }
     }
 }
 

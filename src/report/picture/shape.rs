@@ -10,7 +10,7 @@ pub const FONT_SIZE: u32 = 12;
 /// Proportional text.
 pub const SANS: &str = "ui-sans-serif,system-ui,-apple-system,'Segoe UI',sans-serif";
 /// Code, and numbers in columns.
-pub const MONO: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace";
+pub const MONO: &str = "ui-monospace,Menlo,Consolas,monospace";
 /// Size of text in [`MONO`], in pixels.
 pub const MONO_SIZE: u32 = 11;
 /// Width of a character of [`MONO`] at [`MONO_SIZE`]; the widest of these fonts take 0.602 em.

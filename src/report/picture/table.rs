@@ -1,7 +1,7 @@
 //! Tables.
 
 use super::palette;
-use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, rectangle, text, titled};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, SANS, code, rectangle, text, titled};
 use super::{Picture, WIDTH};
 use crate::report::notes::safe;
 use svg::node::element::Group;
@@ -29,7 +29,7 @@ const BETWEEN: f64 = 22.0;
 
 /// A table with a header.
 pub fn table(header: &[&str], rows: &[Vec<Cell>]) -> Picture {
-    let mut body = Group::new().set("font-size", MONO_SIZE);
+    let mut body = Group::new().set("font-size", MONO_SIZE).set("font-family", MONO);
     let mut left = 16.0;
     for (column, name) in header.iter().enumerate() {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -37,7 +37,7 @@ pub fn table(header: &[&str], rows: &[Vec<Cell>]) -> Picture {
         let widest = widest.min(f64::from(WIDTH) - 16.0 - left);
         let is_number = rows.first().is_some_and(|row| matches!(row.get(column), Some(Cell::Number(_))));
         let (x, anchor) = if is_number { (left + widest, Anchor::End) } else { (left, Anchor::Start) };
-        body = body.add(text(x, 12.0, anchor, palette::MUTED, name));
+        body = body.add(text(x, 12.0, anchor, palette::MUTED, name).set("font-family", SANS));
         for (index, row) in rows.iter().enumerate() {
             let y = 12.0 + LINE * (index + 1) as f64;
             if let Some(cell) = row.get(column) {
@@ -57,7 +57,7 @@ fn width(cell: &Cell) -> f64 {
 }
 
 fn draw(body: Group, cell: &Cell, left: f64, width: f64, y: f64) -> Group {
-    let mono = |x, anchor, content: &str| text(x, y, anchor, palette::TEXT, content).set("font-family", MONO);
+    let mono = |x, anchor, content: &str| text(x, y, anchor, palette::TEXT, content);
     match cell {
         Cell::Text(content) => body.add(mono(left, Anchor::Start, content)),
         Cell::Number(content) => body.add(mono(left + width, Anchor::End, content)),

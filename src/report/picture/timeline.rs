@@ -3,7 +3,7 @@
 use super::chart::{self, Area, Axis, Line, Unit};
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::{Picture, Room, WIDTH, device_heading, heading, remark, ribbons, stacked, warnings};
+use super::{Picture, Room, WIDTH, device_heading, heading, panels, ribbons, stacked, warnings};
 use crate::analysis::timeline::OomMark;
 use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
@@ -38,11 +38,7 @@ pub fn columns(devices: usize) -> usize {
 /// All devices below each other.
 pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
-    let room = Room { devices: report.devices.len(), notes: true };
-    parts.extend(report.devices.iter().map(|device| panel(device, room)));
-    if report.devices.is_empty() {
-        parts.push(remark("no memory was allocated on any device while recording"));
-    }
+    parts.extend(panels(&report.devices, true, panel));
     stacked(parts)
 }
 

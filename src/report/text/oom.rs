@@ -18,7 +18,11 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
     if report.count() == 0 {
-        text.words("", &format!("{}; the peak instead:", notes::no_oom(source.recording.snapshot.notes.format)), out)?;
+        text.words(
+            "",
+            &format!("{}; the peak instead:", notes::no_oom(source.recording.snapshot.notes.format, report.elsewhere)),
+            out,
+        )?;
     }
     for (index, device) in report.devices.iter().enumerate() {
         if index > 0 || report.count() == 0 {
