@@ -24,6 +24,7 @@ fn reports(criterion: &mut Criterion) {
             peak: PeakOptions { top: Some(10), ..PeakOptions::default() },
             axis: XAxis::Time,
             columns: picture::columns(1),
+            inactive: false,
         };
         group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
         group.bench_function(format!("{name}/timeline"), |bencher| {

@@ -187,6 +187,7 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("oom.report.md", "oom", &["report", "--format", "markdown"]),
     ("ring.report.md", "ring", &["report", "--format", "markdown"]),
     ("oom.timeline.svg", "oom", &["timeline", "--x", "entry", "--top", "3"]),
+    ("private_pool.timeline.svg", "private_pool", &["timeline", "--x", "entry", "--inactive"]),
     ("multi_gpu.timeline.svg", "multi_gpu", &["timeline", "--by", "file", "--top", "2"]),
     ("multi_gpu.folded.txt", "multi_gpu", &["flamegraph", "--format", "folded", "--at", "end"]),
     ("private_pool.segments.svg", "private_pool", &["fragmentation", "--by", "pool", "--format", "svg"]),

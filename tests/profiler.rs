@@ -520,6 +520,7 @@ fn ask_everything(recording: &Recording) {
         peak: PeakOptions::default(),
         axis: memviz::analysis::XAxis::Time,
         columns: 10,
+        inactive: true,
     });
     let _ = recording.info(&[]);
     let _ = recording.segment_map(&PeakOptions::default());

@@ -55,7 +55,7 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
     let text = TextReport { width: Some(80), color: false };
     let renderers: [&dyn Render; 4] = [&text, &JsonReport, &CsvReport, &MarkdownReport];
     let fragmentation = FragmentationOptions { points: Some(8), ..FragmentationOptions::default() };
-    let timeline = TimelineOptions { peak: PeakOptions { top: Some(3), ..PeakOptions::default() }, axis: XAxis::Time, columns: 50 };
+    let timeline = TimelineOptions { peak: PeakOptions { top: Some(3), ..PeakOptions::default() }, axis: XAxis::Time, columns: 50, inactive: true };
     for render in renderers {
         let mut out = Vec::new();
         let _ = recording.peak(&PeakOptions::default()).map(|report| render.peak(source, &report, &mut out));

@@ -32,6 +32,8 @@ pub struct TimelineOptions {
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,
+    /// Whether to add a band of what is reserved and inactive: [`INACTIVE`].
+    pub inactive: bool,
 }
 
 /// All devices.
@@ -63,6 +65,10 @@ pub struct DeviceTimeline {
     /// Annotations that overlap the window, in order of their starts.
     pub ribbons: Vec<Ribbon>,
 }
+
+/// Label of the band on top of all others for what is reserved and in no active block, `reserved - active`. It is no part
+/// of the metric.
+pub const INACTIVE: &str = "(inactive)";
 
 /// A sample: the instant within a stretch of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,6 +342,14 @@ fn bands(
             Some(*sum)
         });
         band.bytes = running.collect();
+    }
+    if options.inactive {
+        let inactive = |column: &Column| {
+            let Counters { reserved, active, .. } = column.counters;
+            u64::try_from(reserved.saturating_sub(active)).unwrap_or(0)
+        };
+        let bytes = columns.iter().map(inactive).collect();
+        bands.insert(0, Band { label: INACTIVE.to_owned(), bytes, peak_blocks: 0 });
     }
     bands.retain(|band| band.bytes.iter().any(|&bytes| bytes > 0));
     bands

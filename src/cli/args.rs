@@ -103,6 +103,9 @@ pub struct TimelineArgs {
     /// What the x axis counts
     #[arg(long, value_enum, default_value_t = AxisArg::Time)]
     pub x: AxisArg,
+    /// Add a band of what is reserved and inactive
+    #[arg(long)]
+    pub inactive: bool,
     /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     pub from: Option<When>,

@@ -50,7 +50,7 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
 
 fn timeline_options(recording: &Recording, axis: XAxis) -> TimelineOptions {
     let peak = PeakOptions { top: Some(TOP), ..PeakOptions::default() };
-    TimelineOptions { peak, axis, columns: picture::columns(recording.histories.len()) }
+    TimelineOptions { peak, axis, columns: picture::columns(recording.histories.len()), inactive: false }
 }
 
 fn page(recording: &Recording) -> [String; 2] {
@@ -311,7 +311,7 @@ fn samples_lose_no_peak() {
                 (Metric::Reserved, GroupBy::Pool),
             ] {
                 let peak = PeakOptions { top: Some(3), metric, by, ..PeakOptions::default() };
-                let report = recording.timeline(&TimelineOptions { peak, axis, columns }).unwrap();
+                let report = recording.timeline(&TimelineOptions { peak, axis, columns, inactive: false }).unwrap();
                 for device in &report.devices {
                     let history = recording.history(device.peak.device).unwrap();
                     let what = format!("{name} device {} {} in {columns}", device.peak.device, metric.name());
@@ -325,6 +325,21 @@ fn samples_lose_no_peak() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// With the band of what is inactive, all bands of the active bytes sum to what is reserved.
+#[test]
+fn active_and_inactive_are_reserved() {
+    let recording = support::open(&fixture("side_stream"));
+    let peak = PeakOptions { metric: Metric::Active, top: Some(2), ..PeakOptions::default() };
+    let options = TimelineOptions { peak, axis: XAxis::Entry, columns: 300, inactive: true };
+    for device in recording.timeline(&options).unwrap().devices {
+        assert_eq!(device.bands[0].label, memviz::analysis::timeline::INACTIVE);
+        for (index, column) in device.columns.iter().enumerate() {
+            let sum: u64 = device.bands.iter().map(|band| band.bytes[index]).sum();
+            assert_eq!(i64::try_from(sum), Ok(column.counters.reserved), "column {index}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
         let columns = picture::columns(devices);
-        let overview = recording.overview(&TimelineOptions { peak, axis: args.x.into(), columns })?;
+        let overview = recording.overview(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: false })?;
         Ok(Answer {
             warnings: Vec::new(),
             write: Box::new(move |source, out| {

@@ -23,7 +23,8 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
         let columns = picture::columns(devices);
-        let mut report = recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns })?;
+        let mut report =
+            recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: args.inactive })?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
             write: Box::new(move |source, out| picture::timeline(source, &report).write(out)),

@@ -4,7 +4,7 @@
 //! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
 //! our own and those that plotters writes, and every light colour must have one dark partner.
 
-use crate::analysis::{attribution, grouping, sites};
+use crate::analysis::{attribution, grouping, sites, timeline};
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.
@@ -79,6 +79,7 @@ pub fn of_special(label: &str) -> Option<Color> {
         sites::NO_STACK => Some(NO_STACK),
         grouping::BASELINE => Some(BASELINE),
         grouping::FILTERED | attribution::OTHER => Some(OTHER),
+        timeline::INACTIVE => Some(GRID),
         _ => None,
     }
 }

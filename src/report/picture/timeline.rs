@@ -4,7 +4,7 @@ use super::chart::{self, Area, Axis, Line, Unit};
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use super::{Picture, Room, WIDTH, device_heading, heading, panels, ribbons, stacked, warnings};
-use crate::analysis::timeline::OomMark;
+use crate::analysis::timeline::{INACTIVE, OomMark};
 use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, safe, signed};
@@ -146,12 +146,11 @@ fn bands(device: &DeviceTimeline, scale: &Scale, colors: &[Color]) -> Group {
         }
         let at_peak = band.bytes[device.peak_column];
         let blocks = band.peak_blocks;
-        let title = format!(
-            "{}\n{} ({:.1}%) in {blocks} blocks at the peak",
-            band.label,
-            Bytes(at_peak),
-            percent(at_peak, total)
-        );
+        let share = percent(at_peak, total);
+        let title = match band.label.as_str() {
+            INACTIVE => format!("{INACTIVE}\n{} reserved and inactive at the peak", Bytes(at_peak)),
+            label => format!("{label}\n{} ({share:.1}%) in {blocks} blocks at the peak", Bytes(at_peak)),
+        };
         let path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)
@@ -313,7 +312,9 @@ fn legend(mut plot: Group, device: &DeviceTimeline, colors: &[Color]) -> Group {
     for (band, color) in device.bands.iter().zip(colors) {
         let bytes = band.bytes[device.peak_column];
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, *color));
-        plot = plot.add(row(y, &band.label, bytes, Some(percent(bytes, total))));
+        // What is inactive is no part of the whole that shares are of.
+        let share = (band.label != INACTIVE).then(|| percent(bytes, total));
+        plot = plot.add(row(y, &band.label, bytes, share));
         y += LEGEND_LINE;
     }
     plot = plot.add(row(y, device.peak.metric.name(), total, None).set("font-weight", 600));
