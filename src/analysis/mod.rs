@@ -26,6 +26,7 @@ pub mod segment_map;
 pub mod sites;
 pub mod steps;
 pub mod timeline;
+pub mod training;
 pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
@@ -51,4 +52,5 @@ pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::Sites;
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
+pub use training::{Phase, Phases, Roles};
 pub use when::When;

@@ -31,6 +31,11 @@ impl<'s> Sites<'s> {
         Self { snapshot, kinds: frames.map(kind).collect() }
     }
 
+    /// The recording whose stacks these are.
+    pub fn snapshot(&self) -> &'s Snapshot {
+        self.snapshot
+    }
+
     /// The kind of a frame.
     pub fn kind(&self, frame: FrameId) -> FrameKind {
         self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)

@@ -1,0 +1,10 @@
+//! What a recording says about the training step behind it.
+//!
+//! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
+//! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order.
+
+pub mod phases;
+pub mod role;
+
+pub use phases::{Phase, PhaseSpan, Phases};
+pub use role::{Role, Roles};

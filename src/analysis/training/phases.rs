@@ -1,0 +1,269 @@
+//! Which entries are forward, backward, optimizer and data.
+
+use super::role::{Role, Roles};
+use crate::analysis::Annotations;
+use crate::model::{Action, Snapshot, StackId, StrId};
+use crate::replay::{History, Instant};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The part of a training step that an entry belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// From the model's inputs to the loss.
+    Forward,
+    /// `backward()`, with whatever it recomputes.
+    Backward,
+    /// The optimizer, gradient scaling and clipping, `zero_grad`.
+    Optimizer,
+    /// Bringing the inputs onto the device.
+    Data,
+    /// Building the model, and everything that is not part of a step or cannot be told.
+    #[default]
+    Other,
+}
+
+impl Phase {
+    /// All phases, in the order of a step.
+    pub const ALL: [Self; 5] = [Self::Data, Self::Forward, Self::Backward, Self::Optimizer, Self::Other];
+
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Data => "data",
+            Self::Other => "other",
+        }
+    }
+
+    /// The phase that the name of a `record_function` range speaks of: what PyTorch itself writes
+    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and what people
+    /// call theirs.
+    pub fn of_annotation(name: &str) -> Option<Self> {
+        if name.starts_with("Optimizer.") {
+            return Some(Self::Optimizer);
+        }
+        if name.starts_with("autograd::") {
+            return Some(Self::Backward);
+        }
+        if name.starts_with("enumerate(DataLoader)") {
+            return Some(Self::Data);
+        }
+        let lower = name.to_ascii_lowercase();
+        let words = lower.split(|next: char| !next.is_ascii_alphanumeric());
+        words.into_iter().find_map(|word| {
+            // `forward2` and `backward_0` are forward and backward.
+            match word.trim_end_matches(|next: char| next.is_ascii_digit()) {
+                "forward" | "fwd" | "loss" => Some(Self::Forward),
+                "backward" | "bwd" => Some(Self::Backward),
+                "optimizer" | "optim" | "opt" => Some(Self::Optimizer),
+                "data" | "dataload" | "dataloader" | "dataloading" => Some(Self::Data),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Consecutive entries of one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// The phase.
+    pub phase: Phase,
+    /// First entry, counted within the trace.
+    pub start: u32,
+    /// The entry behind the last one.
+    pub end: u32,
+    /// Whether an annotation says so; otherwise it is inferred from stacks and the order of entries.
+    pub recorded: bool,
+}
+
+/// The phases of one device, without gaps.
+#[derive(Clone, Debug, Default)]
+pub struct Phases {
+    /// In order; together they cover every entry.
+    pub spans: Vec<PhaseSpan>,
+    /// Index into [`Phases::spans`] of each entry.
+    of_entry: Vec<u32>,
+}
+
+/// What one entry says about its phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hint {
+    /// Nothing: it belongs to whatever came before.
+    None,
+    /// Python code that runs before, between and after the phases: what is around it decides.
+    Plain,
+    /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbours.
+    ZeroGrad,
+    /// This phase.
+    Sure(Phase),
+}
+
+impl Phases {
+    /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
+    pub fn of(snapshot: &Snapshot, history: &History, annotations: &Annotations, roles: &Roles) -> Self {
+        let mut phases = inferred(&hints(snapshot, history, roles));
+        let recorded = recorded(snapshot, history, annotations);
+        for (phase, named) in phases.iter_mut().zip(&recorded) {
+            *phase = named.unwrap_or(*phase);
+        }
+        let mut spans: Vec<PhaseSpan> = Vec::new();
+        let mut of_entry = Vec::with_capacity(phases.len());
+        for (entry, &phase) in phases.iter().enumerate() {
+            let (start, is_recorded) = (entry as u32, recorded.get(entry).is_some_and(Option::is_some));
+            match spans.last_mut().filter(|last| last.phase == phase && last.recorded == is_recorded) {
+                Some(last) => last.end = start + 1,
+                None => spans.push(PhaseSpan { phase, start, end: start + 1, recorded: is_recorded }),
+            }
+            of_entry.push(spans.len() as u32 - 1);
+        }
+        Self { spans, of_entry }
+    }
+
+    /// The span of an entry.
+    pub fn span(&self, entry: u32) -> Option<&PhaseSpan> {
+        self.spans.get(*self.of_entry.get(entry as usize)? as usize)
+    }
+
+    /// The phase of the entry that leads to an instant; [`Phase::Other`] before the first one.
+    pub fn at(&self, instant: Instant) -> Phase {
+        let span = History::entry_before(instant).and_then(|entry| self.span(entry));
+        span.map_or(Phase::Other, |span| span.phase)
+    }
+
+    /// Whether the recording holds a training step: a forward that a backward follows.
+    pub fn has_training(&self) -> bool {
+        let forward = self.spans.iter().position(|span| span.phase == Phase::Forward);
+        forward.is_some_and(|first| self.spans[first..].iter().any(|span| span.phase == Phase::Backward))
+    }
+}
+
+/// What annotations say about each entry; empty when they name no phase.
+fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -> Vec<Option<Phase>> {
+    let mut named: HashMap<StrId, Option<Phase>> = HashMap::new();
+    for range in &annotations.ranges {
+        named.entry(range.name).or_insert_with(|| Phase::of_annotation(snapshot.strings.get(range.name)));
+    }
+    if !snapshot.notes.has_times || named.values().all(Option::is_none) {
+        return Vec::new();
+    }
+    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let mut known: Option<(i64, Option<Phase>)> = None;
+    let at = |time: i64| {
+        let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
+        ranges.into_iter().rev().find_map(|phase| phase)
+    };
+    let of_time = |&time: &i64| match known {
+        Some((last, phase)) if last == time => phase,
+        _ => known.insert((time, at(time))).1,
+    };
+    times.iter().map(of_time).collect()
+}
+
+/// What the stack of each entry says.
+fn hints(snapshot: &Snapshot, history: &History, roles: &Roles) -> Vec<Hint> {
+    let rows = history.rows.clone();
+    let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
+    // Where no stack has Python frames, their absence says nothing.
+    let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
+    let hint = |(row, &action): (usize, &Action)| {
+        let stack = snapshot.entries.stack(row);
+        match roles.role(stack) {
+            // The engine's threads have no Python frames. Frees may lack them for other reasons (`context="alloc"`).
+            Role::Silent if python && action == Action::Alloc && stack == StackId::EMPTY => Hint::Sure(Phase::Backward),
+            Role::Silent => Hint::None,
+            Role::Plain => Hint::Plain,
+            Role::Module => Hint::Sure(Phase::Forward),
+            Role::Setup => Hint::Sure(Phase::Other),
+            Role::Data => Hint::Sure(Phase::Data),
+            Role::Backward | Role::Recompute => Hint::Sure(Phase::Backward),
+            Role::Optimizer => Hint::Sure(Phase::Optimizer),
+            Role::ZeroGrad => Hint::ZeroGrad,
+        }
+    };
+    rows.zip(actions).map(hint).collect()
+}
+
+/// Fills in what the entries themselves leave open.
+fn inferred(hints: &[Hint]) -> Vec<Phase> {
+    // Without any call of a module the model is made of plain functions.
+    let has_modules = hints.contains(&Hint::Sure(Phase::Forward));
+    let mut phases = Vec::with_capacity(hints.len());
+    let mut before = None;
+    while let Some(&hint) = hints.get(phases.len()) {
+        if let Hint::Sure(phase) = hint {
+            before = Some(phase);
+            phases.push(phase);
+            continue;
+        }
+        let rest = &hints[phases.len()..];
+        let open = rest.iter().position(|hint| matches!(hint, Hint::Sure(_))).unwrap_or(rest.len());
+        let after = rest.get(open).and_then(|hint| if let Hint::Sure(phase) = hint { Some(*phase) } else { None });
+        let plain = between(before, after, has_modules);
+        for hint in &rest[..open] {
+            let last = phases.last().copied().unwrap_or_default();
+            phases.push(match hint {
+                Hint::None => last,
+                Hint::Plain => plain,
+                Hint::ZeroGrad => Phase::Optimizer,
+                Hint::Sure(phase) => *phase,
+            });
+        }
+    }
+    phases
+}
+
+/// The phase of plain Python code between two phases.
+fn between(before: Option<Phase>, after: Option<Phase>, has_modules: bool) -> Phase {
+    match (before, after) {
+        // The loss, and what a program does between two calls of its model.
+        (Some(Phase::Forward), Some(Phase::Forward | Phase::Backward)) => Phase::Forward,
+        (before, Some(Phase::Backward)) if !has_modules && before != Some(Phase::Backward) => Phase::Forward,
+        // What leads up to the first call of a module are its inputs.
+        (_, Some(Phase::Forward)) => Phase::Data,
+        _ => Phase::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Hint::{None as Silent, Plain, Sure, ZeroGrad};
+    use Phase::{Backward, Data, Forward, Optimizer, Other};
+
+    #[test]
+    fn plain_code_is_what_its_neighbours_make_it() {
+        let step = [Plain, Sure(Forward), Plain, ZeroGrad, Sure(Backward), Silent, Plain, Sure(Optimizer), Plain];
+        let phases = [Data, Forward, Forward, Optimizer, Backward, Backward, Other, Optimizer, Other];
+        assert_eq!(inferred(&step), phases);
+    }
+
+    #[test]
+    fn zero_grad_before_forward_does_not_hide_the_inputs() {
+        let step = [Sure(Optimizer), Plain, ZeroGrad, Sure(Forward), Sure(Backward)];
+        assert_eq!(inferred(&step), [Optimizer, Data, Optimizer, Forward, Backward]);
+    }
+
+    #[test]
+    fn a_model_without_modules_has_a_forward() {
+        let step = [Plain, Plain, Sure(Backward), Silent, Sure(Optimizer), Plain, Sure(Backward)];
+        assert_eq!(inferred(&step), [Forward, Forward, Backward, Backward, Optimizer, Forward, Backward]);
+    }
+
+    #[test]
+    fn annotations_name_phases() {
+        let phase = Phase::of_annotation;
+        assert_eq!(phase("forward"), Some(Forward));
+        assert_eq!(phase("train/Forward_2"), Some(Forward));
+        assert_eq!(phase("## backward ##"), Some(Backward));
+        assert_eq!(phase("Optimizer.step#AdamW.step"), Some(Optimizer));
+        assert_eq!(phase("Optimizer.zero_grad#SGD.zero_grad"), Some(Optimizer));
+        assert_eq!(phase("autograd::engine::evaluate_function: MulBackward0"), Some(Backward));
+        assert_eq!(phase("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), Some(Data));
+        assert_eq!(phase("ProfilerStep#3"), None);
+        assert_eq!(phase("straightforward"), None);
+    }
+}
