@@ -87,6 +87,8 @@ pub struct Phases {
     pub spans: Vec<PhaseSpan>,
     /// Index into [`Phases::spans`] of each entry.
     of_entry: Vec<u32>,
+    /// Whether the stack of a free says where it was freed. PyTorch 2.0 repeats the stack of the allocation there.
+    pub frees_tell: bool,
 }
 
 /// What one entry says about its phase.
@@ -105,7 +107,8 @@ enum Hint {
 impl Phases {
     /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
     pub fn of(snapshot: &Snapshot, history: &History, annotations: &Annotations, roles: &Roles) -> Self {
-        let mut phases = inferred(&hints(snapshot, history, roles));
+        let frees_tell = frees_tell(snapshot, history);
+        let mut phases = inferred(&hints(snapshot, history, roles, frees_tell));
         let recorded = recorded(snapshot, history, annotations);
         for (phase, named) in phases.iter_mut().zip(&recorded) {
             *phase = named.unwrap_or(*phase);
@@ -120,7 +123,7 @@ impl Phases {
             }
             of_entry.push(spans.len() as u32 - 1);
         }
-        Self { spans, of_entry }
+        Self { spans, of_entry, frees_tell }
     }
 
     /// The span of an entry.
@@ -163,13 +166,27 @@ fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -
     times.iter().map(of_time).collect()
 }
 
+/// Whether any free has a stack other than that of its allocation.
+fn frees_tell(snapshot: &Snapshot, history: &History) -> bool {
+    let mut freed =
+        history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.freed <= history.entries());
+    freed.any(|(index, allocation)| {
+        let free =
+            allocation.freed.checked_sub(1).map(|entry| snapshot.entries.stack(history.rows.start + entry as usize));
+        free.is_some_and(|stack| stack != StackId::EMPTY && stack != history.stack_of(snapshot, index))
+    })
+}
+
 /// What the stack of each entry says.
-fn hints(snapshot: &Snapshot, history: &History, roles: &Roles) -> Vec<Hint> {
+fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
     let rows = history.rows.clone();
     let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
     // Where no stack has Python frames, their absence says nothing.
     let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
     let hint = |(row, &action): (usize, &Action)| {
+        if !frees_tell && matches!(action, Action::FreeRequested | Action::FreeCompleted) {
+            return Hint::None;
+        }
         let stack = snapshot.entries.stack(row);
         match roles.role(stack) {
             // The engine's threads have no Python frames. Frees may lack them for other reasons (`context="alloc"`).

@@ -108,6 +108,11 @@ impl Roles {
         self.frames.get(frame.index()).is_some_and(|marks| marks & mark::MODULE_CALL != 0)
     }
 
+    /// Whether a frame belongs to `torch.utils.checkpoint`.
+    pub fn is_checkpoint(&self, frame: FrameId) -> bool {
+        self.frames.get(frame.index()).is_some_and(|marks| marks & mark::CHECKPOINT != 0)
+    }
+
     /// Whether a stack has Python frames.
     pub fn has_python(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::PYTHON != 0
@@ -143,11 +148,12 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
     match (path, name) {
         (_, "zero_grad") => mark::ZERO_GRAD,
         ("torch/nn/modules/module.py", "_call_impl" | "_slow_forward" | "inner") => mark::MODULE_CALL,
-        ("torch/nn/modules/module.py", "_apply" | "convert") => mark::SETUP,
-        ("torch/nn/init.py" | "torch/nn/parameter.py", _) => mark::SETUP,
-        ("torch/_tensor.py", "backward") => mark::BACKWARD,
-        ("torch/autograd/__init__.py", "backward" | "grad" | "_make_grads") => mark::BACKWARD,
-        ("torch/autograd/graph.py", "_engine_run_backward") => mark::BACKWARD,
+        ("torch/nn/modules/module.py", "_apply" | "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => {
+            mark::SETUP
+        }
+        ("torch/_tensor.py", "backward")
+        | ("torch/autograd/__init__.py", "backward" | "grad" | "_make_grads")
+        | ("torch/autograd/graph.py", "_engine_run_backward") => mark::BACKWARD,
         ("torch/autograd/function.py", "apply" | "apply_boxed") => mark::ENGINE_ROOT,
         // In 2.0 to 2.15 the hooks that run a forward again are called `unpack` and `unpack_hook`; the reentrant variant
         // does it in `CheckpointFunction.backward`.

@@ -1,0 +1,397 @@
+//! The calls of forward functions: which entries belong to the same call of the same function.
+//!
+//! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls are told apart by order: a
+//! call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
+//! began; and where a function has a single line, when what it allocates begins to repeat.
+
+use super::phases::{Phase, Phases};
+use super::role::{Role, Roles};
+use crate::analysis::Sites;
+use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
+use crate::replay::History;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A function that `nn.Module` calls as `forward`. Functions of one name in a file are told apart by their lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardFunction {
+    /// Its file.
+    pub file: StrId,
+    /// Its name.
+    pub name: StrId,
+    /// The first of its lines that allocates or frees.
+    pub first_line: u64,
+    /// The last of them.
+    pub last_line: u64,
+    /// A frame of it, on its first line.
+    pub frame: FrameId,
+    /// The frame that calls it: an example, where there are several.
+    pub caller: Option<FrameId>,
+}
+
+/// One call of a function in the forward phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Index into [`Calls::functions`].
+    pub function: u32,
+    /// Its first entry, counted within the trace.
+    pub start: u32,
+    /// The entry behind its last one.
+    pub end: u32,
+    /// Whether it runs under `torch.utils.checkpoint`.
+    pub checkpointed: bool,
+}
+
+/// The calls of one device's forward phases.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// Every function called, in the order of their first calls.
+    pub functions: Vec<ForwardFunction>,
+    /// Every call, in the order of their starts, outer ones before those inside.
+    pub calls: Vec<Call>,
+}
+
+impl Calls {
+    /// Finds the calls of one device.
+    pub fn of(snapshot: &Snapshot, history: &History, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
+        let paths = Paths::of(snapshot, sites, roles);
+        let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let tells = |entry: u32| phases.frees_tell || is_alloc(actions, entry);
+        let mut open_calls = Tracker::default();
+        for span in phases.spans.iter().filter(|span| span.phase == Phase::Forward) {
+            for entry in (span.start..span.end).filter(|&entry| tells(entry)) {
+                let stack = snapshot.entries.stack(history.rows.start + entry as usize);
+                if roles.role(stack) == Role::Module || roles.role(stack) == Role::Plain {
+                    open_calls.visit(entry, &paths.of_stack[stack.index()]);
+                }
+            }
+            open_calls.close_all();
+        }
+        let raw = split_repetitions(open_calls.calls, snapshot, history, &paths);
+        group(raw, snapshot, &paths, roles)
+    }
+
+    /// The calls of a function, in order.
+    pub fn of_function(&self, function: u32) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(move |call| call.function == function)
+    }
+}
+
+/// One Python frame of a stack.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// The function and how the program got there: the same for all lines of a function that is called from one place.
+    node: u32,
+    line: u64,
+    frame: FrameId,
+    /// Whether `nn.Module` calls it.
+    is_call: bool,
+    /// The nearest frame around it that is not PyTorch's own.
+    caller: Option<FrameId>,
+}
+
+/// Every stack as its Python frames, outermost first.
+struct Paths {
+    of_stack: Vec<Vec<Level>>,
+}
+
+impl Paths {
+    fn of(snapshot: &Snapshot, sites: &Sites<'_>, roles: &Roles) -> Self {
+        // A node is a function below an exact place; a place is a node on a line.
+        let mut nodes: HashMap<(u32, StrId, StrId), u32> = HashMap::new();
+        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        let path = |id: u32| {
+            let (mut place, mut inside_call, mut caller) = (0, false, None);
+            let frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev();
+            let python = frames.filter(|&&id| sites.kind(id).is_python());
+            let levels = python.filter_map(|&id| {
+                let frame = snapshot.stacks.frame(id)?;
+                let node = intern(&mut nodes, (place, frame.filename, frame.name));
+                place = intern(&mut places, (node, frame.line)) + 1;
+                let calls = roles.is_module_call(id);
+                let level = Level { node, line: frame.line, frame: id, is_call: inside_call && !calls, caller };
+                inside_call = calls;
+                if !is_module_plumbing(snapshot, id) {
+                    caller = Some(id);
+                }
+                Some(level)
+            });
+            levels.collect()
+        };
+        Self { of_stack: (0..snapshot.stacks.len() as u32).map(path).collect() }
+    }
+}
+
+/// Whether a frame belongs to what stands between a call of a module and its `forward`.
+fn is_module_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
+    snapshot.stacks.frame(id).is_some_and(|frame| {
+        let file = snapshot.strings.get(frame.filename);
+        file.ends_with("torch/nn/modules/module.py") || file.ends_with("torch/nn/modules/container.py")
+    })
+}
+
+/// The number of a key, given out in the order of first appearance.
+fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
+    let next = known.len() as u32;
+    *known.entry(key).or_insert(next)
+}
+
+/// A call as the order of entries shows it.
+#[derive(Clone, Copy, Debug)]
+struct RawCall {
+    node: u32,
+    frame: FrameId,
+    caller: Option<FrameId>,
+    /// How many Python frames are around it.
+    depth: usize,
+    first_line: u64,
+    last_line: u64,
+    start: u32,
+    end: u32,
+    /// Index of the call it is part of.
+    parent: Option<usize>,
+}
+
+/// A frame that is open at the latest entry.
+struct OpenFrame {
+    node: u32,
+    first_line: u64,
+    line: u64,
+    /// Index of its call, where it is one.
+    call: Option<usize>,
+}
+
+/// Follows the entries of forward and notes where calls begin and end.
+#[derive(Default)]
+struct Tracker {
+    open: Vec<OpenFrame>,
+    calls: Vec<RawCall>,
+    latest: u32,
+}
+
+impl Tracker {
+    fn visit(&mut self, entry: u32, path: &[Level]) {
+        let mut same = 0;
+        for (open, level) in self.open.iter_mut().zip(path) {
+            if open.node != level.node || (level.line != open.line && level.line <= open.first_line) {
+                break;
+            }
+            same += 1;
+            if level.line != open.line {
+                // Elsewhere in the same call: what ran below is over.
+                open.line = level.line;
+                if let Some(call) = open.call {
+                    self.calls[call].last_line = self.calls[call].last_line.max(level.line);
+                }
+                break;
+            }
+        }
+        self.close(same);
+        for (depth, level) in path.iter().enumerate().skip(same) {
+            let parent = self.open.iter().rev().find_map(|open| open.call);
+            let call = level.is_call.then(|| {
+                self.calls.push(RawCall {
+                    node: level.node,
+                    frame: level.frame,
+                    caller: level.caller,
+                    depth,
+                    first_line: level.line,
+                    last_line: level.line,
+                    start: entry,
+                    end: entry + 1,
+                    parent,
+                });
+                self.calls.len() - 1
+            });
+            self.open.push(OpenFrame { node: level.node, first_line: level.line, line: level.line, call });
+        }
+        self.latest = entry;
+    }
+
+    /// Ends everything below the outermost `keep` frames.
+    fn close(&mut self, keep: usize) {
+        for open in self.open.drain(keep.min(self.open.len())..) {
+            if let Some(call) = open.call {
+                self.calls[call].end = self.latest + 1;
+            }
+        }
+    }
+
+    fn close_all(&mut self) {
+        self.close(0);
+    }
+}
+
+/// Splits what looks like one call of a one-line function, but allocates the same things again and again.
+fn split_repetitions(raw: Vec<RawCall>, snapshot: &Snapshot, history: &History, paths: &Paths) -> Vec<RawCall> {
+    let mut children = vec![0u32; raw.len()];
+    for call in &raw {
+        if let Some(parent) = call.parent {
+            children[parent] += 1;
+        }
+    }
+    // A call that is all of its parent's does what the parent seems to do.
+    let mut is_covered = vec![false; raw.len()];
+    for call in &raw {
+        if let Some(parent) = call.parent
+            && raw[parent].start == call.start
+            && raw[parent].end == call.end
+        {
+            is_covered[parent] = true;
+        }
+    }
+    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+    let mut calls = Vec::with_capacity(raw.len());
+    for (index, call) in raw.iter().enumerate() {
+        let one_line = call.first_line == call.last_line;
+        if !one_line || is_covered[index] || children[index] == 0 || is_module_plumbing(snapshot, call.frame) {
+            calls.push(*call);
+            continue;
+        }
+        let entries: Vec<u32> = (call.start..call.end).filter(|&entry| is_alloc(actions, entry)).collect();
+        let signature = |&entry: &u32| {
+            let requested = history.allocation_of(entry).map_or(0, |allocation| allocation.requested);
+            (snapshot.entries.stack(history.rows.start + entry as usize), requested)
+        };
+        let signatures: Vec<(StackId, u64)> = entries.iter().map(signature).collect();
+        let Some(period) = period(&signatures) else {
+            calls.push(*call);
+            continue;
+        };
+        // Where each repetition is one call of the same child, it is the child that is called again and again.
+        let below = |stack: StackId| {
+            let path = paths.of_stack[stack.index()].get(call.depth + 1..).unwrap_or(&[]);
+            path.iter().find(|level| level.is_call).map(|level| level.node)
+        };
+        let last = &signatures[signatures.len() - period..];
+        let child = below(last[0].0);
+        let repeats_child = child.is_some() && last.iter().all(|&(stack, _)| below(stack) == child);
+        if repeats_child && children[index] as usize >= signatures.len() / period {
+            calls.push(*call);
+            continue;
+        }
+        let first = signatures.len() % period;
+        let mut starts: Vec<u32> = entries.iter().skip(first).step_by(period).copied().collect();
+        // What precedes the first whole repetition, such as a workspace made at the first use, is part of it.
+        if let Some(start) = starts.first_mut() {
+            *start = call.start;
+        }
+        for (position, &start) in starts.iter().enumerate() {
+            let end = starts.get(position + 1).copied().unwrap_or(call.end);
+            calls.push(RawCall { start, end, ..*call });
+        }
+    }
+    calls
+}
+
+fn is_alloc(actions: &[Action], entry: u32) -> bool {
+    actions.get(entry as usize) == Some(&Action::Alloc)
+}
+
+/// The shortest distance at which a sequence repeats itself, at least twice, up to its end. The beginning may differ by
+/// less than two repetitions.
+fn period<T: PartialEq>(sequence: &[T]) -> Option<usize> {
+    // The failure function of Knuth, Morris and Pratt over the reversed sequence: for each length the longest proper
+    // prefix that is also a suffix.
+    let at = |index: usize| &sequence[sequence.len() - 1 - index];
+    let mut borders = vec![0usize; sequence.len()];
+    for index in 1..sequence.len() {
+        let mut border = borders[index - 1];
+        while border > 0 && at(index) != at(border) {
+            border = borders[border - 1];
+        }
+        borders[index] = border + usize::from(at(index) == at(border));
+    }
+    let lengths = (1..=sequence.len()).rev();
+    let periods = lengths.map(|length| (length, length - borders[length - 1]));
+    let fits = |&(length, period): &(usize, usize)| period * 2 <= length && sequence.len() - length < period * 2;
+    periods.into_iter().find(fits).map(|(_, period)| period)
+}
+
+/// Names the functions that calls belong to.
+fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Roles) -> Calls {
+    raw.sort_by_key(|call| (call.start, call.depth));
+    let checkpointed = checkpointed_nodes(paths, roles);
+    // Lines seen in one call are lines of one function.
+    let mut lines: HashMap<(StrId, StrId), Vec<(u64, u64)>> = HashMap::new();
+    let key = |call: &RawCall| snapshot.stacks.frame(call.frame).map(|frame| (frame.filename, frame.name));
+    for call in &raw {
+        if let Some(key) = key(call) {
+            lines.entry(key).or_default().push((call.first_line, call.last_line));
+        }
+    }
+    for ranges in lines.values_mut() {
+        *ranges = joined(std::mem::take(ranges));
+    }
+    let mut known: HashMap<(StrId, StrId, u64), u32> = HashMap::new();
+    let mut found = Calls::default();
+    for call in &raw {
+        let Some((file, name)) = key(call) else { continue };
+        let ranges = &lines[&(file, name)];
+        let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
+        let function = *known.entry((file, name, first_line)).or_insert_with(|| {
+            let function =
+                ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
+            found.functions.push(function);
+            found.functions.len() as u32 - 1
+        });
+        let of_function = &mut found.functions[function as usize];
+        if call.first_line == first_line {
+            of_function.frame = call.frame;
+        }
+        let checkpointed = checkpointed.get(call.node as usize).copied().unwrap_or(false);
+        found.calls.push(Call { function, start: call.start, end: call.end, checkpointed });
+    }
+    found
+}
+
+/// Overlapping ranges of lines joined, in order.
+fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    ranges.dedup();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for range in ranges {
+        match joined.last_mut().filter(|last| range.0 <= last.1) {
+            Some(last) => last.1 = last.1.max(range.1),
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// For each node whether a frame of `torch.utils.checkpoint` is around it.
+fn checkpointed_nodes(paths: &Paths, roles: &Roles) -> Vec<bool> {
+    let mut nodes = Vec::new();
+    for path in &paths.of_stack {
+        let mut around = false;
+        for level in path {
+            let node = level.node as usize;
+            if nodes.len() <= node {
+                nodes.resize(node + 1, false);
+            }
+            nodes[node] = around;
+            around |= roles.is_checkpoint(level.frame);
+        }
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetition_is_found_behind_a_different_beginning() {
+        assert_eq!(period(&[1, 2, 3, 1, 2, 3]), Some(3));
+        assert_eq!(period(&[1, 9, 2, 3, 1, 2, 3, 1, 2, 3]), Some(3));
+        assert_eq!(period(&[5, 5, 5]), Some(1));
+        assert_eq!(period(&[1, 2, 3]), None);
+        assert_eq!(period(&[1, 2, 3, 4, 4]), None, "what repeats must be nearly all of it");
+        assert_eq!(period::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn lines_seen_together_are_of_one_function() {
+        assert_eq!(joined(vec![(53, 54), (19, 31), (26, 31), (41, 41), (19, 19)]), [(19, 31), (41, 41), (53, 54)]);
+    }
+}
