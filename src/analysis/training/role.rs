@@ -39,7 +39,7 @@ mod mark {
     pub const ZERO_GRAD: u16 = 1 << 7;
     pub const CHECKPOINT: u16 = 1 << 8;
     pub const AUTOCAST: u16 = 1 << 9;
-    /// Backward if it is the outermost frame: what the engine calls.
+    /// Backward if it is the outermost Python frame: code that the engine calls.
     pub const ENGINE_ROOT: u16 = 1 << 10;
 }
 
@@ -140,7 +140,10 @@ fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u16 {
     let file = snapshot.strings.get(frame.filename);
     let path = installed_path(file).unwrap_or("");
     let path = path.replace('\\', "/");
-    mark::PYTHON | python_marks(&path, name, kind)
+    // No program begins inside of PyTorch, except for those that it starts itself: a stack that does is the engine's.
+    let starts_programs = ["torch/distributed/", "torch/multiprocessing/", "torch/utils/data/"];
+    let engine = kind == FrameKind::Torch && !starts_programs.iter().any(|program| path.starts_with(program));
+    mark::PYTHON | python_marks(&path, name, kind) | if engine { mark::ENGINE_ROOT } else { 0 }
 }
 
 fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
@@ -154,7 +157,6 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
         ("torch/_tensor.py", "backward")
         | ("torch/autograd/__init__.py", "backward" | "grad" | "_make_grads")
         | ("torch/autograd/graph.py", "_engine_run_backward") => mark::BACKWARD,
-        ("torch/autograd/function.py", "apply" | "apply_boxed") => mark::ENGINE_ROOT,
         // In 2.0 to 2.15 the hooks that run a forward again are called `unpack` and `unpack_hook`; the reentrant variant
         // does it in `CheckpointFunction.backward`.
         ("torch/utils/checkpoint.py", "unpack" | "unpack_hook" | "backward" | "recompute_fn") => {
