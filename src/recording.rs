@@ -1,8 +1,9 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport,
-    OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
+    CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport,
+    InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
+    TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, Contents, ReadOptions};
@@ -113,6 +114,14 @@ impl Recording {
     /// As [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         LeakReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What activation checkpointing would save on each device.
+    ///
+    /// # Errors
+    /// As [`CheckpointReport::of`].
+    pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
+        CheckpointReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

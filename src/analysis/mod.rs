@@ -5,6 +5,7 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod checkpoint;
 pub mod figures;
 pub mod filter;
 pub mod flame;
@@ -31,6 +32,7 @@ pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
+pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};

@@ -146,6 +146,11 @@ impl<'s> Sites<'s> {
         }
     }
 
+    /// The Python package that a frame's file belongs to.
+    pub fn package_of(&self, frame: FrameId) -> &'s str {
+        self.snapshot.stacks.frame(frame).map_or("", |frame| package(self.snapshot.strings.get(frame.filename)))
+    }
+
     /// What stands for the file of a stack without Python.
     fn elsewhere(&self, stack: StackId) -> &'static str {
         let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);

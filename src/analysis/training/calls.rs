@@ -40,6 +40,8 @@ pub struct Call {
     pub end: u32,
     /// Whether it runs under `torch.utils.checkpoint`.
     pub checkpointed: bool,
+    /// Whether it is what `torch.utils.checkpoint` calls, rather than something inside of that.
+    pub is_checkpoint: bool,
 }
 
 /// The calls of one device's forward phases.
@@ -101,25 +103,44 @@ impl Paths {
         let mut nodes: HashMap<(u32, StrId, StrId), u32> = HashMap::new();
         let mut places: HashMap<(u32, u64), u32> = HashMap::new();
         let path = |id: u32| {
-            let (mut place, mut inside_call, mut caller) = (0, false, None);
             let frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev();
-            let python = frames.filter(|&&id| sites.kind(id).is_python());
-            let levels = python.filter_map(|&id| {
+            let python: Vec<FrameId> = frames.copied().filter(|&id| sites.kind(id).is_python()).collect();
+            let mut calls = forwards(snapshot, roles, &python).into_iter().peekable();
+            let (mut place, mut caller) = (0, None);
+            let level = |(index, &id): (usize, &FrameId)| {
                 let frame = snapshot.stacks.frame(id)?;
                 let node = intern(&mut nodes, (place, frame.filename, frame.name));
                 place = intern(&mut places, (node, frame.line)) + 1;
-                let calls = roles.is_module_call(id);
-                let level = Level { node, line: frame.line, frame: id, is_call: inside_call && !calls, caller };
-                inside_call = calls;
+                let is_call = calls.next_if_eq(&index).is_some();
+                let level = Level { node, line: frame.line, frame: id, is_call, caller };
                 if !is_module_plumbing(snapshot, id) {
                     caller = Some(id);
                 }
                 Some(level)
-            });
-            levels.collect()
+            };
+            python.iter().enumerate().filter_map(level).collect()
         };
         Self { of_stack: (0..snapshot.stacks.len() as u32).map(path).collect() }
     }
+}
+
+/// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, where
+/// decorators stand between it and `Module._call_impl`.
+fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
+    const MOST_DECORATORS: usize = 4;
+    let is_forward = |id: &FrameId| {
+        let frame = snapshot.stacks.frame(*id);
+        frame.is_some_and(|frame| snapshot.strings.get(frame.name) == "forward")
+    };
+    let mut found = Vec::new();
+    for (index, pair) in python.windows(2).enumerate() {
+        if roles.is_module_call(pair[0]) && !roles.is_module_call(pair[1]) {
+            let inside = python[index + 1..].iter().take_while(|&&id| !roles.is_module_call(id));
+            let decorated = inside.take(MOST_DECORATORS + 1).position(is_forward).unwrap_or(0);
+            found.push(index + 1 + decorated);
+        }
+    }
+    found
 }
 
 /// Whether a frame belongs to what stands between a call of a module and its `forward`.
@@ -155,10 +176,25 @@ struct RawCall {
 /// A frame that is open at the latest entry.
 struct OpenFrame {
     node: u32,
+    /// The line at which it began.
     first_line: u64,
+    /// The line it is at.
     line: u64,
+    /// The last of the lines it has been at.
+    last_line: u64,
     /// Index of its call, where it is one.
     call: Option<usize>,
+}
+
+impl OpenFrame {
+    /// Whether a frame that is now on this line has been left and entered once more: it is back at the line where it
+    /// began, or at one before it. Within a statement of several lines Python goes back, too: it runs the arguments
+    /// before the call around them.
+    fn begins_again(&self, line: u64) -> bool {
+        const LONG_STATEMENT: u64 = 8;
+        line != self.line
+            && (line == self.first_line || (line < self.first_line && self.last_line - line > LONG_STATEMENT))
+    }
 }
 
 /// Follows the entries of forward and notes where calls begin and end.
@@ -173,15 +209,17 @@ impl Tracker {
     fn visit(&mut self, entry: u32, path: &[Level]) {
         let mut same = 0;
         for (open, level) in self.open.iter_mut().zip(path) {
-            if open.node != level.node || (level.line != open.line && level.line <= open.first_line) {
+            if open.node != level.node || open.begins_again(level.line) {
                 break;
             }
             same += 1;
             if level.line != open.line {
                 // Elsewhere in the same call: what ran below is over.
                 open.line = level.line;
+                open.last_line = open.last_line.max(level.line);
                 if let Some(call) = open.call {
-                    self.calls[call].last_line = self.calls[call].last_line.max(level.line);
+                    self.calls[call].first_line = self.calls[call].first_line.min(level.line);
+                    self.calls[call].last_line = open.last_line;
                 }
                 break;
             }
@@ -203,7 +241,8 @@ impl Tracker {
                 });
                 self.calls.len() - 1
             });
-            self.open.push(OpenFrame { node: level.node, first_line: level.line, line: level.line, call });
+            let line = level.line;
+            self.open.push(OpenFrame { node: level.node, first_line: line, line, last_line: line, call });
         }
         self.latest = entry;
     }
@@ -244,7 +283,7 @@ fn split_repetitions(raw: Vec<RawCall>, snapshot: &Snapshot, history: &History, 
     let mut calls = Vec::with_capacity(raw.len());
     for (index, call) in raw.iter().enumerate() {
         let one_line = call.first_line == call.last_line;
-        if !one_line || is_covered[index] || children[index] == 0 || is_module_plumbing(snapshot, call.frame) {
+        if !one_line || is_covered[index] || is_module_plumbing(snapshot, call.frame) {
             calls.push(*call);
             continue;
         }
@@ -311,7 +350,7 @@ fn period<T: PartialEq>(sequence: &[T]) -> Option<usize> {
 /// Names the functions that calls belong to.
 fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Roles) -> Calls {
     raw.sort_by_key(|call| (call.start, call.depth));
-    let checkpointed = checkpointed_nodes(paths, roles);
+    let around = checkpoints(paths, roles);
     // Lines seen in one call are lines of one function.
     let mut lines: HashMap<(StrId, StrId), Vec<(u64, u64)>> = HashMap::new();
     let key = |call: &RawCall| snapshot.stacks.frame(call.frame).map(|frame| (frame.filename, frame.name));
@@ -339,8 +378,8 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         if call.first_line == first_line {
             of_function.frame = call.frame;
         }
-        let checkpointed = checkpointed.get(call.node as usize).copied().unwrap_or(false);
-        found.calls.push(Call { function, start: call.start, end: call.end, checkpointed });
+        let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
+        found.calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
     }
     found
 }
@@ -359,18 +398,29 @@ fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     joined
 }
 
-/// For each node whether a frame of `torch.utils.checkpoint` is around it.
-fn checkpointed_nodes(paths: &Paths, roles: &Roles) -> Vec<bool> {
+/// What is around a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    checkpointed: bool,
+    is_checkpoint: bool,
+}
+
+/// For each node where `torch.utils.checkpoint` is around it.
+fn checkpoints(paths: &Paths, roles: &Roles) -> Vec<Around> {
     let mut nodes = Vec::new();
     for path in &paths.of_stack {
-        let mut around = false;
+        let (mut checkpointed, mut since_call) = (false, false);
         for level in path {
             let node = level.node as usize;
             if nodes.len() <= node {
-                nodes.resize(node + 1, false);
+                nodes.resize(node + 1, Around::default());
             }
-            nodes[node] = around;
-            around |= roles.is_checkpoint(level.frame);
+            nodes[node] = Around { checkpointed, is_checkpoint: since_call && level.is_call };
+            if roles.is_checkpoint(level.frame) {
+                (checkpointed, since_call) = (true, true);
+            } else if level.is_call {
+                since_call = false;
+            }
         }
     }
     nodes

@@ -201,7 +201,12 @@ mod tests {
         assert_eq!(role(&[(&call, "convert"), (&call, "_apply"), ("/home/u/t.py", "main")]), Role::Setup);
         assert_eq!(role(&[("/home/u/m.py", "__init__"), ("/home/u/t.py", "main")]), Role::Setup);
         // A cache that a forward builds is part of forward.
-        let within = [("/home/u/m.py", "__init__"), ("/home/u/m.py", "forward"), (call.as_str(), "_call_impl")];
+        let within = [
+            ("/home/u/m.py", "__init__"),
+            ("/home/u/m.py", "forward"),
+            (&call, "_call_impl"),
+            ("/home/u/t.py", "main"),
+        ];
         assert_eq!(role(&within), Role::Module);
         assert_eq!(role(&[(&torch("optim/adamw.py"), "_init_group"), ("/home/u/t.py", "main")]), Role::Optimizer);
         assert_eq!(role(&[(&torch("optim/optimizer.py"), "zero_grad"), ("/home/u/t.py", "main")]), Role::ZeroGrad);
@@ -221,7 +226,7 @@ mod tests {
     fn recomputation_is_told_from_the_checkpointed_forward() {
         let checkpoint = "/venv/lib/python3.11/site-packages/torch/utils/checkpoint.py";
         let call = "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py";
-        let forward = [("/home/u/m.py", "forward"), (call, "_call_impl"), (checkpoint, "checkpoint")];
+        let forward = [("/m.py", "forward"), (call, "_call_impl"), (checkpoint, "checkpoint"), ("/t.py", "main")];
         let again = [("/home/u/m.py", "forward"), (checkpoint, "recompute_fn"), (checkpoint, "unpack_hook")];
         assert_eq!(role(&forward), Role::Module);
         assert_eq!(role(&again), Role::Recompute);

@@ -1,0 +1,249 @@
+//! Functions that could be checkpointed, and what that would do.
+
+use super::Checkpointed;
+use super::passes::Passes;
+use super::recompute::{Recompute, Recomputing};
+use super::simulation::{Curve, NewPeak};
+use crate::analysis::attribution::Attribution;
+use crate::analysis::frames::FrameKind;
+use crate::analysis::grouping::Grouper;
+use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
+use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
+use crate::model::Snapshot;
+use crate::replay::{History, Instant, Metric};
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+
+/// A function, called repeatedly in a forward pass, and its calls checkpointed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The function, by its file, first line and name.
+    pub label: String,
+    /// How often a forward pass calls it: the most there are in one.
+    pub calls: usize,
+    /// What its calls hold at the recorded peak and would not hold.
+    pub activation_bytes: u64,
+    /// Mean time that its calls take in a forward pass, in microseconds: what running them again would cost.
+    pub recompute_us: Option<i64>,
+    /// The peak of allocated with every call checkpointed.
+    pub predicted_peak_bytes: i64,
+    /// The recorded peak less that.
+    pub saved_bytes: i64,
+    /// Every call checkpointed, every second, every third...
+    pub plan: Vec<Plan>,
+    /// What is in the way of a lower peak.
+    pub limit: Limit,
+    /// What to change.
+    pub change: CodeChange,
+}
+
+/// Some of the calls of a pass checkpointed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The first call and every so many-th after it.
+    pub every: usize,
+    /// The peak of allocated.
+    pub predicted_peak_bytes: i64,
+}
+
+/// The highest point that is left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// Where it is in the recorded history.
+    pub place: Place,
+    /// The phase.
+    pub phase: Phase,
+    /// Whether a call runs again there.
+    pub rerun: bool,
+    /// What is allocated by then by the call that runs again.
+    pub rerun_bytes: u64,
+    /// What else is there, by site.
+    pub rows: Vec<Row>,
+}
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CodeChange {
+    /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
+    Wrap(Option<String>),
+    /// The model is one of transformers: `gradient_checkpointing_enable`.
+    Transformers,
+}
+
+/// Everything needed to try functions out.
+pub(super) struct Workbench<'a> {
+    snapshot: &'a Snapshot,
+    history: &'a History,
+    annotations: &'a Annotations,
+    sites: &'a Sites<'a>,
+    phases: &'a Phases,
+    calls: &'a Calls,
+    passes: Passes,
+    recomputing: Recomputing<'a>,
+    curve: Curve,
+}
+
+/// The longest plan: beyond every sixteenth call hardly anything changes.
+const LONGEST_PLAN: usize = 16;
+/// Number of rows of a [`Limit`].
+const LIMIT_ROWS: usize = 5;
+
+impl<'a> Workbench<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        history: &'a History,
+        annotations: &'a Annotations,
+        sites: &'a Sites<'a>,
+        roles: &'a Roles,
+        phases: &'a Phases,
+        calls: &'a Calls,
+    ) -> Self {
+        Self {
+            snapshot,
+            history,
+            annotations,
+            sites,
+            phases,
+            calls,
+            passes: Passes::of(phases),
+            recomputing: Recomputing::new(snapshot, history, phases, roles),
+            curve: Curve::of(snapshot, history),
+        }
+    }
+
+    /// Number of forward passes.
+    pub(super) fn passes(&self) -> usize {
+        self.passes.entries.len()
+    }
+
+    /// Mean time of a forward pass.
+    pub(super) fn forward_us(&self) -> Option<i64> {
+        Some(self.passes.mean_us(self.snapshot, self.history, &[])?.0)
+    }
+
+    /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
+    pub(super) fn checkpointed(&self) -> Vec<Checkpointed> {
+        let mut found = Vec::new();
+        for (index, function) in self.calls.functions.iter().enumerate() {
+            let passes = self.passes.split(self.calls.of_function(index as u32));
+            let most = |wanted: fn(&Call) -> bool| {
+                passes.iter().map(|calls| calls.iter().filter(|call| wanted(call)).count()).max().unwrap_or(0)
+            };
+            let calls = most(|call| call.is_checkpoint);
+            if calls > 0 {
+                let label = self.sites.label(function.frame);
+                found.push(Checkpointed { label, calls, other_calls: most(|call| !call.checkpointed) });
+            }
+        }
+        found
+    }
+
+    /// The functions worth a try, the lowest new peak first.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let mut by_calls: HashMap<Vec<u32>, usize> = HashMap::new();
+        for (index, function) in self.calls.functions.iter().enumerate() {
+            let passes = self.passes.split(self.open_calls(index));
+            if passes.iter().all(|calls| calls.len() < 2) {
+                continue;
+            }
+            // Of functions that do nothing but call each other the user's own stands for all, else the outermost.
+            let key = passes.iter().flatten().flat_map(|call| [call.start, call.end]).collect();
+            let best = by_calls.entry(key).or_insert(index);
+            if self.is_users(function) && !self.is_users(&self.calls.functions[*best]) {
+                *best = index;
+            }
+        }
+        let mut functions: Vec<usize> = by_calls.into_values().collect();
+        functions.sort_unstable();
+        let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
+        let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
+        candidates.sort_by(|a, b| {
+            (a.predicted_peak_bytes, a.calls)
+                .cmp(&(b.predicted_peak_bytes, b.calls))
+                .then_with(|| a.label.cmp(&b.label))
+        });
+        candidates
+    }
+
+    /// Calls of a function that are not checkpointed yet.
+    fn open_calls(&self, function: usize) -> impl Iterator<Item = &Call> {
+        self.calls.of_function(function as u32).filter(|call| !call.checkpointed)
+    }
+
+    fn is_users(&self, function: &ForwardFunction) -> bool {
+        self.sites.kind(function.frame) == FrameKind::User
+    }
+
+    /// A function with its calls checkpointed; `None` when that saves nothing.
+    fn candidate(&self, index: usize) -> Option<Candidate> {
+        let function = self.calls.functions.get(index)?;
+        let passes = self.passes.split(self.open_calls(index));
+        let calls = passes.iter().map(Vec::len).max()?;
+        let recomputes: Vec<Vec<Option<Recompute>>> =
+            passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
+        let every = |every: usize| recomputes.iter().flat_map(move |calls| calls.iter().step_by(every).flatten());
+        let peak = self.history.maxima[Metric::Allocated as usize];
+        let new_peak = self.curve.peak(every(1));
+        let saved_bytes = peak.bytes - new_peak.bytes;
+        if saved_bytes <= 0 {
+            return None;
+        }
+        let longest = calls.min(LONGEST_PLAN);
+        let plan = |every_nth: usize| {
+            let predicted = if every_nth == 1 { new_peak } else { self.curve.peak(every(every_nth)) };
+            Plan { every: every_nth, predicted_peak_bytes: predicted.bytes }
+        };
+        let held = every(1).flat_map(|recompute| &recompute.gaps);
+        let held_at_peak = held.filter(|gap| gap.from <= peak.instant && peak.instant < gap.to);
+        Some(Candidate {
+            label: self.sites.label(function.frame),
+            calls,
+            activation_bytes: held_at_peak.map(|gap| gap.bytes).sum(),
+            recompute_us: self.passes.mean_us(self.snapshot, self.history, &passes).map(|(_, calls)| calls),
+            predicted_peak_bytes: new_peak.bytes,
+            saved_bytes,
+            plan: (1..=longest).into_par_iter().map(plan).collect(),
+            limit: self.limit(&new_peak, &every(1).collect::<Vec<_>>()),
+            change: self.change(function),
+        })
+    }
+
+    /// What is there at the new peak.
+    fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute]) -> Limit {
+        let instant = peak.instant;
+        let rerun = peak.rerun.and_then(|call| recomputes.get(call).copied());
+        let mut gone: HashSet<u32> = HashSet::new();
+        for recompute in recomputes {
+            // What runs again right here is not back yet.
+            let is_rerun = rerun.is_some_and(|rerun| std::ptr::eq(rerun, *recompute));
+            let is_gone = |from: Instant, to: Instant| from <= instant && (instant < to || (is_rerun && instant == to));
+            gone.extend(recompute.gaps.iter().filter(|gap| is_gone(gap.from, gap.to)).map(|gap| gap.allocation));
+        }
+        let left = self
+            .history
+            .allocations
+            .iter()
+            .enumerate()
+            .filter(|(index, allocation)| allocation.allocated_at(instant) && !gone.contains(&(*index as u32)));
+        let filter = Filter::default();
+        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site);
+        let left = left.map(|(index, _)| index);
+        let mut attribution = Attribution::of_allocations(&grouper, self.history, Metric::Allocated, left);
+        attribution.keep_top(LIMIT_ROWS);
+        Limit {
+            place: Place::of(self.snapshot, self.history, self.annotations, instant),
+            phase: self.phases.at(instant),
+            rerun: rerun.is_some(),
+            rerun_bytes: rerun.map_or(0, |rerun| rerun.rerun_peak_bytes),
+            rows: attribution.rows,
+        }
+    }
+
+    /// What to write where.
+    fn change(&self, function: &ForwardFunction) -> CodeChange {
+        if self.sites.package_of(function.frame) == "transformers" {
+            return CodeChange::Transformers;
+        }
+        CodeChange::Wrap(function.caller.map(|caller| self.sites.label(caller)))
+    }
+}

@@ -1,0 +1,159 @@
+//! What activation checkpointing would save.
+//!
+//! `torch.utils.checkpoint` trades memory for time: what a forward function keeps for backward is dropped when the
+//! function returns, and the function runs again right before its backward. Which functions would be worth it follows
+//! from the recording of a run without: [`recompute`] works out what would change about each call, [`simulation`] plays
+//! the history with those changes.
+
+mod candidate;
+mod passes;
+mod recompute;
+mod simulation;
+
+pub use candidate::{Candidate, CodeChange, Limit, Plan};
+pub use recompute::{Gap, Recompute};
+pub use simulation::NewPeak;
+
+use super::annotations::Annotations;
+use super::peak::{for_each_device, select_devices};
+use super::place::Place;
+use super::sites::Sites;
+use super::training::{Calls, Phase, Phases, Roles};
+use crate::error::Result;
+use crate::model::{DeviceId, Snapshot};
+use crate::replay::{Anomalies, Completeness, History, Metric, NEVER};
+use candidate::Workbench;
+
+/// What to look for.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointOptions {
+    /// Number of candidates kept.
+    pub top: Option<usize>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// Why nothing can be said about checkpointing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCandidates {
+    /// The recording has no entries of this device.
+    NoHistory,
+    /// Stacks were not recorded, or without Python frames.
+    NoStacks,
+    /// No forward is followed by a backward.
+    NoTrainingStep,
+    /// No function that keeps memory for backward is called more than once in a forward pass.
+    NothingRepeats,
+}
+
+/// A function that the recorded run checkpoints already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpointed {
+    /// The function.
+    pub label: String,
+    /// How often a forward pass calls it under `torch.utils.checkpoint`.
+    pub calls: usize,
+    /// How often it calls it without.
+    pub other_calls: usize,
+}
+
+/// What checkpointing would do on one device.
+#[derive(Clone, Debug)]
+pub struct DeviceCheckpoint {
+    /// Device.
+    pub device: DeviceId,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Where the recorded peak of allocated is.
+    pub peak: Place,
+    /// The phase it lies in.
+    pub phase: Phase,
+    /// Bytes allocated there.
+    pub peak_bytes: i64,
+    /// Of these, what forward made and backward will free.
+    pub activation_bytes: u64,
+    /// Number of forward passes that a backward follows.
+    pub passes: usize,
+    /// Mean time of a forward pass in microseconds, where the file has times.
+    pub forward_us: Option<i64>,
+    /// Functions that are checkpointed already.
+    pub checkpointed: Vec<Checkpointed>,
+    /// Functions worth checkpointing, the lowest new peak first.
+    pub candidates: Vec<Candidate>,
+    /// Why there are none.
+    pub none: Option<NoCandidates>,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// What checkpointing would do on all devices.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointReport {
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceCheckpoint>,
+}
+
+impl CheckpointReport {
+    /// Predicts the peak with each repeatedly called function checkpointed.
+    ///
+    /// # Errors
+    /// When a device is named that the recording does not have.
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &CheckpointOptions) -> Result<Self> {
+        let wanted = select_devices(histories, &options.devices)?;
+        let annotations = Annotations::of(snapshot);
+        let sites = Sites::new(snapshot);
+        let roles = Roles::of(&sites);
+        let answer = |history: &History| Ok(device(snapshot, history, &annotations, &sites, &roles, options));
+        Ok(Self { devices: for_each_device(&wanted, answer)?.0 })
+    }
+}
+
+fn device(
+    snapshot: &Snapshot,
+    history: &History,
+    annotations: &Annotations,
+    sites: &Sites<'_>,
+    roles: &Roles,
+    options: &CheckpointOptions,
+) -> DeviceCheckpoint {
+    let phases = Phases::of(snapshot, history, annotations, roles);
+    let calls = Calls::of(snapshot, history, &phases, sites, roles);
+    let bench = Workbench::new(snapshot, history, annotations, sites, roles, &phases, &calls);
+    let mut candidates = bench.candidates();
+    let none = match () {
+        () if history.entries() == 0 => Some(NoCandidates::NoHistory),
+        () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
+        () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
+        () if candidates.is_empty() => Some(NoCandidates::NothingRepeats),
+        () => None,
+    };
+    candidates.truncate(options.top.unwrap_or(usize::MAX));
+    let peak = history.maxima[Metric::Allocated as usize];
+    let is_activation = |allocation: &&crate::replay::Allocation| {
+        allocation.allocated_at(peak.instant)
+            && allocation.freed != NEVER
+            && phases.at(allocation.born) == Phase::Forward
+            && phases.at(allocation.freed) == Phase::Backward
+    };
+    DeviceCheckpoint {
+        device: history.device,
+        entries: history.entries(),
+        peak: Place::of(snapshot, history, annotations, peak.instant),
+        phase: phases.at(peak.instant),
+        peak_bytes: peak.bytes,
+        activation_bytes: history.allocations.iter().filter(is_activation).map(|allocation| allocation.size).sum(),
+        passes: bench.passes(),
+        forward_us: bench.forward_us(),
+        checkpointed: bench.checkpointed(),
+        candidates,
+        none,
+        completeness: history.completeness,
+        anomalies: history.anomalies.clone(),
+    }
+}
+
+fn has_python(snapshot: &Snapshot, history: &History, roles: &Roles) -> bool {
+    history.rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)))
+}

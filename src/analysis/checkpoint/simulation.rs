@@ -1,0 +1,98 @@
+//! A history with some of its calls checkpointed.
+
+use super::recompute::Recompute;
+use crate::model::Snapshot;
+use crate::replay::{History, Instant, Metric};
+
+/// The highest point of a history in which calls are checkpointed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewPeak {
+    /// Bytes allocated there.
+    pub bytes: i64,
+    /// The instant of the recorded history at which it is reached.
+    pub instant: Instant,
+    /// The call, counted among those checkpointed, that runs again at that moment.
+    pub rerun: Option<usize>,
+}
+
+/// The allocated bytes of a history at each instant.
+pub(super) struct Curve {
+    allocated: Vec<i64>,
+}
+
+/// One change to a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// So many bytes are dropped.
+    Drop(i64),
+    /// A call runs again: after what is dropped at the instant, before anything is back.
+    Rerun(usize),
+    /// So many bytes come back, or would be gone from now on anyway.
+    Return(i64),
+}
+
+impl Curve {
+    pub(super) fn of(snapshot: &Snapshot, history: &History) -> Self {
+        let mut allocated = Vec::with_capacity(history.entries() as usize + 1);
+        allocated.push(history.start.get(Metric::Allocated));
+        history.walk(snapshot, |_, counters| allocated.push(counters.get(Metric::Allocated)));
+        Self { allocated }
+    }
+
+    /// The peak with these calls checkpointed.
+    pub(super) fn peak<'r>(&self, calls: impl IntoIterator<Item = &'r Recompute>) -> NewPeak {
+        let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
+        self.walk(calls, |range, shift, rerun| match rerun {
+            Some((call, bytes)) => {
+                let bytes = self.allocated[range.start as usize] + shift + bytes;
+                if bytes > peak.bytes {
+                    peak = NewPeak { bytes, instant: range.start, rerun: Some(call) };
+                }
+            }
+            None => {
+                let slice = &self.allocated[range.start as usize..range.end as usize];
+                // Most stretches are not the highest: find the value first, and its place only then.
+                let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
+                if highest.saturating_add(shift) > peak.bytes {
+                    let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
+                    peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
+                }
+            }
+        });
+        peak
+    }
+
+    /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call
+    /// runs again with the most that it has allocated by then.
+    fn walk<'r>(
+        &self,
+        calls: impl IntoIterator<Item = &'r Recompute>,
+        mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<(usize, i64)>),
+    ) {
+        let mut changes: Vec<(Instant, Change)> = Vec::new();
+        let mut reruns = Vec::new();
+        for (call, recompute) in calls.into_iter().enumerate() {
+            changes.push((recompute.resume, Change::Rerun(call)));
+            for gap in &recompute.gaps {
+                changes.push((gap.from, Change::Drop(gap.bytes as i64)));
+                changes.push((gap.to, Change::Return(gap.bytes as i64)));
+            }
+            reruns.push(recompute.rerun_peak_bytes as i64);
+        }
+        changes.sort_unstable();
+        let end = self.allocated.len() as Instant;
+        let (mut from, mut shift) = (0, 0);
+        for (at, change) in changes {
+            if at > from {
+                visit(from..at.min(end), shift, None);
+                from = at.min(end);
+            }
+            match change {
+                Change::Rerun(call) => visit(at..at + 1, shift, Some((call, reruns[call]))),
+                Change::Drop(bytes) => shift -= bytes,
+                Change::Return(bytes) => shift += bytes,
+            }
+        }
+        visit(from..end, shift, None);
+    }
+}
