@@ -2,6 +2,7 @@
 
 use super::Checkpointed;
 use super::passes::Passes;
+use super::play::Stage;
 use super::recompute::{Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
 use crate::analysis::attribution::Attribution;
@@ -81,10 +82,14 @@ pub(super) struct Workbench<'a> {
     passes: Passes,
     recomputing: Recomputing<'a>,
     curve: Curve,
+    /// The entries of the recorded peak's pass and all before, where they can be played.
+    stage: Option<Stage<'a>>,
 }
 
 /// The longest plan: beyond every sixteenth call hardly anything changes.
 const LONGEST_PLAN: usize = 16;
+/// Entries that are played whether or not the peak comes later.
+const PLAYED: u32 = 20_000;
 /// Number of rows of a [`Limit`].
 const LIMIT_ROWS: usize = 5;
 
@@ -98,6 +103,9 @@ impl<'a> Workbench<'a> {
         phases: &'a Phases,
         calls: &'a Calls,
     ) -> Self {
+        let passes = Passes::of(phases);
+        let peak = history.maxima[Metric::Allocated as usize].instant;
+        let end = passes.end_of_step(peak, history.entries()).max(PLAYED.min(history.entries()));
         Self {
             snapshot,
             history,
@@ -105,9 +113,10 @@ impl<'a> Workbench<'a> {
             sites,
             phases,
             calls,
-            passes: Passes::of(phases),
+            passes,
             recomputing: Recomputing::new(snapshot, history, phases, roles),
             curve: Curve::of(snapshot, history),
+            stage: Stage::new(snapshot, history, end),
         }
     }
 
@@ -183,14 +192,17 @@ impl<'a> Workbench<'a> {
             passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
         let every = |every: usize| recomputes.iter().flat_map(move |calls| calls.iter().step_by(every).flatten());
         let peak = self.history.maxima[Metric::Allocated as usize];
-        let new_peak = self.curve.peak(every(1));
-        let saved_bytes = peak.bytes - new_peak.bytes;
+        let first_step = self.passes.entries.get(1).map_or(self.history.entries(), |pass| pass.start);
+        let workspace_bytes = self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step);
+        let new_peak = |every_nth: usize| self.new_peak(&every(every_nth).collect::<Vec<_>>(), workspace_bytes);
+        let lowest = new_peak(1);
+        let saved_bytes = peak.bytes - lowest.bytes;
         if saved_bytes <= 0 {
             return None;
         }
         let longest = calls.min(LONGEST_PLAN);
         let plan = |every_nth: usize| {
-            let predicted = if every_nth == 1 { new_peak } else { self.curve.peak(every(every_nth)) };
+            let predicted = if every_nth == 1 { lowest } else { new_peak(every_nth) };
             Plan { every: every_nth, predicted_peak_bytes: predicted.bytes }
         };
         let held = every(1).flat_map(|recompute| &recompute.gaps);
@@ -200,12 +212,22 @@ impl<'a> Workbench<'a> {
             calls,
             activation_bytes: held_at_peak.map(|gap| gap.bytes).sum(),
             recompute_us: self.passes.mean_us(self.snapshot, self.history, &passes).map(|(_, calls)| calls),
-            predicted_peak_bytes: new_peak.bytes,
+            predicted_peak_bytes: lowest.bytes,
             saved_bytes,
             plan: (1..=longest).into_par_iter().map(plan).collect(),
-            limit: self.limit(&new_peak, &every(1).collect::<Vec<_>>()),
+            limit: self.limit(&lowest, &every(1).collect::<Vec<_>>()),
             change: self.change(function),
         })
+    }
+
+    /// The peak with these calls checkpointed. Where the history is played only in part, and its peak would now lie in
+    /// the rest, blocks keep their recorded sizes.
+    fn new_peak(&self, recomputes: &[&Recompute], workspace_bytes: u64) -> NewPeak {
+        let shifted = self.curve.peak(recomputes, workspace_bytes);
+        match &self.stage {
+            Some(stage) if shifted.instant <= stage.end() => stage.peak(recomputes, workspace_bytes),
+            _ => shifted,
+        }
     }
 
     /// What is there at the new peak.

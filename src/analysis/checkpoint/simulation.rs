@@ -39,24 +39,23 @@ impl Curve {
         Self { allocated }
     }
 
-    /// The peak with these calls checkpointed.
-    pub(super) fn peak<'r>(&self, calls: impl IntoIterator<Item = &'r Recompute>) -> NewPeak {
+    /// The peak with these calls checkpointed. Once one runs again there are so many bytes of workspaces more.
+    pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
         let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
-        self.walk(calls, |range, shift, rerun| match rerun {
-            Some((call, bytes)) => {
+        self.walk(calls, workspace_bytes, |range, shift, rerun| {
+            if let Some((call, bytes)) = rerun {
                 let bytes = self.allocated[range.start as usize] + shift + bytes;
                 if bytes > peak.bytes {
                     peak = NewPeak { bytes, instant: range.start, rerun: Some(call) };
                 }
+                return;
             }
-            None => {
-                let slice = &self.allocated[range.start as usize..range.end as usize];
-                // Most stretches are not the highest: find the value first, and its place only then.
-                let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
-                if highest.saturating_add(shift) > peak.bytes {
-                    let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
-                    peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
-                }
+            let slice = &self.allocated[range.start as usize..range.end as usize];
+            // Most stretches are not the highest: find the value first, and its place only then.
+            let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
+            if highest.saturating_add(shift) > peak.bytes {
+                let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
+                peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
             }
         });
         peak
@@ -64,14 +63,15 @@ impl Curve {
 
     /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call
     /// runs again with the most that it has allocated by then.
-    fn walk<'r>(
+    fn walk(
         &self,
-        calls: impl IntoIterator<Item = &'r Recompute>,
+        calls: &[&Recompute],
+        workspace_bytes: u64,
         mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<(usize, i64)>),
     ) {
         let mut changes: Vec<(Instant, Change)> = Vec::new();
         let mut reruns = Vec::new();
-        for (call, recompute) in calls.into_iter().enumerate() {
+        for (call, recompute) in calls.iter().enumerate() {
             changes.push((recompute.resume, Change::Rerun(call)));
             for gap in &recompute.gaps {
                 changes.push((gap.from, Change::Drop(gap.bytes as i64)));
@@ -79,6 +79,8 @@ impl Curve {
             }
             reruns.push(recompute.rerun_peak_bytes as i64);
         }
+        let first = calls.iter().map(|recompute| recompute.resume).min();
+        changes.extend(first.map(|first| (first, Change::Drop(-(workspace_bytes as i64)))));
         changes.sort_unstable();
         let end = self.allocated.len() as Instant;
         let (mut from, mut shift) = (0, 0);
