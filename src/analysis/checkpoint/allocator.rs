@@ -187,16 +187,11 @@ impl Allocator {
     }
 
     fn add(&mut self, block: Block) -> u32 {
-        let index = match self.unused.pop() {
-            Some(index) => {
-                self.blocks[index as usize] = block;
-                index
-            }
-            None => {
-                self.blocks.push(block);
-                self.blocks.len() as u32 - 1
-            }
-        };
+        let index = self.unused.pop().unwrap_or(self.blocks.len() as u32);
+        match self.blocks.get_mut(index as usize) {
+            Some(unused) => *unused = block,
+            None => self.blocks.push(block),
+        }
         if block.is_free {
             self.free[block.pool as usize].insert((block.size, block.addr, index));
         }

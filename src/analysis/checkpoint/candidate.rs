@@ -90,6 +90,8 @@ pub(super) struct Workbench<'a> {
 const LONGEST_PLAN: usize = 16;
 /// Entries that are played whether or not the peak comes later.
 const PLAYED: u32 = 20_000;
+/// Where the peak comes after so many entries, blocks keep their recorded sizes.
+const LONGEST_PLAY: u32 = 200_000;
 /// Number of rows of a [`Limit`].
 const LIMIT_ROWS: usize = 5;
 
@@ -116,7 +118,7 @@ impl<'a> Workbench<'a> {
             passes,
             recomputing: Recomputing::new(snapshot, history, phases, roles),
             curve: Curve::of(snapshot, history),
-            stage: Stage::new(snapshot, history, end),
+            stage: (end <= LONGEST_PLAY).then(|| Stage::new(snapshot, history, end)).flatten(),
         }
     }
 

@@ -16,7 +16,8 @@ pub(super) struct Stage<'a> {
     pools: Vec<u32>,
     /// The allocator and the blocks in use before the first entry.
     start: Allocator,
-    handles: HashMap<u32, Handle>,
+    /// The block of each allocation that is made until the end.
+    handles: Vec<Option<Handle>>,
     /// The entry behind the last one that is played.
     end: u32,
 }
@@ -38,10 +39,13 @@ impl<'a> Stage<'a> {
             return None;
         }
         let rules = SizeRules::device(&snapshot.settings);
-        let mut handles = HashMap::new();
+        let made = history.allocations.partition_point(|allocation| allocation.born <= end);
+        let mut handles = vec![None; made];
         let layout = Layout::at(snapshot, history, 0);
         let mut start = Allocator::new(rules, &layout, |index, handle| {
-            handles.insert(index as u32, handle);
+            if let Some(slot) = handles.get_mut(index) {
+                *slot = Some(handle);
+            }
         });
         let rows = history.rows.clone();
         let mut known: HashMap<Pool, u32> = HashMap::new();
@@ -101,8 +105,8 @@ impl<'a> Stage<'a> {
 struct Player<'s, 'a> {
     stage: &'s Stage<'a>,
     allocator: Allocator,
-    /// Blocks in use by allocation.
-    handles: HashMap<u32, Handle>,
+    /// The block of each allocation in use.
+    handles: Vec<Option<Handle>>,
 }
 
 impl Player<'_, '_> {
@@ -122,7 +126,13 @@ impl Player<'_, '_> {
     fn alloc(&mut self, index: u32, entry: u32) {
         let Some(allocation) = self.stage.history.allocations.get(index as usize) else { return };
         let handle = self.allocator.alloc(self.stage.pools[entry as usize], allocation.requested);
-        self.handles.insert(index, handle);
+        if let Some(slot) = self.handles.get_mut(index as usize) {
+            *slot = Some(handle);
+        }
+    }
+
+    fn take(&mut self, index: u32) -> Option<Handle> {
+        self.handles.get_mut(index as usize)?.take()
     }
 
     fn is_freed(&self, index: u32) -> bool {
@@ -130,7 +140,7 @@ impl Player<'_, '_> {
     }
 
     fn drop(&mut self, index: u32) {
-        if let Some(handle) = self.handles.remove(&index) {
+        if let Some(handle) = self.take(index) {
             self.allocator.free(handle);
         }
     }
@@ -138,8 +148,7 @@ impl Player<'_, '_> {
     /// Runs a call again and keeps what was dropped; the most that is allocated meanwhile.
     fn rerun(&mut self, call: &Recompute) -> u64 {
         // What is still in use of the first run is none of the second one's business.
-        let first = call.born.clone().filter_map(|index| Some((index, self.handles.remove(&index)?)));
-        let first: Vec<(u32, Handle)> = first.collect();
+        let first: Vec<Option<Handle>> = call.born.clone().map(|index| self.take(index)).collect();
         let mut peak = self.allocator.allocated;
         for entry in call.start..call.stop {
             let index = self.stage.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
@@ -151,11 +160,12 @@ impl Player<'_, '_> {
             }
             peak = peak.max(self.allocator.allocated);
         }
-        let kept = |index: u32| call.gaps.iter().any(|gap| gap.allocation == index);
-        for index in call.born.clone().filter(|&index| !kept(index)) {
+        for index in call.born.clone().filter(|index| call.kept.binary_search(index).is_err()) {
             self.drop(index);
         }
-        self.handles.extend(first);
+        for (index, handle) in call.born.clone().zip(first).filter(|(_, handle)| handle.is_some()) {
+            self.handles[index as usize] = handle;
+        }
         peak
     }
 }

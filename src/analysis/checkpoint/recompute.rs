@@ -14,6 +14,8 @@ pub struct Recompute {
     pub stop: u32,
     /// The allocations that it makes, as indexes into [`History::allocations`].
     pub born: Range<u32>,
+    /// Of these, what its backward needs, in order.
+    pub kept: Vec<u32>,
     /// When blocks that the call keeps for backward would not be there.
     pub gaps: Vec<Gap>,
     /// The instant right before its backward begins: here the call runs again and what was dropped comes back.
@@ -35,6 +37,11 @@ pub struct Gap {
     pub bytes: u64,
 }
 
+/// Instants that are skipped together.
+const CHUNK: u32 = 1024;
+/// No node of backward makes and frees as many blocks in a row; it bounds the time for damaged files.
+const LONGEST_NODE: usize = 256;
+
 /// Works out [`Recompute`]s for the calls of one device.
 pub(super) struct Recomputing<'a> {
     snapshot: &'a Snapshot,
@@ -44,6 +51,8 @@ pub(super) struct Recomputing<'a> {
     actions: &'a [Action],
     /// The allocation freed at each instant; [`NEVER`] for none.
     freed_at: Vec<u32>,
+    /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
+    youngest_freed: Vec<Instant>,
     /// Entries at which an autocast region ends, in order.
     autocast_ends: Vec<u32>,
     /// Sizes of what could be a parameter, sorted: blocks that are older than any forward and outlive it.
@@ -58,6 +67,9 @@ impl<'a> Recomputing<'a> {
                 *slot = index as u32;
             }
         }
+        let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
+        let youngest_freed =
+            freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
         let rows = history.rows.clone();
         let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
         let leaves = |entry: &u32| roles.leaves_autocast(snapshot.entries.stack(rows.start + *entry as usize));
@@ -71,7 +83,7 @@ impl<'a> Recomputing<'a> {
             parameter_sizes.sort_unstable();
             parameter_sizes.dedup();
         }
-        Self { snapshot, history, phases, roles, actions, freed_at, autocast_ends, parameter_sizes }
+        Self { snapshot, history, phases, roles, actions, freed_at, youngest_freed, autocast_ends, parameter_sizes }
     }
 
     /// What checkpointing a call would change; `None` when it keeps nothing for backward.
@@ -88,25 +100,26 @@ impl<'a> Recomputing<'a> {
         let begin = self.begin_of_backward(call, last_free, &others);
         // What is freed before the call's own backward begins was kept by its consumers: more of its outputs.
         kept.retain(|&index| self.allocation(index).freed > begin);
-        let needed: Vec<u32> = kept.iter().chain(&own).copied().collect();
+        let mut needed: Vec<u32> = kept.iter().chain(&own).copied().collect();
+        needed.sort_unstable();
         let (first_free, _) = self.frees(&needed)?;
-        let resume = self.begin_of_node(first_free).max(begin);
+        let resume = self.begin_of_node(first_free, begin);
         let mut gaps = Vec::new();
         // An output that the call keeps, too, is there twice from then on, but its consumers have let go of the first one.
         gaps.extend(own.iter().map(|&index| self.gap(index, resume, resume)));
         for &index in &kept {
             let freed = self.allocation(index).freed;
-            let from = if self.is_cast(index) { self.autocast_end(call.end, resume) } else { call.end };
+            let from =
+                if self.is_cast(index) { self.autocast_end(call.end, resume) } else { self.consumed(call, index) };
             gaps.push(self.gap(index, from, resume));
             let released = self.end_of_node(freed);
             if released < freed && released > resume {
                 gaps.push(self.gap(index, released, freed));
             }
         }
-        let last_needed = needed.iter().map(|&index| self.allocation(index).born).max()?;
-        let stop = self.stop(call, last_needed);
+        let stop = self.stop(call, self.allocation(*needed.last()?).born);
         let rerun_peak_bytes = self.rerun_peak(call.start, stop, &born);
-        Some(Recompute { start: call.start, stop, born, gaps, resume, rerun_peak_bytes })
+        Some(Recompute { start: call.start, stop, born, kept: needed, gaps, resume, rerun_peak_bytes })
     }
 
     /// Bytes of the workspaces that the engine's thread makes for itself when it runs these calls again for the first
@@ -196,7 +209,7 @@ impl<'a> Recomputing<'a> {
         let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
         let is_free =
             |entry: u32| matches!(self.actions[entry as usize], Action::FreeRequested | Action::FreeCompleted);
-        let before = (0..freed - 1).rev().skip_while(|&entry| is_free(entry));
+        let before = (0..freed - 1).rev().take(LONGEST_NODE).skip_while(|&entry| is_free(entry));
         let made: Vec<u32> =
             before.take_while(|&entry| !is_free(entry)).filter(|&entry| is_alloc(entry)).take(2).collect();
         let [gradient] = made[..] else { return false };
@@ -216,14 +229,27 @@ impl<'a> Recomputing<'a> {
     /// The engine runs backward in the reverse order of forward, so the frees of blocks which forward made after the
     /// call, and of the call's outputs, come before those of the call itself.
     fn begin_of_backward(&self, call: &Call, last_free: Instant, outputs: &[u32]) -> Instant {
-        let is_later = |instant: &Instant| {
-            let index = self.freed_at[*instant as usize];
+        let later = |instant: Instant| {
+            let index = self.freed_at[instant as usize];
             let Some(freed) = self.history.allocations.get(index as usize) else { return false };
             outputs.contains(&index) || (freed.born > call.end && self.phases.at(freed.born) == Phase::Forward)
         };
-        let started = |instant: &Instant| self.phases.at(*instant) == Phase::Backward;
-        let earlier = (call.end..last_free).rev();
-        earlier.clone().find(is_later).or_else(|| earlier.take_while(started).last()).unwrap_or(call.end)
+        let mut instant = last_free;
+        while instant > call.end {
+            instant -= 1;
+            // Where nothing of a whole chunk is as young as the call, there is nothing to look for.
+            let chunk = instant / CHUNK;
+            if instant % CHUNK == CHUNK - 1 && self.youngest_freed[chunk as usize] < call.start {
+                instant = chunk * CHUNK;
+                continue;
+            }
+            if later(instant) {
+                return instant;
+            }
+        }
+        // Nothing later was kept: the call's backward is the first.
+        let spans = &self.phases.spans[self.phases.spans.partition_point(|span| span.end <= call.end)..];
+        spans.iter().find(|span| span.phase == Phase::Backward).map_or(call.end, |span| span.start).min(last_free - 1)
     }
 
     /// When a node of backward lets go of a block that was recorded as freed at an instant, had the block been recomputed.
@@ -233,10 +259,8 @@ impl<'a> Recomputing<'a> {
     /// overlap with the blocks of the sum. Those are its result, a buffer, and semaphores (`gpu_reduce_kernel`), of which
     /// the last two are freed at once.
     fn end_of_node(&self, freed: Instant) -> Instant {
-        /// More entries than a node frees and a sum makes.
-        const LONGEST: u32 = 64;
         const LARGEST_SEMAPHORES: u64 = 64 << 10;
-        let entries = freed.saturating_sub(LONGEST)..freed.saturating_sub(1);
+        let entries = freed.saturating_sub(LONGEST_NODE as u32)..freed.saturating_sub(1);
         if self.frees_others(freed) {
             return freed;
         }
@@ -259,8 +283,8 @@ impl<'a> Recomputing<'a> {
     /// product with a weight (or with autocast's copy of one), and sums within its function.
     fn frees_others(&self, freed: Instant) -> bool {
         let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
-        let before = (1..freed).rev().take_while(|instant| !is_alloc(instant));
-        let after = (freed + 1..=self.history.entries()).take_while(|instant| !is_alloc(instant));
+        let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        let after = (freed + 1..=self.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
         before.chain(after).any(|instant| {
             let index = self.freed_at[instant as usize];
             let other = self.history.allocations.get(index as usize);
@@ -271,17 +295,18 @@ impl<'a> Recomputing<'a> {
     /// The instant before the node of backward that frees a block at an instant allocates anything.
     ///
     /// A node allocates its gradients and then lets go of what it was given and of what it saved. What it frees between
-    /// its allocations are buffers that it has just made.
-    fn begin_of_node(&self, freed: Instant) -> Instant {
+    /// its allocations are buffers that it has just made. No earlier than another instant.
+    fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
         let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
+        let earliest = earliest.max(freed.saturating_sub(LONGEST_NODE as u32));
         let mut begin = freed - 1;
         loop {
             let frees = begin;
-            while begin > 0 && !is_alloc(begin - 1) {
+            while begin > earliest && !is_alloc(begin - 1) {
                 begin -= 1;
             }
             let allocs = begin;
-            while begin > 0 && is_alloc(begin - 1) {
+            while begin > earliest && is_alloc(begin - 1) {
                 begin -= 1;
             }
             let is_buffer = |entry: u32| {
@@ -292,10 +317,18 @@ impl<'a> Recomputing<'a> {
             if frees < freed - 1 && !(allocs..frees).all(is_buffer) {
                 return frees;
             }
-            if begin == 0 {
+            if begin <= earliest {
                 return begin;
             }
         }
+    }
+
+    /// When a checkpointed call lets go of a block that is not kept for backward: once the next operator has run, or at
+    /// the end of the call.
+    fn consumed(&self, call: &Call, index: u32) -> Instant {
+        let mut rest = self.allocation(index).born..call.end;
+        let next = rest.find(|&entry| self.actions[entry as usize] == Action::Alloc);
+        next.map_or(call.end, |entry| entry + 1)
     }
 
     /// Whether a block looks like the copy of a parameter in half precision that autocast keeps until its region ends.
