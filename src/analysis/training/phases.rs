@@ -154,16 +154,23 @@ fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -
         return Vec::new();
     }
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let mut known: Option<(i64, Option<Phase>)> = None;
     let at = |time: i64| {
         let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
-        ranges.into_iter().rev().find_map(|phase| phase)
+        (time, ranges.into_iter().rev().find_map(|phase| phase))
     };
-    let of_time = |&time: &i64| match known {
-        Some((last, phase)) if last == time => phase,
-        _ => known.insert((time, at(time))).1,
+    let changes: Vec<(i64, Option<Phase>)> = annotations.changes().map(at).collect();
+    let mut next = 0;
+    let phase = |&time: &i64| {
+        // Entries come in the order of time; those of a damaged file may go back.
+        if next > 0 && changes[next - 1].0 > time {
+            next = changes.partition_point(|&(from, _)| from <= time);
+        }
+        while changes.get(next).is_some_and(|&(from, _)| from <= time) {
+            next += 1;
+        }
+        next.checked_sub(1).and_then(|index| changes[index].1)
     };
-    times.iter().map(of_time).collect()
+    times.iter().map(phase).collect()
 }
 
 /// Whether any free has a stack other than that of its allocation.
