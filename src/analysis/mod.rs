@@ -5,6 +5,7 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod diff;
 pub mod figures;
 pub mod filter;
 pub mod flame;
