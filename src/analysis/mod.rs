@@ -31,6 +31,7 @@ pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
+pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};

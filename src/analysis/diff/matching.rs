@@ -161,7 +161,7 @@ fn match_names(by: GroupBy, base: &IndexSet<&str>, new: &IndexSet<&str>) -> Vec<
 
 /// For each new file the base's file that is the same: the one of its name, else the one that shares most of the end of
 /// its path, the file's own name at least.
-fn match_files(base: &IndexSet<String>, new: &IndexSet<String>) -> HashMap<String, String> {
+pub(super) fn match_files(base: &IndexSet<String>, new: &IndexSet<String>) -> HashMap<String, String> {
     /// Parts of a path that are looked at.
     const PARTS: usize = 12;
     let mut same: HashMap<String, String> = base.intersection(new).map(|file| (file.clone(), file.clone())).collect();

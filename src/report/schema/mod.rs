@@ -3,12 +3,16 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
+pub use diff::{
+    Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
+};
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
