@@ -274,6 +274,22 @@ fn a_trace_is_compared_with_a_snapshot_by_function() {
     );
 }
 
+#[test]
+fn a_trace_is_compared_with_a_snapshot_by_operator() {
+    let answer = diff(TRACE, &fixture("llama_hf_all"), &["--by", "operator"]);
+    let status = |operator: &str| {
+        let row = rows(&answer["devices"][0]).iter().find(|row| row["label"] == operator);
+        row.map(|row| row["status"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(status("aten::mm").as_deref(), Some("changed"));
+    assert_eq!(status("aten::empty_strided").as_deref(), Some("changed"));
+    assert_eq!(status("aten::silu").as_deref(), Some("new"));
+    assert_eq!(status("(no operator)"), None, "every block of the snapshot has one");
+    // Without C++ frames there is none, and that is said.
+    let text = memviz(&["diff", TRACE, &fixture("gpt_train"), "--by", "operator"]);
+    assert!(text.expect(0).stdout.contains("a snapshot has operators only in C++ stacks"), "{}", text.stdout);
+}
+
 // ------------------------------------------------------------------ exit codes
 
 #[test]
