@@ -399,8 +399,8 @@ pub fn dispatched_operator(name: &str) -> Option<String> {
 }
 
 fn begins_with_overload(text: &str) -> bool {
-    let is_word = |word: &&str| text.strip_prefix(*word).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
-    text.starts_with(|first: char| first.is_ascii_uppercase()) || OVERLOADS.iter().any(|word| is_word(&word))
+    let is_word = |word: &str| text.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    text.starts_with(|first: char| first.is_ascii_uppercase()) || OVERLOADS.iter().any(|word| is_word(word))
 }
 
 /// The Python package that a frame's file belongs to: `torch`, `transformers`, or the stem of a user's file.
