@@ -1,7 +1,7 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport,
+    CheckOptions, CheckReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport,
     OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
@@ -113,6 +113,11 @@ impl Recording {
     /// As [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         LeakReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What it measures against what it may.
+    pub fn check(&self, options: &CheckOptions) -> CheckReport {
+        CheckReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

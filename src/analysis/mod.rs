@@ -5,6 +5,7 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod check;
 pub mod figures;
 pub mod filter;
 pub mod flame;
@@ -30,6 +31,7 @@ pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
+pub use check::{Budgets, CheckOptions, CheckReport};
 pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};
