@@ -3,6 +3,7 @@
 use super::measure::maximum;
 use crate::analysis::{PeakOptions, PeakReport};
 use crate::error::Result;
+use crate::input::saved::{SavedAnswer, SavedDevice};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{History, Metric};
 use std::collections::HashMap;
@@ -54,6 +55,17 @@ impl Baseline {
             (history, sites)
         });
         Ok(Self { devices: with_sites.map(device).collect() })
+    }
+
+    /// What an answer says that memviz wrote earlier.
+    pub fn of_answer(answer: &SavedAnswer) -> Self {
+        let device = |saved: &SavedDevice| BaselineDevice {
+            device: saved.device,
+            allocated: saved.allocated,
+            reserved: saved.reserved,
+            sites: saved.sites.clone(),
+        };
+        Self { devices: answer.devices.iter().map(device).collect() }
     }
 
     /// One of its devices.

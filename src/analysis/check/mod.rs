@@ -5,6 +5,7 @@
 
 pub mod baseline;
 pub mod budget;
+pub mod config;
 pub mod culprits;
 mod judge;
 pub mod measure;
