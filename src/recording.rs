@@ -1,8 +1,9 @@
 //! The whole way from a file to its histories.
 
 use crate::analysis::{
-    CheckOptions, CheckReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport,
-    OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
+    CheckOptions, CheckReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport,
+    LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
+    TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, Contents, ReadOptions};

@@ -34,7 +34,8 @@ pub struct SavedDevice {
 /// # Errors
 /// When it holds none, or something else, or answers whose keys are of another version than `schema_version`.
 pub fn read_answers(text: &str, schema_version: u32) -> Result<Vec<SavedAnswer>> {
-    let malformed = |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
+    let malformed =
+        |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
     let mut answers = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| malformed(format!("malformed JSON: {error}")))?;
@@ -111,8 +112,8 @@ struct Row {
     bytes: u64,
 }
 
-/// Label of a row that stands for others: with it, sites that are not named are not known to hold nothing.
-const OTHER: &str = "(other)";
+/// Labels of rows that stand for several sites: with one, a site that is not named is not known to hold nothing.
+const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
 
 impl Device {
     fn saved(&self, anomalies: u64) -> SavedDevice {
@@ -126,7 +127,8 @@ impl Device {
         };
         let at_peak = self.metric == "allocated" && self.peak.allocated_bytes == self.maxima.allocated_bytes;
         let rows = &self.attribution.rows;
-        let all = at_peak && self.attribution.by == "site" && rows.iter().all(|row| row.label != OTHER);
+        let all =
+            at_peak && self.attribution.by == "site" && !rows.iter().any(|row| SEVERAL.contains(&row.label.as_str()));
         SavedDevice {
             device: self.device,
             allocated: exact("allocated_bytes", self.maxima.allocated_bytes),

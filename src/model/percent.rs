@@ -70,10 +70,14 @@ mod tests {
 
     #[test]
     fn reads_percentages_as_people_type_them() {
-        for (text, shown) in [("30%", "30%"), ("30", "30%"), ("2.50 %", "2.5%"), ("0.000001%", "0.000001%"), ("0", "0%")] {
+        for (text, shown) in
+            [("30%", "30%"), ("30", "30%"), ("2.50 %", "2.5%"), ("0.000001%", "0.000001%"), ("0", "0%")]
+        {
             assert_eq!(percent(text).to_string(), shown);
         }
-        for bad in ["", "%", "-1%", "+1%", "1e2%", ".5%", "5.%", "1.2.3%", "0.0000001%", "1000000%", "30%%", " 30%", "NaN"] {
+        for bad in
+            ["", "%", "-1%", "+1%", "1e2%", ".5%", "5.%", "1.2.3%", "0.0000001%", "1000000%", "30%%", " 30%", "NaN"]
+        {
             let error = bad.parse::<Percent>().expect_err(bad).to_string();
             assert!(error.contains("30%") && error.contains(&format!("{bad:?}")), "{error}");
         }

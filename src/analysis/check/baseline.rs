@@ -51,7 +51,8 @@ impl Baseline {
         };
         let with_sites = histories.iter().map(|history: &History| {
             let peak = peaks.devices.iter().find(|peak| peak.device == history.device);
-            let sites = peak.map(|peak| peak.attribution.rows.iter().map(|row| (row.label.clone(), row.bytes)).collect());
+            let sites =
+                peak.map(|peak| peak.attribution.rows.iter().map(|row| (row.label.clone(), row.bytes)).collect());
             (history, sites)
         });
         Ok(Self { devices: with_sites.map(device).collect() })

@@ -139,11 +139,19 @@ impl CheckVerdict {
 }
 
 impl Check {
-    /// What is left below the limit, negative where it is exceeded; `None` where it is not known. Of bounds the one that
-    /// decided.
+    /// What was measured, and which bound that is where it is not exact: the one that decided, else the lower one.
+    pub fn measured(&self) -> (Option<Amount>, Option<&'static str>) {
+        match (self.at_least, self.at_most) {
+            (at_least, at_most) if at_least == at_most => (at_least, None),
+            (_, Some(at_most)) if self.verdict == CheckVerdict::Passed => (Some(at_most), Some("upper")),
+            (Some(at_least), _) => (Some(at_least), Some("lower")),
+            (None, at_most) => (at_most, Some("upper")),
+        }
+    }
+
+    /// What is left below the limit, negative where it is exceeded; `None` where it is not judged.
     pub fn headroom_bytes(&self) -> Option<i128> {
-        let decisive = if self.verdict == CheckVerdict::Passed { self.at_most } else { self.at_least };
-        match (self.limit, decisive) {
+        match (self.limit, self.measured().0) {
             (Some(Amount::Bytes(limit)), Some(Amount::Bytes(bytes))) if self.verdict != CheckVerdict::Unknown => {
                 Some(i128::from(limit) - i128::from(bytes))
             }

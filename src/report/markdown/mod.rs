@@ -1,11 +1,13 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod check;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
+use super::check::CheckedInput;
 use super::notes::{safe, signed};
 use super::{Render, Source};
 use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
@@ -35,6 +37,10 @@ impl Render for MarkdownReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(source, report, out)
+    }
+
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(inputs, out)
     }
 }
 

@@ -3,12 +3,14 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod check;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
+pub use check::{CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadInput, check};
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
@@ -23,6 +25,7 @@ use crate::analysis::{Attribution, GroupBy};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Version of the keys.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -41,10 +44,10 @@ pub struct Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct InputHead<'a> {
     /// As the user named it.
-    pub path: &'a str,
+    pub path: Cow<'a, str>,
     /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
     pub format: &'static str,
     /// Size of the file.
@@ -60,7 +63,7 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -78,14 +81,20 @@ impl AnomalyCounts {
 }
 
 impl<'a> InputHead<'a> {
-    fn of(source: Source<'a>) -> Self {
+    /// What an answer says of its input, whatever the path's owner does next.
+    pub fn into_owned(self) -> InputHead<'static> {
+        InputHead { path: Cow::Owned(self.path.into_owned()), ..self }
+    }
+
+    /// What every answer says of its input.
+    pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
         let mut anomalies = AnomalyCounts::default();
         for history in &recording.histories {
             anomalies.add(&history.anomalies);
         }
         Self {
-            path: source.path,
+            path: Cow::Borrowed(source.path),
             format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),

@@ -1,11 +1,13 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod check;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
+use super::check::CheckedInput;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source};
@@ -45,6 +47,10 @@ impl Render for TextReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(*self, source, report, out)
+    }
+
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(*self, inputs, out)
     }
 }
 
