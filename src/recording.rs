@@ -1,5 +1,6 @@
 //! The whole way from a file to its histories.
 
+use crate::analysis::diff::Side;
 use crate::analysis::{
     CheckOptions, CheckReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport, InfoReport,
     LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
@@ -119,6 +120,14 @@ impl Recording {
     /// What it measures against what it may.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         CheckReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What a comparison with another recording needs of this one.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn side(&self, options: &PeakOptions) -> Result<Side> {
+        Side::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

@@ -6,6 +6,7 @@
 pub mod annotations;
 pub mod attribution;
 pub mod check;
+pub mod diff;
 pub mod figures;
 pub mod filter;
 pub mod flame;
@@ -32,6 +33,7 @@ pub mod when;
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
 pub use check::{Budgets, CheckOptions, CheckReport};
+pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};

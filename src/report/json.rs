@@ -1,8 +1,8 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::check::CheckedInput;
-use super::{Render, Source, schema};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources, schema};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -41,6 +41,10 @@ impl Render for JsonReport {
             writeln!(out)?;
         }
         Ok(())
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::diff(sources, report), out)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
 mod check;
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -9,8 +10,8 @@ mod peak;
 
 use super::check::CheckedInput;
 use super::notes::{safe, signed};
-use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -41,6 +42,10 @@ impl Render for MarkdownReport {
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         check::write(inputs, out)
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        diff::write(sources, report, out)
     }
 }
 

@@ -4,6 +4,7 @@
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
 mod check;
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -11,6 +12,9 @@ mod oom;
 mod peak;
 
 pub use check::{CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadInput, check};
+pub use diff::{
+    Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
+};
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,

@@ -1,6 +1,7 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
 mod check;
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -10,8 +11,8 @@ mod peak;
 use super::check::CheckedInput;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
-use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -51,6 +52,10 @@ impl Render for TextReport {
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         check::write(*self, inputs, out)
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        diff::write(*self, sources, report, out)
     }
 }
 
