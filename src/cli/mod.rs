@@ -4,8 +4,10 @@
 //! options here; nothing past this module sees clap.
 
 mod args;
+mod baselines;
 mod command;
 mod output;
+mod plan;
 mod progress;
 
 use crate::report::safe;
@@ -78,6 +80,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Leaks(args) => command::leaks::run(&args),
         Command::Diff(args) => command::diff::run(&args),
         Command::Schema { command } => command::schema::run(command.as_deref()),
+        Command::Check(args) => command::check::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

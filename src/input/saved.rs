@@ -25,8 +25,8 @@ pub struct SavedDevice {
     pub allocated: Option<u64>,
     /// Peak of reserved bytes; `None` where the answer did not have it exactly.
     pub reserved: Option<u64>,
-    /// Bytes by site at the peak of allocated bytes; `None` where the answer does not have them all.
-    pub sites: Option<HashMap<String, u64>>,
+    /// Sites and their bytes at the peak of allocated bytes; `None` where the answer does not have them all.
+    pub sites: Option<Vec<(String, u64)>>,
 }
 
 /// Reads the answers in a text, one after another.

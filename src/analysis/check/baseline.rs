@@ -6,7 +6,6 @@ use crate::error::Result;
 use crate::input::saved::{SavedAnswer, SavedDevice};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{History, Metric};
-use std::collections::HashMap;
 
 /// An earlier recording, reduced to what is compared.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +23,8 @@ pub struct BaselineDevice {
     pub allocated: Option<u64>,
     /// Peak of reserved bytes; `None` where it was not exact.
     pub reserved: Option<u64>,
-    /// Bytes by site at the peak of allocated bytes, all of them; `None` where they are not known.
-    pub sites: Option<HashMap<String, u64>>,
+    /// Sites and their bytes at the peak of allocated bytes, all of them; `None` where they are not known.
+    pub sites: Option<Vec<(String, u64)>>,
 }
 
 impl BaselineDevice {
@@ -43,7 +42,7 @@ impl Baseline {
     pub fn of(snapshot: &Snapshot, histories: &[History]) -> Result<Self> {
         let format = snapshot.notes.format;
         let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default())?;
-        let device = |(history, sites): (&History, Option<HashMap<String, u64>>)| BaselineDevice {
+        let device = |(history, sites): (&History, Option<Vec<(String, u64)>>)| BaselineDevice {
             device: history.device,
             allocated: maximum(history, format, Metric::Allocated).value(),
             reserved: maximum(history, format, Metric::Reserved).value(),

@@ -1,6 +1,7 @@
 //! What is limited, as people write it in flags and in `memviz.toml`.
 
 use super::baseline::Baseline;
+use crate::analysis::diff::GrowthLimit;
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
@@ -31,7 +32,7 @@ pub struct Budgets {
     /// What the peaks of allocated and reserved bytes must not grow beyond.
     pub baseline: Option<Baseline>,
     /// By how much they may.
-    pub tolerance: Tolerance,
+    pub tolerance: GrowthLimit,
 }
 
 impl Budgets {
@@ -98,43 +99,6 @@ pub fn at_most_all(text: &str) -> Result<Percent> {
     Ok(percent)
 }
 
-/// By how much a figure may exceed that of the baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tolerance {
-    /// So many bytes.
-    Bytes(Bytes),
-    /// So much of the baseline's figure.
-    OfBaseline(Percent),
-}
-
-impl Default for Tolerance {
-    fn default() -> Self {
-        Self::Bytes(Bytes(0))
-    }
-}
-
-impl Tolerance {
-    /// The most that is tolerated where the baseline has `bytes`.
-    pub fn above(self, bytes: u64) -> u64 {
-        bytes.saturating_add(match self {
-            Self::Bytes(more) => more.0,
-            Self::OfBaseline(percent) => percent.of(bytes),
-        })
-    }
-}
-
-impl FromStr for Tolerance {
-    type Err = Error;
-
-    /// Reads a size, or a percentage.
-    ///
-    /// # Errors
-    /// When the text is neither.
-    fn from_str(text: &str) -> Result<Self> {
-        if text.ends_with('%') { text.parse().map(Self::OfBaseline) } else { text.parse().map(Self::Bytes) }
-    }
-}
-
 /// The most that sites may hold together.
 #[derive(Clone, Debug)]
 pub struct SiteLimit {
@@ -177,15 +141,6 @@ mod tests {
         for bad in ["101%", "-1%", "10XB", "%", ""] {
             assert!(bad.parse::<Ceiling>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn tolerances_are_of_the_baseline() {
-        let above = |text: &str, bytes| text.parse::<Tolerance>().unwrap().above(bytes);
-        assert_eq!(above("0", 1000), 1000);
-        assert_eq!(above("64 bytes", 1000), 1064);
-        assert_eq!(above("2.5%", 1000), 1025);
-        assert_eq!(above("2%", u64::MAX), u64::MAX);
     }
 
     #[test]

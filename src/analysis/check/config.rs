@@ -3,7 +3,8 @@
 //! In: its text. Out: its entries, with every value read; or an error that names the line. Paths stay as they are
 //! written: the file's folder is what they are relative to, and that is for the reader of the file to know.
 
-use super::budget::{Budgets, Ceiling, SiteLimit, Tolerance, at_most_all};
+use super::budget::{Budgets, Ceiling, SiteLimit, at_most_all};
+use crate::analysis::diff::GrowthLimit;
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
@@ -68,7 +69,7 @@ struct Table {
     max_site: OneOrMore<Typed<SiteLimit>>,
     steps: Option<Typed<Regex>>,
     baseline: Option<PathBuf>,
-    tolerance: Option<Typed<Tolerance>>,
+    tolerance: Option<Typed<GrowthLimit>>,
 }
 
 impl Table {

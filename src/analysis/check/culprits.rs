@@ -2,7 +2,8 @@
 
 use super::baseline::BaselineDevice;
 use crate::analysis::attribution::Row;
-use crate::analysis::{LeakRow, PinningRow, Sites, Verdict};
+use crate::analysis::diff::matching::{Name, match_rows};
+use crate::analysis::{GroupBy, LeakRow, PinningRow, Sites, Verdict};
 use crate::model::{Snapshot, StackId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -65,9 +66,13 @@ impl Culprits {
     /// What holds more than it did in the baseline; `None` where nothing does, or nobody knows.
     pub(super) fn grown(rows: &[Row], baseline: &BaselineDevice) -> Option<Self> {
         let before = baseline.sites.as_ref()?;
-        let grown = rows.iter().filter_map(|row| {
-            let growth = row.bytes.checked_sub(before.get(&row.label).copied().unwrap_or(0))?;
-            (growth > 0).then(|| Culprit::new(&row.label, growth, &row.stack))
+        let base: Vec<Name<'_>> = before.iter().map(|(label, _)| Name { label, stack: &[] }).collect();
+        let new: Vec<Name<'_>> = rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect();
+        let grown = match_rows(GroupBy::Site, &base, &new).into_iter().filter_map(|same| {
+            let row = rows.get(same.new?)?;
+            let bytes = same.base.and_then(|index| before.get(index)).map_or(0, |&(_, bytes)| bytes);
+            let growth = row.bytes.checked_sub(bytes).filter(|&growth| growth > 0)?;
+            Some(Culprit::new(&row.label, growth, &row.stack))
         });
         Some(Self::of(Basis::Grown, grown)).filter(|culprits| !culprits.sites.is_empty())
     }

@@ -11,7 +11,7 @@ mod judge;
 pub mod measure;
 
 pub use baseline::{Baseline, BaselineDevice};
-pub use budget::{Budgets, Ceiling, SiteLimit, Tolerance};
+pub use budget::{Budgets, Ceiling, SiteLimit};
 pub use culprits::{Basis, Culprit, Culprits, Location};
 pub use measure::{Doubt, Measured};
 
