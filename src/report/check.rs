@@ -55,6 +55,7 @@ pub fn summary(checks: &[Check]) -> String {
     let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let all = count(checks.len() as u64, "budget");
     match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
+        (0, 0) if checks.is_empty() => "measured, no budget to keep".to_owned(),
         (0, 0) if checks.len() == 1 => "1 budget kept".to_owned(),
         (0, 0) => format!("all {all} kept"),
         (failed, 0) => format!("{failed} of {all} exceeded"),
@@ -163,7 +164,7 @@ pub fn basis(check: &Check) -> &'static str {
 pub fn left_out(check: &Check) -> Option<String> {
     match check.culprits.left_out {
         0 => None,
-        number => Some(format!("{} more", count(number as u64, "site"))),
+        number => Some(count(number as u64, "more site")),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cli::{Failure, Outcome, complain, output};
 use crate::report::check::{CheckedInput, doubt, title, verdict};
 use crate::report::schema::InputHead;
 use crate::report::{Source, github, junit};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,15 +92,15 @@ fn complain_about(input: &CheckedInput) {
 /// The baselines of all jobs, by file; or, when they are to be written anew, the inputs that go into each.
 enum Baselines {
     Compare(IndexMap<PathBuf, Known>),
-    Update(IndexMap<PathBuf, Vec<usize>>),
+    Update(IndexMap<PathBuf, IndexSet<usize>>),
 }
 
 impl Baselines {
     fn of(args: &CheckArgs, jobs: &[Job]) -> Result<Self, Failure> {
-        let mut inputs: IndexMap<PathBuf, Vec<usize>> = IndexMap::new();
+        let mut inputs: IndexMap<PathBuf, IndexSet<usize>> = IndexMap::new();
         for (index, job) in jobs.iter().enumerate() {
             for baseline in job.budgets.iter().filter_map(|(_, baseline)| baseline.clone()) {
-                inputs.entry(baseline).or_default().push(index);
+                inputs.entry(baseline).or_default().insert(index);
             }
         }
         if args.update_baseline {

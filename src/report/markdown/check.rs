@@ -21,6 +21,9 @@ fn checked_input(input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
     for line in input.notes() {
         writeln!(out, "> {}\n", escape(&line))?;
     }
+    if checks.is_empty() {
+        return Ok(());
+    }
     writeln!(out, "| | Budget | Device | Measured | Limit | Left |\n|---|---|--:|--:|--:|--:|")?;
     for check in checks {
         let verdict = match check.verdict {

@@ -33,6 +33,9 @@ impl TextReport {
         let checks = input.checks();
         self.heading(&path, &words::summary(checks), out)?;
         self.notes(&input.notes(), out)?;
+        if checks.is_empty() {
+            return Ok(());
+        }
         self.checks_head(out)?;
         checks.iter().try_for_each(|check| self.check_row(check, out))?;
         checks.iter().try_for_each(|check| self.check_details(check, out))
