@@ -8,7 +8,6 @@ use crate::input::saved::{SavedAnswer, read_answers};
 use crate::report::check::{CheckedInput, doubt};
 use crate::report::schema::SCHEMA_VERSION;
 use crate::report::{JsonReport, Render};
-use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -32,18 +31,15 @@ impl Known {
     /// When it is neither a recording nor an answer.
     pub fn open(path: &Path, allow_truncated: bool) -> Result<Self, Failure> {
         let about = |error: &Error| Failure::about(&path.display().to_string(), error);
-        match read_quietly(path, allow_truncated) {
-            Ok(recording) => {
-                let baseline = Baseline::of(&recording.snapshot, &recording.histories);
-                baseline.map(Self::Recording).map_err(|error| about(&error))
-            }
-            // JSON that is no recording may be an answer.
-            Err(Error::NotATrace(_)) => {
-                let text = text(path).map_err(|error| about(&error.into()))?;
-                read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error))
-            }
-            Err(error) => Err(about(&error)),
+        if is_answer(path).map_err(|error| about(&error.into()))? {
+            let mut text = String::new();
+            let read = File::open(path).and_then(|file| file.take(LONGEST_ANSWER).read_to_string(&mut text));
+            read.map_err(|error| about(&error.into()))?;
+            return read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error));
         }
+        let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
+        let baseline = Baseline::of(&recording.snapshot, &recording.histories).map_err(|error| about(&error))?;
+        Ok(Self::Recording(baseline))
     }
 
     /// What an input is compared with: the only answer there is, or the one about an input of the same path.
@@ -58,10 +54,12 @@ impl Known {
     }
 }
 
-fn text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(LONGEST_ANSWER).read_to_string(&mut text)?;
-    Ok(text)
+/// Whether a file is meant to be an answer of memviz: a JSON object that says so where every answer does.
+fn is_answer(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(256).read_to_end(&mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    Ok(head.trim_start().starts_with('{') && head.contains("\"schema_version\""))
 }
 
 /// Refuses to replace what is no answer of memviz, such as a recording.
@@ -69,16 +67,10 @@ fn text(path: &Path) -> io::Result<String> {
 /// # Errors
 /// When that is what the file holds.
 pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    if !path.exists() || is_answer(path).unwrap_or(false) {
+        return Ok(());
+    }
     let shown = path.display();
-    if !path.exists() {
-        return Ok(());
-    }
-    let text = text(path).unwrap_or_default();
-    let first = serde_json::Deserializer::from_str(&text).into_iter::<Value>().next();
-    let is_answer = |value: Value| value.get("schema_version").is_some() && value.get("command").is_some();
-    if first.and_then(Result::ok).is_some_and(is_answer) {
-        return Ok(());
-    }
     Err(Failure::Message(format!(
         "{shown}: expected an earlier answer of memviz check to replace, found something else"
     )))
