@@ -19,8 +19,23 @@ const CONFIG: &str = "memviz.toml";
 pub struct Job {
     /// The input.
     pub input: PathBuf,
-    /// Its budgets, each with the file that is their baseline.
-    pub budgets: Vec<(Budgets, Option<PathBuf>)>,
+    /// Its budgets: those of the command line, and those of each entry.
+    pub budgets: Vec<BudgetSet>,
+}
+
+/// Budgets, with their baseline yet to be read.
+#[derive(Clone, Debug)]
+pub struct BudgetSet {
+    /// The budgets.
+    pub budgets: Budgets,
+    /// The file that is their baseline.
+    pub baseline: Option<PathBuf>,
+}
+
+impl BudgetSet {
+    fn is_empty(&self) -> bool {
+        self.budgets.is_empty() && self.baseline.is_none()
+    }
 }
 
 /// Every input with its budgets, in the order in which they are named.
@@ -30,8 +45,8 @@ pub struct Job {
 pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
     let flags = flags(args)?;
     let file = File::find(args)?;
-    let has_flags = !flags.is_empty() || args.baseline.is_some();
-    let own = || has_flags.then(|| (flags.clone(), args.baseline.clone()));
+    let flags = BudgetSet { budgets: flags, baseline: args.baseline.clone() };
+    let own = || Some(flags.clone()).filter(|flags| !flags.is_empty());
     let jobs: Vec<Job> = if args.inputs.is_empty() {
         let Some(file) = &file else {
             return Err(Failure::Message(format!("expected an INPUT, or a {CONFIG} that names some; found neither")));
@@ -53,7 +68,7 @@ pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
             return Err(Failure::Message(format!("{input}: expected a budget: {wanted}; found none")));
         }
     }
-    let has_baseline = jobs.iter().flat_map(|job| &job.budgets).any(|(_, baseline)| baseline.is_some());
+    let has_baseline = jobs.iter().flat_map(|job| &job.budgets).any(|set| set.baseline.is_some());
     let asks = [(args.tolerance.is_some(), "--tolerance"), (args.update_baseline, "--update-baseline")];
     match asks.into_iter().find(|(asked, _)| *asked && !has_baseline) {
         Some((_, flag)) => Err(Failure::Message(format!("{flag}: expected --baseline FILE beside it, found none"))),
@@ -82,8 +97,8 @@ fn flags(args: &CheckArgs) -> Result<Budgets, Failure> {
 }
 
 /// Entries of the file, without what flags replace. Those that are left with nothing are dropped.
-fn replaced(entries: Vec<(Budgets, Option<PathBuf>)>, args: &CheckArgs) -> Vec<(Budgets, Option<PathBuf>)> {
-    let without_flags = |(mut budgets, baseline): (Budgets, Option<PathBuf>)| {
+fn replaced(entries: Vec<BudgetSet>, args: &CheckArgs) -> Vec<BudgetSet> {
+    let without_flags = |BudgetSet { mut budgets, baseline }: BudgetSet| {
         if !args.shared.device.is_empty() {
             budgets.devices = args.shared.devices();
         }
@@ -96,10 +111,9 @@ fn replaced(entries: Vec<(Budgets, Option<PathBuf>)>, args: &CheckArgs) -> Vec<(
         }
         budgets.steps = args.steps.clone().or(budgets.steps);
         budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);
-        (budgets, baseline.filter(|_| args.baseline.is_none()))
+        BudgetSet { budgets, baseline: baseline.filter(|_| args.baseline.is_none()) }
     };
-    let limits = |(budgets, baseline): &(Budgets, Option<PathBuf>)| !budgets.is_empty() || baseline.is_some();
-    entries.into_iter().map(without_flags).filter(limits).collect()
+    entries.into_iter().map(without_flags).filter(|set| !set.is_empty()).collect()
 }
 
 /// A `memviz.toml`.
@@ -124,7 +138,7 @@ impl File {
     }
 
     /// Every input that it names, each with its entries.
-    fn inputs(&self) -> Result<IndexMap<PathBuf, Vec<(Budgets, Option<PathBuf>)>>, Failure> {
+    fn inputs(&self) -> Result<IndexMap<PathBuf, Vec<BudgetSet>>, Failure> {
         let mut inputs: IndexMap<PathBuf, Vec<_>> = IndexMap::new();
         for entry in &self.entries {
             let matching = self.matching(entry)?;
@@ -140,7 +154,7 @@ impl File {
     }
 
     /// The entries that name an input. Paths are compared as the files that they lead to.
-    fn entries_for(&self, input: &Path) -> Result<Vec<(Budgets, Option<PathBuf>)>, Failure> {
+    fn entries_for(&self, input: &Path) -> Result<Vec<BudgetSet>, Failure> {
         let Ok(input) = input.canonicalize() else { return Ok(Vec::new()) };
         let mut entries = Vec::new();
         for entry in &self.entries {
@@ -152,8 +166,9 @@ impl File {
         Ok(entries)
     }
 
-    fn budgets(&self, entry: &Entry) -> (Budgets, Option<PathBuf>) {
-        (entry.budgets.clone(), entry.baseline.as_ref().map(|baseline| self.folder().join(baseline)))
+    fn budgets(&self, entry: &Entry) -> BudgetSet {
+        let baseline = entry.baseline.as_ref().map(|baseline| self.folder().join(baseline));
+        BudgetSet { budgets: entry.budgets.clone(), baseline }
     }
 
     /// The files that an entry names, sorted.

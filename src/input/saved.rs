@@ -83,7 +83,8 @@ struct Anomalies {
 
 #[derive(Deserialize)]
 struct Device {
-    device: DeviceId,
+    #[serde(rename = "device")]
+    number: DeviceId,
     metric: String,
     complete_history: bool,
     window: Option<IgnoredAny>,
@@ -130,7 +131,7 @@ impl Device {
         let all =
             at_peak && self.attribution.by == "site" && !rows.iter().any(|row| SEVERAL.contains(&row.label.as_str()));
         SavedDevice {
-            device: self.device,
+            device: self.number,
             allocated: exact("allocated_bytes", self.maxima.allocated_bytes),
             reserved: exact("reserved_bytes", self.maxima.reserved_bytes),
             sites: all.then(|| rows.iter().map(|row| (row.label.clone(), row.bytes)).collect()),

@@ -1,4 +1,4 @@
-//! What reports say about budgets, in words; shared by text, Markdown, JSON, JUnit and workflow annotations.
+//! What reports say about budgets, in words; the same in every format.
 
 use super::notes;
 use super::schema::InputHead;
@@ -186,8 +186,8 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::NoHistory => "no history was recorded: only the state at the dump is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher then".to_owned(),
         Doubt::LostBeginning => {
-            "entries were lost, and memory may have been higher then: blocks from before the first \
-                                 kept entry have stacks, so recording was on (max_entries, or stopped and resumed)"
+            "entries were lost (blocks from before the first kept one have stacks: a ring buffer, or \
+                                 a pause), and memory may have been higher then"
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in what is missing".to_owned(),

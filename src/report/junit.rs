@@ -1,5 +1,5 @@
-//! `memviz check` as JUnit XML, which CI systems show as test results: a suite for each input, a case for each budget on
-//! each device. A budget that is exceeded is a failure, one that cannot be judged an error.
+//! `memviz check` as `JUnit` XML, which CI systems show as test results: a suite for each input, a case for each budget
+//! on each device. A budget that is exceeded is a failure, one that cannot be judged an error.
 
 use super::check::{self as words, CheckedInput};
 use super::notes::safe;

@@ -1,4 +1,4 @@
-//! Formats for machines: JUnit and workflow commands, with names that mean harm.
+//! Formats for machines: `JUnit` and workflow commands, with names that mean harm.
 
 use crate::program::{Alloc, snapshot};
 use crate::support::fixture;

@@ -4,6 +4,7 @@
 mod baseline;
 mod config;
 mod corpus;
+mod examples;
 mod formats;
 mod program;
 #[path = "../support/mod.rs"]

@@ -167,7 +167,9 @@ impl CheckReport {
         let mut checks: Vec<Check> = options.budgets.iter().flat_map(|budgets| judge.all(budgets)).collect();
         if checks.iter().any(|check| check.verdict == CheckVerdict::Failed) {
             let locations = judge.locations();
-            checks.iter_mut().for_each(|check| check.culprits.finish(options.top, &locations));
+            for check in &mut checks {
+                check.culprits.finish(options.top, &locations);
+            }
         }
         let devices: IndexSet<DeviceId> = options.budgets.iter().flat_map(|budgets| judge.devices(budgets)).collect();
         Self { devices: devices.into_iter().filter_map(|device| judge.checked(device)).collect(), checks }

@@ -64,7 +64,7 @@ pub enum CheckFormatArg {
     Text,
     /// An object; for several inputs one on each line
     Json,
-    /// For $GITHUB_STEP_SUMMARY
+    /// For an issue or a step summary
     Markdown,
     /// Test results in XML
     Junit,

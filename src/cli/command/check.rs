@@ -6,7 +6,7 @@ use crate::analysis::check::{CheckReport, CheckVerdict};
 use crate::analysis::{Budgets, CheckOptions};
 use crate::cli::args::{CheckArgs, CheckFormatArg, CommonArgs, FormatArg};
 use crate::cli::baselines::{self, Known};
-use crate::cli::plan::{Job, plan};
+use crate::cli::plan::{BudgetSet, Job, plan};
 use crate::cli::progress::Progress;
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::report::check::{CheckedInput, doubt, title, verdict};
@@ -59,7 +59,7 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
 /// Judges one input. That it cannot be read is part of the answer, since the others still can.
 fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedInput, Failure> {
     let path = CommonArgs::shown(&job.input);
-    let budgets = job.budgets.iter().map(|(budgets, baseline)| baselines.complete(budgets, baseline.as_deref(), &path));
+    let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
     let options = CheckOptions { budgets: budgets.collect::<Result<_, Failure>>()?, top: args.top };
     let size = fs::metadata(&job.input).map_or(0, |metadata| metadata.len());
     let recording = open(&job.input, &args.shared, &Progress::start(size, args.shared.quiet));
@@ -99,7 +99,7 @@ impl Baselines {
     fn of(args: &CheckArgs, jobs: &[Job]) -> Result<Self, Failure> {
         let mut inputs: IndexMap<PathBuf, IndexSet<usize>> = IndexMap::new();
         for (index, job) in jobs.iter().enumerate() {
-            for baseline in job.budgets.iter().filter_map(|(_, baseline)| baseline.clone()) {
+            for baseline in job.budgets.iter().filter_map(|set| set.baseline.clone()) {
                 inputs.entry(baseline).or_default().insert(index);
             }
         }
@@ -112,7 +112,7 @@ impl Baselines {
     }
 
     /// Budgets with what they are compared with.
-    fn complete(&self, budgets: &Budgets, baseline: Option<&Path>, input: &str) -> Result<Budgets, Failure> {
+    fn complete(&self, BudgetSet { budgets, baseline }: &BudgetSet, input: &str) -> Result<Budgets, Failure> {
         let (Self::Compare(known), Some(path)) = (self, baseline) else { return Ok(budgets.clone()) };
         let baseline = known.get(path).and_then(|known| known.for_input(input));
         let Some(baseline) = baseline else {

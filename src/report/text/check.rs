@@ -1,6 +1,6 @@
 //! `memviz check` as text.
 
-use super::{TextReport, shorten};
+use super::{TextReport, shorten, shorten_end};
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
 use crate::report::check::{self as words, CheckedInput};
@@ -52,7 +52,7 @@ impl TextReport {
         let verdict = check.verdict.name();
         let line = self.check_columns([verdict, &device, &measured, &limit, &left]);
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
-        let name = shorten(&safe(&words::name(check)), room);
+        let name = shorten_end(&safe(&words::name(check)), room);
         let line = match check.verdict {
             CheckVerdict::Passed => line,
             _ => line.replacen(verdict, &self.warn(verdict), 1),
