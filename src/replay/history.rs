@@ -4,6 +4,7 @@ use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum, Metric};
 use super::profile::OperatorUsage;
 use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -127,7 +128,7 @@ pub struct Completeness {
 }
 
 /// On which side of a number that is not exact the true one lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The true number is this or more.

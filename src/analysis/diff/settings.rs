@@ -14,8 +14,12 @@ pub struct SettingDiff {
     pub new: Option<String>,
 }
 
-/// What differs, in the order of the settings.
+/// What differs, in the order of the settings. Where one file has none at all, that is the only difference.
 pub(super) fn differences(base: &AllocatorSettings, new: &AllocatorSettings) -> Vec<SettingDiff> {
+    if base.recorded != new.recorded {
+        let known = |settings: &AllocatorSettings| settings.recorded.then(|| "recorded".to_owned());
+        return vec![SettingDiff { name: "allocator_settings".to_owned(), base: known(base), new: known(new) }];
+    }
     let (base, new) = (values(base), values(new));
     let names = base.keys().chain(new.keys().filter(|&name| !base.contains_key(name)));
     let differing = names.filter(|&name| base.get(name) != new.get(name));

@@ -62,7 +62,8 @@ fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedIn
     let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
     let options = CheckOptions { budgets: budgets.collect::<Result<_, Failure>>()?, top: args.top };
     let size = fs::metadata(&job.input).map_or(0, |metadata| metadata.len());
-    let recording = open(&job.input, &args.shared, &Progress::start(size, args.shared.quiet));
+    let progress = Progress::start(size, 1, args.shared.quiet);
+    let recording = open(&job.input, &args.shared, progress.bytes.first());
     let answer = recording.map_err(|error| error.to_string()).map(|recording| answer(&path, &recording, &options));
     Ok(CheckedInput { path, answer })
 }

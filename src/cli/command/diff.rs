@@ -85,14 +85,15 @@ fn read(args: &DiffArgs) -> (crate::Result<Recording>, crate::Result<Recording>)
     let common = &args.common;
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let total = if is_stdin(&args.base) || common.is_stdin() { 0 } else { size(&args.base) + size(&common.input) };
-    let progress = Progress::start(total, common.quiet);
-    let read = |path| open(path, common, &progress);
+    let progress = Progress::start(total, 2, common.quiet);
+    let read_base = || open(&args.base, common, progress.bytes.first());
+    let read_new = || open(&common.input, common, progress.bytes.last());
     if common.threads == Some(1) {
-        return (read(&args.base), read(&common.input));
+        return (read_base(), read_new());
     }
     thread::scope(|scope| {
-        let base = scope.spawn(|| read(&args.base));
-        let new = read(&common.input);
+        let base = scope.spawn(read_base);
+        let new = read_new();
         // A thread that panicked has said why.
         (base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), new)
     })

@@ -20,6 +20,8 @@ use crate::input::ReadOptions;
 use crate::report::Source;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Whether the answer is for people, who want the largest rows, or for machines, which want all.
 fn for_people(format: FormatArg) -> bool {
@@ -67,7 +69,8 @@ fn use_threads(args: &SharedArgs) {
 
 fn read(args: &CommonArgs) -> crate::Result<Recording> {
     let size = if args.is_stdin() { 0 } else { std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len()) };
-    open(&args.input, args, &Progress::start(size, args.quiet))
+    let progress = Progress::start(size, 1, args.quiet);
+    open(&args.input, args, progress.bytes.first())
 }
 
 /// Reads a file without a progress bar.
@@ -75,12 +78,9 @@ pub(super) fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
-/// Reads an input, standard input for `-`.
-fn open(path: &Path, args: &SharedArgs, progress: &Progress) -> crate::Result<Recording> {
-    let options = ReadOptions {
-        allow_truncated: args.allow_truncated,
-        progress: Some(progress.bytes.clone()),
-        ..ReadOptions::default()
-    };
+/// Reads an input, standard input for `-`, and counts its bytes.
+fn open(path: &Path, args: &SharedArgs, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
+    let options =
+        ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), ..ReadOptions::default() };
     if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }
 }

@@ -4,10 +4,11 @@ use super::{InputHead, PeakDevice, SCHEMA_VERSION};
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
 use crate::report::check::{CheckedInput, doubt};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz check`, one input.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckAnswer<'a> {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -26,7 +27,7 @@ pub struct CheckAnswer<'a> {
 }
 
 /// An input that could not be read.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct UnreadInput<'a> {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -47,7 +48,7 @@ pub struct UnreadInput<'a> {
 }
 
 /// What one input amounts to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CheckOutcome<'a> {
     /// It was judged.
@@ -57,7 +58,7 @@ pub enum CheckOutcome<'a> {
 }
 
 /// One device: as `memviz peak` has it, and how certain that is.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckDevice {
     /// What `memviz peak` says.
     #[serde(flatten)]
@@ -68,7 +69,7 @@ pub struct CheckDevice {
 }
 
 /// One budget on one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckRow {
     /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `baseline-peak` or
     /// `baseline-reserved`.
@@ -112,7 +113,7 @@ pub struct CheckRow {
 }
 
 /// A site behind a limit that is not kept.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckSite {
     /// The site.
     pub label: String,

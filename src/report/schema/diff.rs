@@ -6,12 +6,13 @@ use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The whole answer of `memviz diff`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Diff<'a> {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,
@@ -30,7 +31,7 @@ pub struct Diff<'a> {
 }
 
 /// The two files.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffInput<'a> {
     /// What is compared with.
     pub base: InputHead<'a>,
@@ -39,7 +40,7 @@ pub struct DiffInput<'a> {
 }
 
 /// `memviz diff`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffDevice {
     /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -66,7 +67,7 @@ pub struct DiffDevice {
 }
 
 /// One side of a device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffSide {
     /// Allocated before the first kept entry.
     pub baseline_bytes: i64,
@@ -88,7 +89,7 @@ pub struct DiffSide {
 }
 
 /// Sums over the segments.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffFigures {
     /// Bytes of free blocks.
     pub inactive_bytes: u64,
@@ -107,7 +108,7 @@ pub struct DiffFigures {
 }
 
 /// A group on both sides.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffRow {
     /// The group, as the new file names it; as the base does, where it has vanished.
     pub label: String,
@@ -130,7 +131,7 @@ pub struct DiffRow {
 }
 
 /// Where a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
     /// On both sides.
@@ -142,7 +143,7 @@ pub enum RowStatus {
 }
 
 /// Rows that did not change.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Unchanged {
     /// Their number.
     pub rows: usize,
@@ -151,7 +152,7 @@ pub struct Unchanged {
 }
 
 /// A setting with two values.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SettingValues {
     /// Its name.
     pub name: String,

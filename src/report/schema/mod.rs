@@ -4,6 +4,7 @@
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
 mod check;
+mod describe;
 mod diff;
 mod fragmentation;
 mod info;
@@ -12,6 +13,7 @@ mod oom;
 mod peak;
 
 pub use check::{CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadInput, check};
+pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
 };
@@ -28,6 +30,7 @@ use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -35,9 +38,10 @@ use std::borrow::Cow;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What every answer starts with.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Answer_{D}")]
 pub struct Head<'a, D> {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,
@@ -48,7 +52,7 @@ pub struct Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: Cow<'a, str>,
@@ -67,7 +71,7 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -110,15 +114,15 @@ impl<'a> InputHead<'a> {
 }
 
 /// The four counters.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct CounterBytes {
-    /// See [`Counters::requested`].
+    /// What callers asked for, until the free completes.
     pub requested_bytes: i64,
-    /// See [`Counters::allocated`].
+    /// Blocks in use until their free is requested.
     pub allocated_bytes: i64,
-    /// See [`Counters::active`].
+    /// Blocks in use until their free completes.
     pub active_bytes: i64,
-    /// See [`Counters::reserved`].
+    /// Segments.
     pub reserved_bytes: i64,
 }
 
@@ -146,7 +150,7 @@ impl From<&[Maximum; 4]> for CounterBytes {
 }
 
 /// Rows of an attribution.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AttributionRows {
     /// What rows stand for.
     pub by: GroupBy,
@@ -159,7 +163,7 @@ pub struct AttributionRows {
 }
 
 /// One group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AttributionRow {
     /// The group.
     pub label: String,

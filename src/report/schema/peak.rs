@@ -6,10 +6,11 @@ use crate::replay::profile::OperatorUsage;
 use crate::replay::{Bound, History};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz peak`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -43,7 +44,7 @@ pub struct PeakDevice {
 }
 
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OperatorRow {
     /// The operator; `(no operator)` for what happened outside of all.
     pub name: String,
@@ -80,7 +81,7 @@ impl From<&OperatorUsage> for OperatorRow {
 }
 
 /// A part of a history: from after one entry to after another; null for before the first entry.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Window {
     /// Entry before the window.
     pub from_entry: Option<u32>,
@@ -89,7 +90,7 @@ pub struct Window {
 }
 
 /// An instant and the counters there.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
