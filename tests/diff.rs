@@ -262,7 +262,7 @@ fn a_trace_is_compared_with_a_snapshot_by_function() {
     let note = "a profiler trace names functions by their first line: a snapshot's lines count in theirs";
     assert!(text.expect(0).stdout.contains(note), "{}", text.stdout);
     let answer = diff(TRACE, &fixture("gpt_train"), &[]);
-    assert_eq!(answer["devices"][0]["new"]["fragmentation"].is_object(), true);
+    assert!(answer["devices"][0]["new"]["fragmentation"].is_object());
     assert_eq!(answer["devices"][0]["base"]["fragmentation"], Value::Null);
     // The trace's `minigpt.py:85 get_batch` begins there; the snapshot allocates in line 88.
     let batch: Vec<&Value> =
@@ -457,7 +457,7 @@ fn moved(bytes: &[u8], lines: [u16; 3]) -> Vec<u8> {
     let mut moved = bytes.to_vec();
     for (from, to) in LINES.into_iter().zip(lines) {
         // BININT2 and the number; each line is written once.
-        let opcode = |line: u16| [&[b'M'], &line.to_le_bytes() as &[u8]].concat();
+        let opcode = |line: u16| [b"M", &line.to_le_bytes() as &[u8]].concat();
         let places: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&opcode(from))).collect();
         assert_eq!(places.len(), 1, "line {from}");
         moved[places[0]..places[0] + 3].copy_from_slice(&opcode(to));

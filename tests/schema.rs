@@ -34,7 +34,7 @@ const CHECK: &[&str] = &[
 ];
 
 /// Keys that answers leave out at times, and objects whose keys are those of the recording.
-const OPTIONAL: [&str; 15] = [
+const OPTIONAL: [&str; 16] = [
     "/bounds",
     "/window",
     "/operators",
@@ -43,6 +43,7 @@ const OPTIONAL: [&str; 15] = [
     "/actions",
     "/settings/other",
     "/advice/0",
+    "/evidence/0",
     "/ooms/0/peak",
     "/basis",
     "/sites",
