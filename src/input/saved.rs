@@ -5,7 +5,6 @@ use crate::model::DeviceId;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use std::collections::HashMap;
 
 /// One answer about one input.
 #[derive(Clone, Debug)]
@@ -89,10 +88,16 @@ struct Device {
     complete_history: bool,
     window: Option<IgnoredAny>,
     /// What `memviz check` says of its figures.
-    certainty: Option<HashMap<String, String>>,
+    certainty: Option<Certainty>,
     peak: Counters,
     maxima: Counters,
     attribution: Attribution,
+}
+
+#[derive(Deserialize)]
+struct Certainty {
+    allocated_bytes: String,
+    reserved_bytes: String,
 }
 
 #[derive(Deserialize)]
@@ -118,12 +123,10 @@ const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
 
 impl Device {
     fn saved(&self, anomalies: u64) -> SavedDevice {
-        let exact = |key: &str, bytes: i64| {
-            let known = match &self.certainty {
-                Some(certainty) => certainty.get(key).is_some_and(|certainty| certainty == "exact"),
-                // Without it only what is complete is known to be exact.
-                None => self.complete_history && anomalies == 0 && self.window.is_none(),
-            };
+        // Without a word on it, only what is complete is known to be exact.
+        let complete = self.complete_history && anomalies == 0 && self.window.is_none();
+        let exact = |bytes: i64, certainty: fn(&Certainty) -> &str| {
+            let known = self.certainty.as_ref().map_or(complete, |words| certainty(words) == "exact");
             u64::try_from(bytes).ok().filter(|_| known)
         };
         let at_peak = self.metric == "allocated" && self.peak.allocated_bytes == self.maxima.allocated_bytes;
@@ -132,8 +135,8 @@ impl Device {
             at_peak && self.attribution.by == "site" && !rows.iter().any(|row| SEVERAL.contains(&row.label.as_str()));
         SavedDevice {
             device: self.number,
-            allocated: exact("allocated_bytes", self.maxima.allocated_bytes),
-            reserved: exact("reserved_bytes", self.maxima.reserved_bytes),
+            allocated: exact(self.maxima.allocated_bytes, |words| &words.allocated_bytes),
+            reserved: exact(self.maxima.reserved_bytes, |words| &words.reserved_bytes),
             sites: all.then(|| rows.iter().map(|row| (row.label.clone(), row.bytes)).collect()),
         }
     }

@@ -3,7 +3,6 @@
 use super::{InputHead, PeakDevice, SCHEMA_VERSION};
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
 use crate::report::check::{CheckedInput, doubt};
-use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,8 +32,8 @@ pub struct UnreadInput<'a> {
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,
-    /// The file, of which only the path is known.
-    pub input: IndexMap<&'static str, &'a str>,
+    /// The file.
+    pub input: UnreadHead<'a>,
     /// Always false.
     pub passed: bool,
     /// Always `unknown`.
@@ -45,6 +44,13 @@ pub struct UnreadInput<'a> {
     pub checks: [(); 0],
     /// Always empty.
     pub devices: [(); 0],
+}
+
+/// All that is known of a file that could not be read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UnreadHead<'a> {
+    /// As the user named it.
+    pub path: &'a str,
 }
 
 /// What one input amounts to.
@@ -63,9 +69,17 @@ pub struct CheckDevice {
     /// What `memviz peak` says.
     #[serde(flatten)]
     pub peak: PeakDevice,
-    /// For the maxima of `allocated_bytes` and `reserved_bytes`: `exact` (since the recording began), a `lower` or
-    /// `upper` bound, or `unknown`.
-    pub certainty: IndexMap<&'static str, &'static str>,
+    /// What its maxima are.
+    pub certainty: Certainty,
+}
+
+/// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Certainty {
+    /// The maximum of allocated.
+    pub allocated_bytes: &'static str,
+    /// The maximum of reserved.
+    pub reserved_bytes: &'static str,
 }
 
 /// One budget on one device.
@@ -142,7 +156,7 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
         Err(error) => CheckOutcome::Unread(UnreadInput {
             schema_version: SCHEMA_VERSION,
             command: "check",
-            input: IndexMap::from([("path", input.path.as_str())]),
+            input: UnreadHead { path: &input.path },
             passed: false,
             verdict: CheckVerdict::Unknown.name(),
             error,
@@ -162,10 +176,10 @@ impl From<&CheckedDevice> for CheckDevice {
         };
         Self {
             peak: (&device.peak).into(),
-            certainty: IndexMap::from([
-                ("allocated_bytes", certainty(&device.allocated)),
-                ("reserved_bytes", certainty(&device.reserved)),
-            ]),
+            certainty: Certainty {
+                allocated_bytes: certainty(&device.allocated),
+                reserved_bytes: certainty(&device.reserved),
+            },
         }
     }
 }

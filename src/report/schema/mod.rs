@@ -12,7 +12,9 @@ mod leaks;
 mod oom;
 mod peak;
 
-pub use check::{CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadInput, check};
+pub use check::{
+    Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
+};
 pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
