@@ -2,9 +2,9 @@
 
 use crate::analysis::diff::Side;
 use crate::analysis::{
-    CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport,
-    InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
-    TimelineOptions, TimelineReport,
+    CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions,
+    FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport,
+    SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
 use crate::input::{self, Compression, Contents, ReadOptions};
@@ -123,6 +123,11 @@ impl Recording {
     /// As [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         CheckpointReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What it measures against what it may.
+    pub fn check(&self, options: &CheckOptions) -> CheckReport {
+        CheckReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What a comparison with another recording needs of this one.

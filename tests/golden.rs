@@ -6,9 +6,13 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When};
+use memviz::analysis::{
+    Budgets, CheckOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When,
+};
 use memviz::input::ReadOptions;
 use memviz::model::Action;
+use memviz::report::check::CheckedInput;
+use memviz::report::schema::InputHead;
 use memviz::report::{Render, Source, Sources, TextReport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -258,6 +262,22 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
 ];
 
+/// Golden file, exit code, format, recordings. Budgets that are kept, exceeded, and cannot be judged.
+const CHECKS: &[(&str, i32, &str, &[&str])] = &[
+    ("gpt_train.check.txt", 1, "text", &["gpt_train"]),
+    ("gpt_train.check.json", 1, "json", &["gpt_train"]),
+    ("gpt_train.check.md", 1, "markdown", &["gpt_train"]),
+    ("gpt_train.check.junit.xml", 1, "junit", &["gpt_train"]),
+    ("gpt_train.check.github.txt", 1, "github", &["gpt_train"]),
+    ("multi_gpu.check.txt", 2, "text", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.md", 2, "markdown", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.junit.xml", 2, "junit", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.github.txt", 2, "github", &["multi_gpu", "ring"]),
+];
+/// What they are.
+const BUDGETS: [&str; 8] =
+    ["--max-peak", "4GiB", "--max-reserved", "5GB", "--max-fragmentation", "30%", "--max-site", r"minigpt\.py=1GiB"];
+
 /// Text as wide as a terminal: stem of the golden file, fixture, what is asked.
 const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_train.site", "gpt_train", Question::Peak(GroupBy::Site)),
@@ -267,6 +287,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
     ("leak.leaks", "leak", Question::Leaks),
     ("leak_slow.leaks", "leak_slow", Question::Leaks),
+    ("leak_slow.check", "leak_slow", Question::Check),
+    ("ring.check", "ring", Question::Check),
     ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
     ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
     ("annotated.info", "annotated", Question::Info),
@@ -291,6 +313,7 @@ enum Question {
     OverTime,
     Oom(GroupBy),
     Leaks,
+    Check,
     /// Against `gpt_train`.
     Diff(GroupBy),
 }
@@ -304,6 +327,14 @@ fn answers_are_as_before() {
         let run = support::memviz(&[*args, &[path.as_str()]].concat());
         run.expect(0);
         assert_eq!(run.stderr, "", "{golden}");
+        assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
+        failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
+    }
+    for (golden, code, format, recordings) in CHECKS {
+        let paths: Vec<String> = recordings.iter().map(|recording| path_of(recording)).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let run = support::memviz(&[&["check", "--format", format], &BUDGETS[..], &paths].concat());
+        run.expect(*code);
         assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
         failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
     }
@@ -371,7 +402,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Annotation,
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
-    let questions = [Question::Info, Question::OverTime, Question::Leaks].into_iter().chain(both);
+    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Check].into_iter().chain(both);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -447,6 +478,19 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
             text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Check => {
+            let budgets = Budgets {
+                max_peak: Some(300 << 20),
+                max_reserved: Some(80 << 30),
+                max_fragmentation: "0.5%".parse().ok(),
+                max_leak: Some(1 << 20),
+                max_sites: vec![r"forward|cases\.py:\d+ \w+=100MiB".parse().unwrap()],
+                ..Budgets::default()
+            };
+            let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
+            let answer = Ok((InputHead::of(source).into_owned(), report));
+            text.check(&[CheckedInput { path: path.to_owned(), answer }], &mut out).unwrap();
         }
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };

@@ -1,7 +1,7 @@
 //! `--include` and `--exclude`: which stacks count.
 
 use crate::error::{Error, Result};
-use crate::model::{Snapshot, StackId};
+use crate::model::{Frame, Snapshot, StackId};
 use regex::RegexSet;
 
 /// Regular expressions over stacks.
@@ -38,15 +38,15 @@ impl Filter {
 
     /// Whether a stack passes. The empty stack passes unless something must be included.
     pub fn passes(&self, snapshot: &Snapshot, stack: StackId) -> bool {
-        let frames: Vec<String> = snapshot
-            .stacks
-            .frames(stack)
-            .map(|frame| {
-                let strings = &snapshot.strings;
-                format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name))
-            })
-            .collect();
+        let frames = frame_texts(snapshot, stack);
         let any = |set: &RegexSet| frames.iter().any(|frame| set.is_match(frame));
         self.include.as_ref().is_none_or(any) && !self.exclude.as_ref().is_some_and(any)
     }
+}
+
+/// Frames of a stack as expressions see them: `path/file.py:line function`.
+pub(super) fn frame_texts(snapshot: &Snapshot, stack: StackId) -> Vec<String> {
+    let strings = &snapshot.strings;
+    let text = |frame: &Frame| format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name));
+    snapshot.stacks.frames(stack).map(text).collect()
 }

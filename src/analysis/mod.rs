@@ -5,6 +5,7 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod check;
 pub mod checkpoint;
 pub mod diff;
 pub mod figures;
@@ -33,6 +34,7 @@ pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
+pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};

@@ -62,6 +62,30 @@ impl<'s> Sites<'s> {
         if self.is_backward(stack, frame) { backward_of(&label) } else { label }
     }
 
+    /// File and line of the code that a stack is charged to, where it is Python.
+    pub fn source_line(&self, stack: StackId) -> Option<(&'s str, u64)> {
+        let id = self.site_frame(stack)?;
+        let frame = self.snapshot.stacks.frame(id)?;
+        if let Some((file, line, _)) = original_trace(self.snapshot, frame) {
+            return Some((file, line));
+        }
+        let file = self.snapshot.strings.get(frame.filename);
+        (self.kind(id).is_python() && has_line(frame.line, file)).then_some((file, frame.line))
+    }
+
+    /// The label of a stack under `--by site`, where its file has to be told from another one of that name.
+    pub fn site_with_path(&self, stack: StackId) -> String {
+        let frame = self.site_frame(stack).and_then(|id| self.snapshot.stacks.frame(id).map(|frame| (id, frame)));
+        match frame {
+            Some((id, frame)) if self.kind(id).is_python() && self.original_line(id).is_none() => {
+                let strings = &self.snapshot.strings;
+                let label = line_label(strings.get(frame.filename), frame.line, strings.get(frame.name), true);
+                if self.is_backward(stack, id) { backward_of(&label) } else { label }
+            }
+            _ => self.site(stack),
+        }
+    }
+
     /// Whether a frame of a stack belongs to the forward operator that a backward one goes back to.
     pub fn is_backward(&self, stack: StackId, frame: FrameId) -> bool {
         let frames = self.snapshot.stacks.frame_ids(stack);

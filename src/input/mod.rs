@@ -8,6 +8,7 @@ mod compressed;
 mod json;
 mod limits;
 mod pickle;
+pub mod saved;
 mod snapshot;
 mod window;
 

@@ -1,5 +1,6 @@
 //! JSON: [`super::schema`] on a writer.
 
+use super::check::CheckedInput;
 use super::{Render, Source, Sources, schema};
 use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use serde::Serialize;
@@ -28,6 +29,18 @@ impl Render for JsonReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::leaks(source, report), out)
+    }
+
+    /// One object for one input; a line of JSON for each of several.
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        if let [input] = inputs {
+            return write(&schema::check(input), out);
+        }
+        for input in inputs {
+            serde_json::to_writer(&mut *out, &schema::check(input))?;
+            writeln!(out)?;
+        }
+        Ok(())
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

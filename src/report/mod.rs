@@ -3,11 +3,14 @@
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
+pub mod check;
 mod csv;
 mod diff;
 mod fit;
 pub mod folded;
+pub mod github;
 mod json;
+pub mod junit;
 mod leaks;
 mod markdown;
 mod notes;
@@ -30,6 +33,7 @@ pub use text::TextReport;
 
 use crate::Recording;
 use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use check::CheckedInput;
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -83,6 +87,15 @@ pub trait Render {
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (source, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
+    }
+
+    /// Writes the answer of `memviz check`, for one input or several.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as CSV does not.
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        let _ = (inputs, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of budgets"))
     }
 
     /// Writes the answer of `memviz diff`.

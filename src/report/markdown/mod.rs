@@ -1,5 +1,6 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod check;
 mod diff;
 mod fragmentation;
 mod info;
@@ -7,6 +8,7 @@ mod leaks;
 mod oom;
 mod peak;
 
+use super::check::CheckedInput;
 use super::notes::{safe, signed};
 use super::{Render, Source, Sources};
 use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
@@ -36,6 +38,10 @@ impl Render for MarkdownReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(source, report, out)
+    }
+
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(inputs, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::{Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION};
+use super::{CheckOutcome, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
@@ -16,6 +16,7 @@ const ANSWERS: &[Answer] = &[
     ("oom", answer::<Head<OomDevice>>),
     ("leaks", answer::<Head<LeaksDevice>>),
     ("diff", answer::<Diff>),
+    ("check", answer::<CheckOutcome>),
 ];
 
 fn answer<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

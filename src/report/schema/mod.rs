@@ -3,6 +3,7 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod check;
 mod describe;
 mod diff;
 mod fragmentation;
@@ -11,6 +12,9 @@ mod leaks;
 mod oom;
 mod peak;
 
+pub use check::{
+    Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
+};
 pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
@@ -30,6 +34,7 @@ use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Version of the keys.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -49,10 +54,10 @@ pub struct Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputHead<'a> {
     /// As the user named it.
-    pub path: &'a str,
+    pub path: Cow<'a, str>,
     /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
     pub format: &'static str,
     /// Size of the file.
@@ -68,7 +73,7 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -86,14 +91,20 @@ impl AnomalyCounts {
 }
 
 impl<'a> InputHead<'a> {
-    fn of(source: Source<'a>) -> Self {
+    /// What an answer says of its input, whatever the path's owner does next.
+    pub fn into_owned(self) -> InputHead<'static> {
+        InputHead { path: Cow::Owned(self.path.into_owned()), ..self }
+    }
+
+    /// What every answer says of its input.
+    pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
         let mut anomalies = AnomalyCounts::default();
         for history in &recording.histories {
             anomalies.add(&history.anomalies);
         }
         Self {
-            path: source.path,
+            path: Cow::Borrowed(source.path),
             format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),

@@ -1,5 +1,6 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod check;
 mod diff;
 mod fragmentation;
 mod info;
@@ -7,6 +8,7 @@ mod leaks;
 mod oom;
 mod peak;
 
+use super::check::CheckedInput;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
@@ -46,6 +48,10 @@ impl Render for TextReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(*self, source, report, out)
+    }
+
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(*self, inputs, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod check;
+
+pub use check::{CheckArgs, CheckFormatArg};
+
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
 use crate::analysis::{Filter, GroupBy, When, XAxis};
@@ -40,6 +44,8 @@ pub enum Command {
     Leaks(LeaksArgs),
     /// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
     Diff(DiffArgs),
+    /// Check budgets of memory, from flags or memviz.toml, and fail when one is exceeded
+    Check(CheckArgs),
     /// Print the JSON Schema of what --format json writes
     Schema {
         /// The command; without it, of every command
@@ -357,12 +363,29 @@ impl FilterArgs {
     }
 }
 
+/// One input.
 #[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
+    #[command(flatten)]
+    shared: SharedArgs,
+}
+
+/// What goes for one input goes for the command.
+impl std::ops::Deref for CommonArgs {
+    type Target = SharedArgs;
+
+    fn deref(&self) -> &SharedArgs {
+        &self.shared
+    }
+}
+
+/// What all commands have in common.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct SharedArgs {
     /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
@@ -403,7 +426,7 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
     }
 }
 
-impl CommonArgs {
+impl SharedArgs {
     /// Devices asked for; empty for all.
     pub fn devices(&self) -> Vec<i32> {
         let one = |device: &DeviceArg| match device {
@@ -412,7 +435,9 @@ impl CommonArgs {
         };
         self.device.iter().map(one).collect::<Option<Vec<i32>>>().unwrap_or_default()
     }
+}
 
+impl CommonArgs {
     /// The input as it was typed.
     pub fn path(&self) -> String {
         Self::shown(&self.input)
