@@ -5,7 +5,7 @@ use crate::analysis::{
     OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
-use crate::input::{self, Compression, Contents, ReadOptions};
+use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{HeadStart, History, profile};
 use std::io::Read;
@@ -39,7 +39,15 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
-        let input = input::read_any(stream, options, HeadStart::default())?;
+        Self::unpacked(Unpacked::new(stream, options)?, options)
+    }
+
+    /// As [`Recording::open`], from an input that was begun.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn unpacked(input: Unpacked, options: &ReadOptions) -> Result<Self> {
+        let input = input.read(options, HeadStart::default())?;
         let (snapshot, histories) = match input.contents {
             Contents::Snapshot(snapshot, head_start) => {
                 let histories = head_start.finish(&snapshot);

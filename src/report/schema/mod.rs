@@ -24,8 +24,8 @@ use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// Version of the keys.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the keys. Summaries of ranks are read again, so that theirs is known before.
+pub use crate::analysis::ranks::SCHEMA_VERSION;
 
 /// What every answer starts with.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::profile::OperatorUsage;
-use crate::replay::{History, Metric};
+use crate::replay::{Bound, History};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct PeakDevice {
     /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or `unknown`. Left out
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
-    pub bounds: IndexMap<String, &'static str>,
+    pub bounds: IndexMap<String, Bound>,
     /// The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -104,17 +104,6 @@ pub struct PeakInstant {
 
 impl From<&DevicePeak> for PeakDevice {
     fn from(device: &DevicePeak) -> Self {
-        let early = |metric: Metric| notes::is_early(device, metric).then_some("lower");
-        let bound = |metric: Metric| {
-            let bound = notes::bound(&device.completeness, metric).or_else(|| early(metric))?;
-            Some((format!("{}_bytes", metric.name()), bound))
-        };
-        let completeness = &device.completeness;
-        let uncertain = completeness.baseline_uncertain_bytes > 0
-            || completeness.unrecorded_frees
-            || completeness.overflowed
-            || (completeness.truncated && completeness.has_baseline);
-        let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
@@ -125,7 +114,7 @@ impl From<&DevicePeak> for PeakDevice {
                 from_entry: History::entry_before(from),
                 to_entry: History::entry_before(to),
             }),
-            bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
+            bounds: device.bounds(),
             peak: PeakInstant {
                 entry: device.entry,
                 time_us: device.time_us,
