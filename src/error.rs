@@ -25,7 +25,7 @@ pub enum Error {
     #[error("not a profiler trace or memory timeline: {0}")]
     NotATrace(String),
     /// The JSON is something else altogether.
-    #[error("not a profiler trace or memory timeline: {0}")]
+    #[error("{0}")]
     UnknownJson(String),
     /// The compressed container is damaged.
     #[error("damaged {format} data after {at} decompressed bytes: {message}")]

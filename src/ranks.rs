@@ -14,7 +14,6 @@ use crate::input::{self, ReadOptions, Unpacked};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -155,15 +154,15 @@ impl Work<'_> {
         // Analyses run on rayon. With a pool of this one thread, they neither wait for other files' nor begin them.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
         let _pool = if self.read.on_one_thread { pool.build().ok() } else { None };
-        let mut step = || {
+        while !self.stop.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let input = self.inputs.get(index).filter(|_| !self.stop.load(Ordering::Relaxed));
-            let Some(input) = input else { return ControlFlow::Break(()) };
+            let Some(input) = self.inputs.get(index) else { return };
             let lines = self.lines(input);
             self.progress.fetch_add(size(&input.found.path), Ordering::Relaxed);
-            if done.send((index, lines)).is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
-        while step().is_continue() {}
+            if done.send((index, lines)).is_err() {
+                return;
+            }
+        }
     }
 
     /// What there is to say about an input.
@@ -171,16 +170,15 @@ impl Work<'_> {
         if let Some(problem) = &input.found.problem {
             return vec![input.failed(problem)];
         }
-        match self.read(input) {
-            Ok((mut lines, problem)) => {
-                lines.extend(problem.map(|problem| input.failed(&problem)));
-                lines
+        let (mut lines, problem) = self.read(input).unwrap_or_else(|error| (Vec::new(), Some(error)));
+        lines.extend(problem.map(|problem| match problem {
+            // What lies beside the recordings, and was not named.
+            Error::UnknownJson(_) if !input.found.is_named => {
+                RankLine::Skipped(SkippedInput { path: input.name.clone() })
             }
-            Err(Error::UnknownJson(_)) if !input.found.is_named => {
-                vec![RankLine::Skipped(SkippedInput { path: input.name.clone() })]
-            }
-            Err(error) => vec![input.failed(&error)],
-        }
+            problem => input.failed(&problem),
+        }));
+        lines
     }
 
     /// The lines of a recording, or those that a file of summaries holds, and why it holds no more.

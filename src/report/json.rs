@@ -1,7 +1,8 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::{Render, Source, schema};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::ranks::{RankLine, write_body, write_line};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -28,6 +29,15 @@ impl Render for JsonReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::leaks(source, report), out)
+    }
+
+    /// An object on a line of its own.
+    fn ranks_line(&self, _index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        write_line(line, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        write_body("across", &schema::across(report), out)
     }
 }
 

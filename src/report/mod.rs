@@ -16,6 +16,7 @@ mod operators;
 pub mod page;
 #[cfg(feature = "plot")]
 pub mod picture;
+mod ranks;
 pub mod schema;
 mod text;
 mod words;
@@ -27,7 +28,8 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::ranks::RankLine;
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -72,6 +74,25 @@ pub trait Render {
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (source, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
+    }
+
+    /// Writes what `memviz ranks` says about input number `index`, as soon as it is known. Formats that say it at the end
+    /// write nothing.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (index, line, out);
+        Ok(())
+    }
+
+    /// Writes the rest of the answer of `memviz ranks`, when all lines are there.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of ranks"))
     }
 }
 

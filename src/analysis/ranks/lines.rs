@@ -63,7 +63,7 @@ pub fn begins_lines(input: &Unpacked) -> bool {
 }
 
 /// Reads lines that [`write_line`] wrote, those of other devices than asked for left out. Gives what it could read, and
-/// why it could not read on.
+/// why it could not read on: [`Error::UnknownJson`] where it is JSON of another kind.
 pub fn read_lines(reader: impl Read, options: &SummaryOptions) -> (Vec<RankLine>, Option<Error>) {
     let mut lines = Vec::new();
     let mut reader = BufReader::new(reader);
@@ -73,53 +73,74 @@ pub fn read_lines(reader: impl Read, options: &SummaryOptions) -> (Vec<RankLine>
         let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut text);
         let line = match read {
             Ok(0) => break,
-            Ok(MAX_LINE) if !text.ends_with(b"\n") => Err(format!("longer than the limit of {MAX_LINE} bytes")),
+            Ok(MAX_LINE) if !text.ends_with(b"\n") => Err(Problem::Bad(format!("longer than {MAX_LINE} bytes"))),
             Ok(_) => read_line(&text, options),
             Err(error) => return (lines, Some(crate::input::unwrap_io(error))),
         };
         match line {
             Ok(line) => lines.extend(line),
-            Err(problem) => return (lines, Some(Error::Request(format!("line {number}: {problem}")))),
+            Err(Problem::NotOurs(message)) if number == 1 => return (lines, Some(Error::UnknownJson(message))),
+            Err(Problem::NotOurs(message) | Problem::Bad(message)) => {
+                return (lines, Some(Error::Request(format!("line {number}: {message}"))));
+            }
         }
     }
     (lines, None)
 }
 
+/// What is wrong with a line.
+enum Problem {
+    /// It is JSON of another kind.
+    NotOurs(String),
+    /// It is no JSON, or not what it says it is.
+    Bad(String),
+}
+
 /// What a line says, if it says something about a rank that is wanted.
-fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, String> {
-    if text.trim_ascii().is_empty() {
+fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, Problem> {
+    let json = text.trim_ascii();
+    if json.is_empty() {
         return Ok(None);
     }
-    let head: Head<'_> = parse(text)?;
-    if head.schema_version != u64::from(SCHEMA_VERSION) {
-        return Err(format!("expected schema_version {SCHEMA_VERSION}, found {}", head.schema_version));
+    if json == b"{" {
+        let message = "expected a summary of memviz ranks on each line, found an object on several lines";
+        return Err(Problem::NotOurs(message.to_owned()));
     }
+    let head: Head<'_> = parse(json)?;
     if head.command != COMMAND {
-        return Err(format!("expected a summary of memviz {COMMAND}, found an answer of memviz {}", head.command));
+        let command = head.command;
+        return Err(Problem::NotOurs(format!("expected a summary of memviz ranks, found an answer of memviz {command}")));
+    }
+    if head.schema_version != u64::from(SCHEMA_VERSION) {
+        let found = head.schema_version;
+        return Err(Problem::Bad(format!("expected schema_version {SCHEMA_VERSION}, found {found}")));
     }
     let line = match &*head.line {
-        "rank" => RankLine::Rank(parse(text)?),
-        "empty" => RankLine::Empty(parse(text)?),
-        "failed" => RankLine::Failed(parse(text)?),
-        "skipped" => RankLine::Skipped(parse(text)?),
+        "rank" => RankLine::Rank(parse(json)?),
+        "empty" => RankLine::Empty(parse(json)?),
+        "failed" => RankLine::Failed(parse(json)?),
+        "skipped" => RankLine::Skipped(parse(json)?),
         "across" => return Ok(None),
-        other => return Err(format!("expected a line of kind rank, empty, failed, skipped or across, found {other:?}")),
+        other => {
+            let known = "rank, empty, failed, skipped or across";
+            return Err(Problem::Bad(format!("expected a line of kind {known}, found {other:?}")));
+        }
     };
     let Some(rank) = line.rank() else { return Ok(Some(line)) };
-    rank.check()?;
+    rank.check().map_err(Problem::Bad)?;
     if rank.metric != options.metric {
         let (asked, found) = (options.metric.name(), rank.metric.name());
-        return Err(format!("expected a summary with --metric {asked}, found one with --metric {found}"));
+        return Err(Problem::Bad(format!("expected a summary with --metric {asked}, found one with --metric {found}")));
     }
     let wanted = options.devices.is_empty() || options.devices.contains(&rank.device);
     Ok(wanted.then_some(line))
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(text).map_err(|error| {
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|error| {
         let message = error.to_string();
         // The library counts lines, too, and there is one.
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-        format!("column {}: {what}", error.column())
+        Problem::Bad(format!("column {}: {what}", error.column()))
     })
 }

@@ -10,6 +10,7 @@ mod outliers;
 mod summary;
 
 pub use difference::{Difference, DifferenceRow};
+pub(crate) use lines::write_body;
 pub use lines::{COMMAND, SCHEMA_VERSION, begins_lines, read_lines, write_line};
 pub use number::{RankNumber, RankSource, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread, THRESHOLD};

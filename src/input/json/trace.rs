@@ -36,7 +36,8 @@ pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profil
         return Err(if reader.has_events {
             Error::NotATrace("the trace has no [memory] events; record it with profile_memory=True".to_owned())
         } else {
-            Error::UnknownJson("expected a key \"traceEvents\", found none".to_owned())
+            let message = "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none";
+            Error::UnknownJson(message.to_owned())
         });
     }
     Ok(reader.profile)

@@ -5,9 +5,10 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -33,6 +34,10 @@ impl Render for CsvReport {
 
     fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(report, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        ranks::write(report, out)
     }
 }
 

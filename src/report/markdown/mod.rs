@@ -5,10 +5,11 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 use super::notes::{safe, signed};
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -35,6 +36,10 @@ impl Render for MarkdownReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(source, report, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        ranks::write(report, out)
     }
 }
 

@@ -8,6 +8,7 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
@@ -17,6 +18,9 @@ pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
+pub use ranks::{
+    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, across,
+};
 
 use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};

@@ -5,11 +5,13 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::ranks::RankLine;
+use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -45,6 +47,14 @@ impl Render for TextReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(*self, source, report, out)
+    }
+
+    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        self.rank_line(index, line, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        self.ranks_end(report, out)
     }
 }
 
