@@ -37,6 +37,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Allocations that survive step after step, with growth per step and their stacks
     Leaks(LeaksArgs),
+    /// Which rank of a distributed run differs from the others, and what it holds that they do not
+    Ranks(RanksArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -296,12 +298,53 @@ impl FilterArgs {
     }
 }
 
+/// Many inputs.
 #[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct RanksArgs {
+    /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json wrote; - for
+    /// standard input
+    #[arg(value_name = "INPUT", required = true)]
+    pub inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    /// Format of the answer; json is a summary on each line, which can be an input again [default: svg where the output
+    /// file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatOrSvgArg>,
+    /// Which counter's peak to attribute
+    #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
+    pub metric: MetricArg,
+    /// Sites in each summary; the rest becomes one row
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub top: u8,
+    /// What standard input is called: rows show it, and the rank is taken from it
+    #[arg(long, value_name = "NAME")]
+    pub stdin_name: Option<String>,
+}
+
+/// One input.
+#[derive(Debug, Args)]
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
+    #[command(flatten)]
+    shared: SharedArgs,
+}
+
+/// What goes for one input goes for the command.
+impl std::ops::Deref for CommonArgs {
+    type Target = SharedArgs;
+
+    fn deref(&self) -> &SharedArgs {
+        &self.shared
+    }
+}
+
+/// What all commands have in common.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct SharedArgs {
     /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
@@ -320,7 +363,7 @@ pub struct CommonArgs {
     /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
-    /// Number of threads for the replay [default: one per core]; reading always uses two
+    /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// No progress bar and no warnings
@@ -342,7 +385,7 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
     }
 }
 
-impl CommonArgs {
+impl SharedArgs {
     /// Devices asked for; empty for all.
     pub fn devices(&self) -> Vec<i32> {
         let one = |device: &DeviceArg| match device {
@@ -351,7 +394,9 @@ impl CommonArgs {
         };
         self.device.iter().map(one).collect::<Option<Vec<i32>>>().unwrap_or_default()
     }
+}
 
+impl CommonArgs {
     /// The input as it was typed.
     pub fn path(&self) -> String {
         if self.is_stdin() { "<stdin>".to_owned() } else { self.input.display().to_string() }

@@ -76,6 +76,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Flamegraph(args) => command::flamegraph::run(&args),
         Command::Report(args) => command::report::run(&args),
         Command::Leaks(args) => command::leaks::run(&args),
+        Command::Ranks(args) => command::ranks::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

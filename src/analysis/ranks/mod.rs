@@ -21,6 +21,7 @@ pub use summary::{
 use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
 use crate::replay::{Bound, Metric};
 use indexmap::IndexMap;
+use std::collections::HashMap;
 
 /// What kind of memory a row is about. Only rows of one kind are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -226,8 +227,8 @@ fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<O
             found.push(Outlier { row, metric, bytes, median_bytes, score, difference });
         }
     }
-    let place = |row: usize| group.members.iter().position(|&member| member == row);
-    found.sort_by_cached_key(|outlier| place(outlier.row));
+    let places: HashMap<usize, usize> = group.members.iter().enumerate().map(|(place, &row)| (row, place)).collect();
+    found.sort_by_key(|outlier| places.get(&outlier.row).copied());
     found
 }
 

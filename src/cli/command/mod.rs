@@ -6,6 +6,7 @@ pub mod info;
 pub mod leaks;
 pub mod oom;
 pub mod peak;
+pub mod ranks;
 pub mod report;
 pub mod timeline;
 
@@ -27,7 +28,7 @@ fn with_recording(
     args: &CommonArgs,
     answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
 ) -> Result<Outcome, Failure> {
-    output::check_target(args)?;
+    output::check_target(args, &[&args.input])?;
     if let Some(threads) = args.threads {
         // Fails only when the pool exists already, and a process runs one command.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();

@@ -6,6 +6,7 @@ mod chart;
 pub(super) mod flamegraph;
 mod list;
 pub(super) mod palette;
+mod ranks;
 mod ribbons;
 pub(super) mod segments;
 mod shape;
@@ -14,6 +15,7 @@ pub(super) mod timeline;
 
 pub use flamegraph::flamegraph;
 pub(super) use list::statement;
+pub use ranks::ranks;
 pub use segments::{BlockColor, segment_map};
 pub(super) use table::{Cell, table};
 pub use timeline::{columns, timeline};

@@ -1,0 +1,73 @@
+//! `memviz ranks`.
+
+use crate::analysis::RanksReport;
+use crate::analysis::ranks::{RankLine, SummaryOptions};
+use crate::cli::args::{FormatOrSvgArg, RanksArgs};
+use crate::cli::progress::Progress;
+use crate::cli::{Failure, Outcome, complain, output};
+use crate::input::ReadOptions;
+use crate::ranks::{RankInputs, RanksOptions};
+use crate::report::{Render, picture};
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+
+pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
+    let shared = &args.shared;
+    output::check_target(shared, &args.inputs)?;
+    let format = FormatOrSvgArg::resolve(args.format, shared.output.as_deref());
+    if format.is_none() {
+        output::check_picture_target(shared)?;
+    }
+    let mut read = ReadOptions { allow_truncated: shared.allow_truncated, ..ReadOptions::default() };
+    let mut options = RanksOptions {
+        summary: SummaryOptions {
+            metric: args.metric.into(),
+            top: usize::from(args.top),
+            devices: shared.devices(),
+        },
+        stdin_name: args.stdin_name.clone(),
+        threads: shared.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
+        ..RanksOptions::default()
+    };
+    let inputs = RankInputs::of(&args.inputs, &options);
+    let progress = Progress::start(inputs.bytes(), shared.quiet);
+    read.progress = Some(progress.bytes.clone());
+    options.read = read;
+
+    let mut report = RanksReport::default();
+    let renderer = format.map(|format| output::renderer(shared, format));
+    output::write(shared, |out| {
+        report = stream(&inputs, &options, renderer.as_deref(), out)?;
+        match &renderer {
+            Some(renderer) => renderer.ranks(&report, out),
+            None => picture::ranks(&report).write(out),
+        }
+    })?;
+    if report.failed().next().is_some() {
+        return Ok(Outcome::Failed);
+    }
+    let contradicts = report.ranks().any(|(_, rank)| rank.anomalies > 0);
+    Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
+}
+
+/// Writes each line when it is there, and complains about inputs that cannot be analysed; then compares them.
+fn stream(
+    inputs: &RankInputs,
+    options: &RanksOptions,
+    renderer: Option<&dyn Render>,
+    out: &mut dyn Write,
+) -> io::Result<RanksReport> {
+    let mut lines = Vec::new();
+    inputs.summarise(options, |line| {
+        if let RankLine::Failed(failed) = &line {
+            complain(&format!("{}: {}", failed.path, failed.error));
+        }
+        if let Some(renderer) = renderer {
+            renderer.ranks_line(lines.len(), &line, out)?;
+            out.flush()?;
+        }
+        lines.push(line);
+        Ok(())
+    })?;
+    Ok(RanksReport::of(lines, options.summary.metric))
+}
