@@ -1,7 +1,7 @@
 //! Where answers go and what they look like there.
 
 use super::Failure;
-use super::args::{ColorArg, SharedArgs, FormatArg};
+use super::args::{ColorArg, FormatArg, SharedArgs};
 use crate::report::{CsvReport, JsonReport, MarkdownReport, Render, TextReport};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};

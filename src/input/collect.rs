@@ -118,10 +118,7 @@ mod tests {
     fn numbers_count_by_value() {
         let mut names = ["rank10", "rank2", "rank02", "rank", "node1_rank3", "rank2b", "rank99999999999999999999"];
         names.sort_by(|a, b| natural(a, b));
-        assert_eq!(
-            names,
-            ["node1_rank3", "rank", "rank02", "rank2", "rank2b", "rank10", "rank99999999999999999999"]
-        );
+        assert_eq!(names, ["node1_rank3", "rank", "rank02", "rank2", "rank2b", "rank10", "rank99999999999999999999"]);
     }
 
     #[test]

@@ -128,9 +128,8 @@ fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &SyncSender<Resu
 fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
     let mut found = None;
     for index in 0..archive.len() {
-        let file = archive
-            .by_index(index)
-            .map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
+        let file =
+            archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
         if file.is_file() && found.replace(index).is_some() {
             return Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned()));
         }

@@ -2,11 +2,10 @@
 
 use super::notes::signed;
 use super::words::count;
+use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
     Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary, Scale,
-    THRESHOLD,
 };
-use crate::analysis::RanksReport;
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
@@ -92,7 +91,11 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
     let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
     note(lines(|line| matches!(line, RankLine::Failed(_))), "could not be analysed", "could not be analysed");
     let empty = "has no memory on any device, and counts nowhere below";
-    note(lines(|line| matches!(line, RankLine::Empty(_))), empty, "have no memory on any device, and count nowhere below");
+    note(
+        lines(|line| matches!(line, RankLine::Empty(_))),
+        empty,
+        "have no memory on any device, and count nowhere below",
+    );
     let skipped = "was skipped: JSON that is neither a recording nor a summary";
     note(
         lines(|line| matches!(line, RankLine::Skipped(_))),
@@ -112,7 +115,11 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
     }
     let anomalies = rows(&|rank| rank.anomalies > 0);
     if anomalies > 0 {
-        let verb = if anomalies == 1 { "comes from a recording that contradicts" } else { "come from recordings that contradict" };
+        let verb = if anomalies == 1 {
+            "comes from a recording that contradicts"
+        } else {
+            "come from recordings that contradict"
+        };
         notes.push(format!("{} {verb} itself; memviz info says where", count(anomalies, "row")));
     }
     notes.extend(duplicates(report));
@@ -148,7 +155,9 @@ pub fn no_outlier(report: &RanksReport) -> String {
 
 /// When a maximum stands out.
 fn criterion() -> String {
-    format!("a robust z-score of {THRESHOLD:.1} or more and at least {:.0}% from the median", MIN_SHARE * 100.0)
+    let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
+    let share = MIN_SHARE * 100.0;
+    format!("a robust z-score of {usual:.1} ({equal:.1} where most are equal) and at least {share:.0}% from the median")
 }
 
 /// The outliers of each row, the farthest first.
@@ -239,5 +248,7 @@ pub fn side(bytes: Option<u64>) -> String {
 /// How bounds come about, where there are any.
 pub fn bounds_note(difference: &Difference) -> Option<&'static str> {
     let any = difference.rows.iter().any(|row| row.bound.is_some());
-    any.then_some("a dash: not among the sites that the summary lists, so it may be among its other ones; --top lists more")
+    any.then_some(
+        "a dash: not among the sites that the summary lists, so it may be among its other ones; --top lists more",
+    )
 }

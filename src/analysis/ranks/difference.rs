@@ -70,13 +70,8 @@ fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i1
         (false, true) => Some(Bound::Upper),
         (true, true) => Some(Bound::Unknown),
     };
-    let row = DifferenceRow {
-        label: OTHER.to_owned(),
-        bytes: left.other,
-        reference_bytes: right.other,
-        delta_bytes,
-        bound,
-    };
+    let row =
+        DifferenceRow { label: OTHER.to_owned(), bytes: left.other, reference_bytes: right.other, delta_bytes, bound };
     (delta_bytes != 0 || bound.is_some()).then_some(row)
 }
 

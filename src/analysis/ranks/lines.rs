@@ -109,7 +109,9 @@ fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, 
     let head: Head<'_> = parse(json)?;
     if head.command != COMMAND {
         let command = head.command;
-        return Err(Problem::NotOurs(format!("expected a summary of memviz ranks, found an answer of memviz {command}")));
+        return Err(Problem::NotOurs(format!(
+            "expected a summary of memviz ranks, found an answer of memviz {command}"
+        )));
     }
     if head.schema_version != u64::from(SCHEMA_VERSION) {
         let found = head.schema_version;

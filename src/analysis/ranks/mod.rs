@@ -13,7 +13,7 @@ pub use difference::{Difference, DifferenceRow};
 pub(crate) use lines::write_body;
 pub use lines::{COMMAND, SCHEMA_VERSION, begins_lines, read_lines, write_line};
 pub use number::{RankNumber, RankSource, rank_numbers};
-pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread, THRESHOLD};
+pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
 pub use summary::{
     EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput, SummaryOptions, TOP, TopRow, summarise,
 };
@@ -88,9 +88,7 @@ impl Figure {
     /// Its value for a rank; `None` where the recording does not tell.
     pub fn of(self, rank: &RankSummary) -> Option<i64> {
         match self {
-            Self::Maximum(metric) => {
-                (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric))
-            }
+            Self::Maximum(metric) => (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric)),
             Self::Baseline => Some(rank.baseline_bytes),
             Self::Inactive => rank.inactive_bytes,
         }
@@ -221,9 +219,8 @@ fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<O
             let (row, bytes) = (rows[index], maxima[index]);
             let reference = lines.get(group.median_rank).and_then(RankLine::rank).filter(|_| metric == attributed);
             let rank = lines.get(row).and_then(RankLine::rank);
-            let difference = rank.zip(reference).map(|(rank, reference)| {
-                Difference::between(rank, reference, group.median_rank)
-            });
+            let difference =
+                rank.zip(reference).map(|(rank, reference)| Difference::between(rank, reference, group.median_rank));
             found.push(Outlier { row, metric, bytes, median_bytes, score, difference });
         }
     }

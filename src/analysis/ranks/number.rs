@@ -76,9 +76,9 @@ fn last_number(path: &str) -> Option<u64> {
         stem = before;
     }
     let end = stem.rfind(|next: char| next.is_ascii_digit())? + 1;
-    let start = stem[..end].rfind(|next: char| !next.is_ascii_digit()).map_or(0, |at| {
-        at + stem[at..].chars().next().map_or(1, char::len_utf8)
-    });
+    let start = stem[..end]
+        .rfind(|next: char| !next.is_ascii_digit())
+        .map_or(0, |at| at + stem[at..].chars().next().map_or(1, char::len_utf8));
     stem[start..end].parse().ok().filter(|_| end - start <= DIGITS)
 }
 

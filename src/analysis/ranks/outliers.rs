@@ -7,9 +7,6 @@
 
 use serde::Serialize;
 
-/// A value with at least this score, above or below, stands out. With 3.0 one of four ranks still can where the other
-/// three are equal; at the usual 3.5 it takes five.
-pub const THRESHOLD: f64 = 3.0;
 /// Fewer values than this are not judged.
 pub const MIN_RANKS: usize = 4;
 /// Values nearer to the median than this part of it are no outliers, however little the others differ.
@@ -42,6 +39,14 @@ pub struct Spread {
     pub scale: Scale,
 }
 
+impl Scale {
+    /// A value with at least this score, above or below, stands out: 3.5 as the authors suggest. By the mean deviation the
+    /// one of four values that is not equal to the others has a score of 3.2, so there it is 3.0.
+    pub fn threshold(self) -> f64 {
+        if self == Self::MeanDeviation { 3.0 } else { 3.5 }
+    }
+}
+
 impl Spread {
     /// The distribution of `values`; `rows` are where they are from. `None` of nothing.
     pub fn of(values: &[i64], rows: &[usize]) -> Option<Self> {
@@ -72,7 +77,7 @@ pub fn outliers(values: &[i64]) -> Vec<(usize, f64, i64)> {
     let judge = |(index, &value): (usize, &i64)| {
         let distance = (2 * i128::from(value) - twice_median) as f64 / 2.0;
         let score = distance / unit;
-        let stands_out = score.abs() >= THRESHOLD && distance.abs() >= least;
+        let stands_out = score.abs() >= scale.threshold() && distance.abs() >= least;
         stands_out.then_some((index, score, twice_median.div_euclid(2) as i64))
     };
     values.iter().enumerate().filter_map(judge).collect()

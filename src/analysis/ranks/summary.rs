@@ -179,8 +179,7 @@ pub fn summarise(
     options: &SummaryOptions,
 ) -> Result<Vec<RankLine>> {
     let recorded = snapshot.notes.rank;
-    let number =
-        recorded.map_or(number, |(rank, _)| RankNumber { rank, source: RankSource::Recorded });
+    let number = recorded.map_or(number, |(rank, _)| RankNumber { rank, source: RankSource::Recorded });
     let peak = PeakOptions { metric: options.metric, devices: options.devices.clone(), ..PeakOptions::default() };
     let report = PeakReport::of(snapshot, histories, &peak)?;
     if report.devices.is_empty() {
@@ -265,7 +264,8 @@ mod tests {
                 ..Row::default()
             })
             .collect();
-        let attribution = Attribution { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, ..Attribution::default() };
+        let attribution =
+            Attribution { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, ..Attribution::default() };
         for top in [0, 1, 20, 99, 100, 1000] {
             let found = top_rows(&attribution, top);
             assert!(found.len() <= top + 1);

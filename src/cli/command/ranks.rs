@@ -20,11 +20,7 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
     }
     let mut read = ReadOptions { allow_truncated: shared.allow_truncated, ..ReadOptions::default() };
     let mut options = RanksOptions {
-        summary: SummaryOptions {
-            metric: args.metric.into(),
-            top: usize::from(args.top),
-            devices: shared.devices(),
-        },
+        summary: SummaryOptions { metric: args.metric.into(), top: usize::from(args.top), devices: shared.devices() },
         stdin_name: args.stdin_name.clone(),
         threads: shared.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
         ..RanksOptions::default()

@@ -26,6 +26,10 @@ const COLUMNS: usize = PLOT_WIDTH as usize / 2;
 const WITH_TOOLTIPS: usize = 128;
 /// From this width on, in pixels, bars have room between them.
 const GAP_FROM: f64 = 4.0;
+/// Half the height of a label of the axis.
+const LABEL: u32 = 8;
+/// Widest bar, in pixels.
+const WIDEST: f64 = 90.0;
 /// Room for names of ranks above the plot and for a name.
 const NAMES: f64 = 18.0;
 const NAME_WIDTH: f64 = 96.0;
@@ -41,7 +45,8 @@ const RESERVED: Color = palette::GRID;
 
 /// All kinds of memory below each other.
 pub fn ranks(report: &RanksReport) -> Picture {
-    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, "Memory by rank").set("font-size", 16).set("font-weight", 600);
+    let title =
+        text(16.0, 28.0, Anchor::Start, palette::TEXT, "Memory by rank").set("font-size", 16).set("font-weight", 600);
     let (body, height) = warnings(Group::new().add(title), 32.0, &words::notes(report));
     let mut parts = vec![Picture { height: height + 8.0, body }];
     for group in &report.groups {
@@ -57,7 +62,7 @@ pub fn ranks(report: &RanksReport) -> Picture {
     }
     let more = outliers.len().saturating_sub(DETAILED);
     if more > 0 {
-        parts.push(remark(&format!("{} more that stand out", count(more as u64, "rank"))));
+        parts.push(remark(&format!("{} more to look at: --format json has all", count(more as u64, "outlier"))));
     }
     stacked(parts)
 }
@@ -86,6 +91,7 @@ impl<'r> Bars<'r> {
         let number = members.len().clamp(1, COLUMNS);
         let slot = f64::from(PLOT_WIDTH) / number as f64;
         let gap = if slot >= GAP_FROM { (slot * 0.2).min(12.0) } else { 0.0 };
+        let width = (slot - gap).min(WIDEST);
         let of_metric = |outlier: &&Outlier| outlier.metric == report.metric;
         let outlying: HashSet<usize> = report.outliers.iter().filter(of_metric).map(|outlier| outlier.row).collect();
         let column = |column: usize| {
@@ -94,8 +100,8 @@ impl<'r> Bars<'r> {
             let ranks = &members[first..last.max(first)];
             let maxima = ranks.iter().map(|(_, rank)| rank.maxima.get(report.metric));
             Column {
-                left: f64::from(LEFT) + slot * column as f64 + gap / 2.0,
-                width: slot - gap,
+                left: f64::from(LEFT) + slot * column as f64 + (slot - width) / 2.0,
+                width,
                 lowest: maxima.clone().min().unwrap_or(0),
                 highest: maxima.max().unwrap_or(0),
                 reserved: ranks.iter().map(|(_, rank)| rank.maxima.reserved).max().unwrap_or(0),
@@ -170,7 +176,7 @@ impl<'r> Bars<'r> {
 
     /// Numbers below the bars, as many as there is room for.
     fn ticks(&self, mut plot: Group) -> Group {
-        let every = self.members.len().div_ceil(TICKS).max(1);
+        let every = round_step(self.members.len().div_ceil(TICKS));
         for (index, (_, rank)) in self.members.iter().enumerate().step_by(every) {
             let tick = text(
                 self.middle(index),
@@ -208,6 +214,17 @@ impl<'r> Bars<'r> {
     }
 }
 
+/// The next of 1, 2, 5, 10, 20, 50...
+fn round_step(least: usize) -> usize {
+    let mut power: usize = 1;
+    loop {
+        match [1, 2, 5].map(|step| step * power).into_iter().find(|&step| step >= least) {
+            Some(step) => return step,
+            None => power = power.saturating_mul(10),
+        }
+    }
+}
+
 fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     let bars = Bars::of(report, group);
     let title = format!("Maximum {} across {}", report.metric.name(), words::group(report, group));
@@ -216,10 +233,12 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     let median = median.map(|(_, spread)| spread.median);
     let mut body = Group::new().add(title).add(legend(&bars, median).set("transform", "translate(0 42)"));
     let top = 42.0 + 16.0 + NAMES;
-    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
+    // The axis begins a little higher than the plot, where its uppermost label ends.
+    let area = Area { left: LEFT, top: LABEL, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let x = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
-    plot = plot.add(Blob::new(chart::draw(area, x, bars.y, "rank", &[])));
+    let axes = Group::new().set("transform", format!("translate(0 -{LABEL})"));
+    plot = plot.add(axes.add(Blob::new(chart::draw(area, x, bars.y, "rank", &[]))));
     plot = plot.add(bars.draw());
     if let Some(median) = median {
         plot = bars.median(plot, median);

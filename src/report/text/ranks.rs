@@ -34,7 +34,11 @@ impl TextReport {
         match line {
             RankLine::Rank(rank) => writeln!(out, "{}", self.rank_row(&cells(rank), &rank.path)),
             RankLine::Empty(empty) => {
-                writeln!(out, "{}", said(&empty.rank.to_string(), &format!("no memory on any device: {}", safe(&empty.path))))
+                writeln!(
+                    out,
+                    "{}",
+                    said(&empty.rank.to_string(), &format!("no memory on any device: {}", safe(&empty.path)))
+                )
             }
             RankLine::Failed(failed) => {
                 let what = format!("{}: {}", safe(&failed.path), safe(&failed.error));
@@ -168,7 +172,16 @@ impl TextReport {
 
 /// Names of the columns before the path.
 const HEAD: [&str; 10] = [
-    "rank", "device", "allocated", "active", "requested", "reserved", "baseline", "inactive", "ooms", "most at the peak",
+    "rank",
+    "device",
+    "allocated",
+    "active",
+    "requested",
+    "reserved",
+    "baseline",
+    "inactive",
+    "ooms",
+    "most at the peak",
 ];
 
 fn cells(rank: &RankSummary) -> [String; HEAD.len()] {
