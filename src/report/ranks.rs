@@ -5,6 +5,7 @@ use super::words::count;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
     Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary, Scale,
+    Spread,
 };
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
@@ -73,6 +74,11 @@ pub fn figure(figure: Figure, metric: Metric) -> String {
         Figure::Inactive if metric == Metric::Allocated => "inactive at the peak".to_owned(),
         Figure::Inactive => format!("inactive at the peak of {}", metric.name()),
     }
+}
+
+/// The rank with the highest value.
+pub fn highest(report: &RanksReport, spread: &Spread) -> String {
+    if spread.count > 1 && spread.min.0 == spread.max.0 { "all equal".to_owned() } else { name(report, spread.max.1) }
 }
 
 /// Highest over median.

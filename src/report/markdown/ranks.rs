@@ -31,8 +31,7 @@ fn across(report: &RanksReport, group: &Group, out: &mut dyn Write) -> io::Resul
     for (figure, spread) in &group.spreads {
         let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
         let (name, skew) = (words::figure(*figure, report.metric), words::skew(spread.skew()));
-        let all_equal = spread.min.0 == spread.max.0;
-        let highest = if all_equal { "all equal".to_owned() } else { words::name(report, spread.max.1) };
+        let highest = words::highest(report, spread);
         writeln!(out, "| {name} | {min} | {median} | {max} | {skew} | {highest} |")?;
     }
     writeln!(out)

@@ -290,8 +290,7 @@ fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
 fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
     let row = |(figure, spread): &(Figure, Spread)| {
         let number = |bytes: i64| Cell::Number(signed(bytes));
-        let all_equal = spread.min.0 == spread.max.0;
-        let highest = if all_equal { "all equal".to_owned() } else { words::name(report, spread.max.1) };
+        let highest = words::highest(report, spread);
         vec![
             Cell::Text(words::figure(*figure, report.metric)),
             number(spread.min.0),

@@ -109,8 +109,7 @@ impl TextReport {
         writeln!(out, "{}", self.dim(&line(["", "lowest", "median", "highest", "to median", "highest is"])))?;
         for (figure, spread) in &group.spreads {
             let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
-            let all_equal = spread.min.0 == spread.max.0;
-            let highest = if all_equal { "all equal".to_owned() } else { words::name(report, spread.max.1) };
+            let highest = words::highest(report, spread);
             let name = words::figure(*figure, report.metric);
             writeln!(out, "{}", line([&name, &min, &median, &max, &words::skew(spread.skew()), &highest]))?;
         }
