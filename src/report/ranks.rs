@@ -50,7 +50,7 @@ pub fn name(report: &RanksReport, row: usize) -> String {
     if alone { format!("rank {}", rank.rank) } else { format!("rank {}, device {}", rank.rank, device(rank.device)) }
 }
 
-/// The title of a group: `8 ranks`, `16 devices of 8 ranks`.
+/// The title of a group: `8 ranks`, `16 devices of 8 ranks`, `9 rows of 8 ranks`.
 pub fn group(report: &RanksReport, group: &Group) -> String {
     let distinct: HashSet<u64> =
         group.members.iter().filter_map(|&row| report.rank(row)).map(|rank| rank.rank).collect();
@@ -63,16 +63,16 @@ pub fn group(report: &RanksReport, group: &Group) -> String {
     if distinct.len() == group.members.len() {
         return format!("{ranks}{memory}");
     }
-    format!("{} of {ranks}{memory}", count(group.members.len() as u64, "row"))
+    // A rank with two devices has two rows, and so has one with two files.
+    let row = if report.duplicates.is_empty() { "device" } else { "row" };
+    format!("{} of {ranks}{memory}", count(group.members.len() as u64, row))
 }
 
 /// A figure's name for people.
-pub fn figure(figure: Figure, metric: Metric) -> String {
+pub fn figure(figure: Figure) -> &'static str {
     match figure {
-        Figure::Maximum(metric) => metric.name().to_owned(),
-        Figure::Baseline => "baseline".to_owned(),
-        Figure::Inactive if metric == Metric::Allocated => "inactive at the peak".to_owned(),
-        Figure::Inactive => format!("inactive at the peak of {}", metric.name()),
+        Figure::Inactive => "inactive at the peak",
+        figure => figure.name(),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{RankLine, SummaryOptions};
-use crate::cli::args::{FormatOrSvgArg, RanksArgs};
+use crate::cli::args::{FormatArg, FormatOrSvgArg, RanksArgs};
 use crate::cli::progress::Progress;
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::input::ReadOptions;
 use crate::ranks::{RankInputs, RanksOptions};
 use crate::report::{Render, picture};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 
 pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
@@ -26,7 +26,9 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
         ..RanksOptions::default()
     };
     let inputs = RankInputs::of(&args.inputs, &options);
-    let progress = Progress::start(inputs.bytes(), shared.quiet);
+    // Rows that appear on a terminal show the progress themselves.
+    let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streams(format);
+    let progress = Progress::start(inputs.bytes(), shared.quiet || rows_show);
     read.progress = Some(progress.bytes.clone());
     options.read = read;
 
@@ -44,6 +46,11 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
     }
     let contradicts = report.ranks().any(|(_, rank)| rank.anomalies > 0);
     Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
+}
+
+/// Whether a format writes rows as soon as they are there.
+fn streams(format: Option<FormatArg>) -> bool {
+    matches!(format, Some(FormatArg::Text | FormatArg::Json))
 }
 
 /// Writes each line when it is there, and complains about inputs that cannot be analysed; then compares them.

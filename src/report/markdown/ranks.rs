@@ -30,7 +30,7 @@ fn across(report: &RanksReport, group: &Group, out: &mut dyn Write) -> io::Resul
     writeln!(out, "| | Lowest | Median | Highest | Highest to median | Highest is |\n|---|--:|--:|--:|--:|---|")?;
     for (figure, spread) in &group.spreads {
         let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
-        let (name, skew) = (words::figure(*figure, report.metric), words::skew(spread.skew()));
+        let (name, skew) = (words::figure(*figure), words::skew(spread.skew()));
         let highest = words::highest(report, spread);
         writeln!(out, "| {name} | {min} | {median} | {max} | {skew} | {highest} |")?;
     }

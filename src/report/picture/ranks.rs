@@ -292,7 +292,7 @@ fn spreads(report: &RanksReport, group: &Ranks) -> Picture {
         let number = |bytes: i64| Cell::Number(signed(bytes));
         let highest = words::highest(report, spread);
         vec![
-            Cell::Text(words::figure(*figure, report.metric)),
+            Cell::Text(words::figure(*figure).to_owned()),
             number(spread.min.0),
             number(spread.median),
             number(spread.max.0),

@@ -17,6 +17,9 @@ const STATE_FROM: usize = 64;
 const MAXIMA_FROM: usize = 110;
 /// Terminals narrower than this do not show what holds most.
 const SITE_FROM: usize = 170;
+/// Terminals narrower than this do not show which rank is highest, and shorten the names of figures.
+const HIGHEST_FROM: usize = 78;
+const NAMES_FROM: usize = 59;
 /// Columns of what holds most.
 const SITE: usize = 44;
 /// Ranks that stand out of which all is said, and rows of each.
@@ -98,20 +101,23 @@ impl TextReport {
         Ok(())
     }
 
-    /// How the figures are distributed; 77 columns wide, or 59 without the ranks.
+    /// How the figures are distributed.
     fn rank_group(&self, report: &RanksReport, group: &Group, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{}", self.bold(&format!("Across {}", words::group(report, group))))?;
-        let wide = self.has_columns(78);
+        let wide = self.has_columns(HIGHEST_FROM);
+        let names = if self.has_columns(NAMES_FROM) { 20 } else { 11 };
         let line = |[name, min, median, max, skew, rank]: [&str; 6]| {
-            let skew = if wide { format!("  {skew:>10}  {rank}") } else { String::new() };
-            format!("  {name:20} {min:>11} {median:>11} {max:>11}{skew}").trim_end().to_owned()
+            let skew = if wide { format!("  {skew:>9}  {rank}") } else { String::new() };
+            let name = shorten_end(name, names);
+            let line = format!("  {name:names$} {min:>11} {median:>11} {max:>11}{skew}");
+            shorten_end(line.trim_end(), self.width.unwrap_or(usize::MAX))
         };
-        writeln!(out, "{}", self.dim(&line(["", "lowest", "median", "highest", "to median", "highest is"])))?;
+        writeln!(out, "{}", self.dim(&line(["", "lowest", "median", "highest", "to median", "where"])))?;
         for (figure, spread) in &group.spreads {
             let [min, median, max] = [spread.min.0, spread.median, spread.max.0].map(signed);
             let highest = words::highest(report, spread);
-            let name = words::figure(*figure, report.metric);
-            writeln!(out, "{}", line([&name, &min, &median, &max, &words::skew(spread.skew()), &highest]))?;
+            let name = words::figure(*figure);
+            writeln!(out, "{}", line([name, &min, &median, &max, &words::skew(spread.skew()), &highest]))?;
         }
         Ok(())
     }
