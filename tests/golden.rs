@@ -249,7 +249,7 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
-    ("ranks.svg", RANKS8, &["ranks", "--format", "svg"]),
+    ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
 
 /// Text as wide as a terminal: stem of the golden file, fixture, what is asked.

@@ -570,6 +570,17 @@ fn rows_come_before_the_last_file_is_read() {
 }
 
 #[test]
+fn a_closed_pipe_ends_quietly() {
+    for format in [&FORMATS[..], &["svg"]].concat() {
+        let args = ["ranks", RANKS8, "--threads", "2", "--format", format];
+        let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let run = Run::from(child.wait_with_output().unwrap());
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{format}");
+    }
+}
+
+#[test]
 fn csv_and_markdown_hold_every_rank() {
     let csv = memviz(&["ranks", RANKS8, "--format", "csv"]).stdout;
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();

@@ -10,7 +10,7 @@ pub mod ranks;
 pub mod report;
 pub mod timeline;
 
-use super::args::{CommonArgs, FormatArg};
+use super::args::{CommonArgs, FormatArg, SharedArgs};
 use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
@@ -23,16 +23,21 @@ fn for_people(format: FormatArg) -> bool {
     matches!(format, FormatArg::Text | FormatArg::Markdown)
 }
 
+/// Makes analyses use as many threads as asked for.
+fn limit_threads(args: &SharedArgs) {
+    if let Some(threads) = args.threads {
+        // Fails only when the pool exists already, and a process runs one command.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    }
+}
+
 /// Reads the input, lets `answer` work and write, and settles the outcome.
 fn with_recording(
     args: &CommonArgs,
     answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
 ) -> Result<Outcome, Failure> {
     output::check_target(args, &[&args.input])?;
-    if let Some(threads) = args.threads {
-        // Fails only when the pool exists already, and a process runs one command.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-    }
+    limit_threads(args);
     let path = args.path();
     let recording = read(args).map_err(|error| Failure::about(&path, &error))?;
     let answer = answer(&recording).map_err(|error| Failure::about(&path, &error))?;

@@ -18,6 +18,7 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
     if format.is_none() {
         output::check_picture_target(shared)?;
     }
+    super::limit_threads(shared);
     let mut read = ReadOptions { allow_truncated: shared.allow_truncated, ..ReadOptions::default() };
     let mut options = RanksOptions {
         summary: SummaryOptions { metric: args.metric.into(), top: usize::from(args.top), devices: shared.devices() },
