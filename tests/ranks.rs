@@ -558,6 +558,7 @@ fn rows_come_before_the_last_file_is_read() {
     let mut child = command(&["ranks", &rank8(0), "-", "--threads", "1", "--format", "json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
