@@ -7,7 +7,7 @@ use crate::analysis::{
     SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
-use crate::input::{self, Compression, Contents, ReadOptions};
+use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{HeadStart, History, profile};
 use std::io::Read;
@@ -41,7 +41,15 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
-        let input = input::read_any(stream, options, HeadStart::default())?;
+        Self::unpacked(Unpacked::new(stream, options)?, options)
+    }
+
+    /// As [`Recording::open`], from an input that was begun.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn unpacked(input: Unpacked, options: &ReadOptions) -> Result<Self> {
+        let input = input.read(options, HeadStart::default())?;
         let (snapshot, histories) = match input.contents {
             Contents::Snapshot(snapshot, head_start) => {
                 let histories = head_start.finish(&snapshot);

@@ -250,8 +250,18 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
         "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz",
         &["peak", "--format", "json"],
     ),
+    ("ranks8.ranks.txt", RANKS8, &["ranks"]),
+    ("ranks8.ranks.json", RANKS8, &["ranks", "--format", "json", "--top", "3"]),
+    ("ranks8.ranks.csv", RANKS8, &["ranks", "--format", "csv"]),
+    ("ranks8.ranks.md", RANKS8, &["ranks", "--format", "markdown"]),
+    ("ranks8.ranks.reserved.txt", RANKS8, &["ranks", "--metric", "reserved", "--top", "5"]),
+    ("multi_gpu.ranks.txt", "multi_gpu", &["ranks"]),
+    ("empty.ranks.txt", "empty", &["ranks"]),
     ("memory_timeline.info.txt", "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz", &["info"]),
 ];
+
+/// The recordings of a run's ranks, for answers about several.
+const RANKS8: &str = "fixtures/snapshots/ranks8";
 
 /// Pictures of the README, made by the commands it gives: file, fixture, arguments.
 const README_PICTURES: &[(&str, &str, &[&str])] = &[
@@ -260,6 +270,7 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("diff.svg", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "svg", "--align", "step"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
+    ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
 
 /// Golden file, exit code, format, recordings. Budgets that are kept, exceeded, and cannot be judged.
@@ -339,7 +350,7 @@ fn answers_are_as_before() {
         failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
     }
     for (picture, recording, args) in README_PICTURES {
-        let run = support::memviz(&[*args, &[fixture(recording).as_str()]].concat());
+        let run = support::memviz(&[*args, &[path_of(recording).as_str()]].concat());
         failures.extend(compare(&format!("docs/{picture}"), &run.expect(0).stdout));
     }
     for (stem, name, question) in IN_TERMINALS {

@@ -77,6 +77,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Diff(args) => command::diff::run(&args),
         Command::Schema { command } => command::schema::run(command.as_deref()),
         Command::Check(args) => command::check::run(&args),
+        Command::Ranks(args) => command::ranks::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

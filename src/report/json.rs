@@ -2,7 +2,8 @@
 
 use super::check::CheckedInput;
 use super::{Render, Source, Sources, schema};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::ranks::{RankLine, write_body, write_line};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -45,6 +46,15 @@ impl Render for JsonReport {
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::diff(sources, report), out)
+    }
+
+    /// An object on a line of its own.
+    fn ranks_line(&self, _index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        write_line(line, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        write_body("across", &schema::across(report), out)
     }
 }
 

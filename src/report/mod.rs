@@ -20,6 +20,7 @@ mod operators;
 pub mod page;
 #[cfg(feature = "plot")]
 pub mod picture;
+mod ranks;
 pub mod schema;
 mod text;
 mod words;
@@ -32,7 +33,8 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::ranks::RankLine;
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use check::CheckedInput;
 use std::io::{self, Write};
 
@@ -105,6 +107,25 @@ pub trait Render {
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (sources, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of differences"))
+    }
+
+    /// Writes what `memviz ranks` says about input number `index`, as soon as it is known. Formats that say it at the end
+    /// write nothing.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (index, line, out);
+        Ok(())
+    }
+
+    /// Writes the rest of the answer of `memviz ranks`, when all lines are there.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of ranks"))
     }
 }
 

@@ -1,8 +1,10 @@
 //! What can be typed.
 
 mod check;
+mod ranks;
 
 pub use check::{CheckArgs, CheckFormatArg};
+pub use ranks::RanksArgs;
 
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
@@ -51,6 +53,8 @@ pub enum Command {
         /// The command; without it, of every command
         command: Option<String>,
     },
+    /// Which rank of a distributed run differs from the others, and what it holds that they do not
+    Ranks(RanksArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -404,7 +408,7 @@ pub struct SharedArgs {
     /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
-    /// Number of threads for the replay [default: one per core]; reading always uses two
+    /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// No progress bar and no warnings

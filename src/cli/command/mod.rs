@@ -8,6 +8,7 @@ pub mod info;
 pub mod leaks;
 pub mod oom;
 pub mod peak;
+pub mod ranks;
 pub mod report;
 pub mod schema;
 pub mod timeline;

@@ -7,11 +7,12 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 use super::check::CheckedInput;
 use super::notes::{safe, signed};
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -46,6 +47,10 @@ impl Render for MarkdownReport {
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         diff::write(sources, report, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        ranks::write(report, out)
     }
 }
 

@@ -11,6 +11,7 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 pub use check::{
     Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
@@ -27,6 +28,9 @@ pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
+pub use ranks::{
+    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, across,
+};
 
 use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};
@@ -36,8 +40,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Version of the keys.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the keys. Summaries of ranks are read again, so that theirs is known before.
+pub use crate::analysis::ranks::SCHEMA_VERSION;
 
 /// What every answer starts with.
 #[derive(Debug, Serialize, JsonSchema)]
