@@ -318,7 +318,9 @@ fn growth_that_cannot_be_told_is_2() {
     for (base, new, limit, reason) in [
         (&good, &fixture("no_history"), "1TiB", "no history was recorded"),
         (&fixture("no_history"), &good, "0", "no history was recorded"),
-        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is not in the base"),
+        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is only in the new recording; --device picks"),
+        (&fixture("multi_gpu"), &good, "1TiB", "device 1 is only in the base"),
+        (&good, &fixture("empty"), "0", "device 0 is only in the base"),
         (&good, &fixture("ring"), "1TiB", "allocated in the new recording is a lower bound"),
     ] {
         let run = memviz(&["diff", base, new, "--fail-on-growth", limit]);
@@ -330,7 +332,11 @@ fn growth_that_cannot_be_told_is_2() {
         assert!(!run.stdout.is_empty(), "the answer is written all the same");
         memviz(&["diff", base, new]).expect(0);
     }
+    memviz(&["diff", &good, &fixture("multi_gpu"), "--device", "0", "--fail-on-growth", "0"]).expect(0);
+    // What came after the cut may have been more.
     memviz(&["diff", &good, &cut, "--fail-on-growth", "1TiB"]).expect(2);
+    let run = memviz(&["diff", &good, &cut, "--allow-truncated", "--fail-on-growth", "1TiB"]);
+    assert!(run.expect(2).stderr.contains("the file was cut off"), "{}", run.stderr);
     // What is only known in part but already beyond the limit, or within it in any case, is certain.
     memviz(&["diff", &fixture("tiny"), &fixture("ring"), "--fail-on-growth", "1MiB"]).expect(1);
     memviz(&["diff", &fixture("ring"), &fixture("tiny"), "--fail-on-growth", "0"]).expect(0);

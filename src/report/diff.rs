@@ -184,18 +184,18 @@ pub fn setting(setting: &SettingDiff) -> String {
 pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let question = format!("cannot tell whether memory grew by more than {limit}");
     let unknown = report.devices.iter().find(|device| device.growth(limit) == Growth::Unknown);
-    let reason = match (unknown, report.only_new.first()) {
-        (Some(device), _) => {
+    let reason = match (unknown, report.only_base.first(), report.only_new.first()) {
+        (Some(device), ..) => {
             let side = |name: &str, side: &SideDevice| {
                 let bound = side.bound?;
                 let metric = side.peak.metric.name();
-                let reason = notes::device(&side.peak).into_iter().next().map(|line| format!(", {line}"));
+                let reasons = notes::device(&side.peak).join("; ");
                 let what = match bound {
                     Bound::Lower => "a lower bound",
                     Bound::Upper => "an upper bound",
                     Bound::Unknown => "unknown",
                 };
-                Some(format!("{metric} in the {name} is {what}{}", reason.unwrap_or_default()))
+                Some(format!("{metric} in the {name} is {what} ({reasons})"))
             };
             let reasons: Vec<String> =
                 side("base", &device.base).into_iter().chain(side("new recording", &device.new)).collect();
@@ -203,8 +203,13 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
                 if reasons.is_empty() { "the recording contradicts itself".to_owned() } else { reasons.join("; ") };
             format!("{}: {reasons}", lower(&device_name(device.new.device())))
         }
-        (None, Some(&device)) => format!("{} is not in the base", lower(&device_name(device))),
-        (None, None) => "nothing is compared".to_owned(),
+        (None, Some(&device), _) => {
+            format!("{} is only in the base; --device picks those to compare", lower(&device_name(device)))
+        }
+        (None, None, Some(&device)) => {
+            format!("{} is only in the new recording; --device picks those to compare", lower(&device_name(device)))
+        }
+        (None, None, None) => "nothing is compared".to_owned(),
     };
     format!("{question}: {reason}")
 }
