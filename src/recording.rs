@@ -1,5 +1,6 @@
 //! The whole way from a file to its histories.
 
+use crate::analysis::diff::Side;
 use crate::analysis::{
     CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport,
     InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
@@ -122,6 +123,14 @@ impl Recording {
     /// As [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         CheckpointReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What a comparison with another recording needs of this one.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn side(&self, options: &PeakOptions) -> Result<Side> {
+        Side::of(&self.snapshot, &self.histories, options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

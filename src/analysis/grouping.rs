@@ -8,15 +8,16 @@ use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
 use indexmap::IndexSet;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// What rows and bands stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
-    /// The line of the user's own code: see [`Sites::site_frame`].
+    /// The line of the user's own code.
     #[default]
     Site,
     /// The whole stack.
@@ -25,7 +26,7 @@ pub enum GroupBy {
     Function,
     /// The file of the site.
     File,
-    /// The Python package: see [`Sites::module`].
+    /// The Python package.
     Module,
     /// The CUDA stream.
     Stream,

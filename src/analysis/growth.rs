@@ -3,6 +3,7 @@
 //! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Numbers only; whose
 //! they are and how they are shown is decided elsewhere.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ pub const MIN_JUDGED: usize = 3;
 const MIN_RISING: usize = 8;
 
 /// What a group of blocks does over the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Step after step leaves blocks behind that nothing frees until the end of the recording.
@@ -38,7 +39,7 @@ impl Verdict {
 }
 
 /// How much a group of blocks grows per step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rate {
     /// Bytes that the program asks for, rounded to the nearest.
     #[serde(rename = "bytes_per_step")]

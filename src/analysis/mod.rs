@@ -6,6 +6,7 @@
 pub mod annotations;
 pub mod attribution;
 pub mod checkpoint;
+pub mod diff;
 pub mod figures;
 pub mod filter;
 pub mod flame;
@@ -33,6 +34,7 @@ pub mod when;
 pub use annotations::{AnnotationRange, Annotations};
 pub use attribution::{Attribution, Row};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
+pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};
 pub use filter::Filter;
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};

@@ -10,8 +10,8 @@ use super::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::profile::OperatorUsage;
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Maximum, Metric};
-use indexmap::IndexSet;
+use crate::replay::{Anomalies, Bound, Completeness, Counters, History, Instant, Maximum, Metric};
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
 /// What to look at.
@@ -72,6 +72,24 @@ pub struct DevicePeak {
     pub completeness: Completeness,
     /// Contradictions in it.
     pub anomalies: Anomalies,
+}
+
+impl DevicePeak {
+    /// Whether a metric's maximum lies at the very start of an incomplete history.
+    pub fn is_early(&self, metric: Metric) -> bool {
+        self.maxima[metric as usize].instant == 0 && self.completeness.has_baseline
+    }
+
+    /// Which of `baseline_bytes` and the metrics' maxima are not exact, by their names in JSON.
+    pub fn bounds(&self) -> IndexMap<String, Bound> {
+        let baseline = self.completeness.baseline_bound().map(|bound| ("baseline_bytes".to_owned(), bound));
+        let maximum = |metric: Metric| {
+            let early = || self.is_early(metric).then_some(Bound::Lower);
+            let bound = self.completeness.bound(metric).or_else(early)?;
+            Some((format!("{}_bytes", metric.name()), bound))
+        };
+        baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(maximum)).collect()
+    }
 }
 
 /// Peaks of all devices.

@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use super::Failure;
+use crate::analysis::diff::{Align, GrowthLimit};
 use crate::analysis::{Filter, GroupBy, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
@@ -37,6 +38,13 @@ pub enum Command {
     Report(ReportArgs),
     /// Allocations that survive step after step, with growth per step and their stacks
     Leaks(LeaksArgs),
+    /// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
+    Diff(DiffArgs),
+    /// Print the JSON Schema of what --format json writes
+    Schema {
+        /// The command; without it, of every command
+        command: Option<String>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -249,6 +257,59 @@ pub struct LeaksArgs {
     pub filter: FilterArgs,
 }
 
+#[derive(Debug, Args)]
+#[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with; - for standard input")))]
+pub struct DiffArgs {
+    /// Snapshot, profiler trace or memory timeline to compare with; - for standard input
+    #[arg(value_name = "BASE")]
+    pub base: PathBuf,
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatOrSvgArg>,
+    /// Which counter's peak to find and compare
+    #[arg(long, value_enum, default_value_t = MetricArg::Allocated)]
+    pub metric: MetricArg,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = ByArg::Site)]
+    pub by: ByArg,
+    /// Number of rows that differ; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Another instant of both than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    pub at: Option<When>,
+    /// What lies above each other in the picture
+    #[arg(long, value_enum, default_value_t = AlignArg::Time)]
+    pub align: AlignArg,
+    /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub fail_on_growth: Option<GrowthLimit>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AlignArg {
+    /// What happened as long after the first entry
+    Time,
+    /// What happened as many entries after it
+    Entry,
+    /// What happened in the same step
+    Step,
+}
+
+impl From<AlignArg> for Align {
+    fn from(align: AlignArg) -> Self {
+        match align {
+            AlignArg::Time => Self::Time,
+            AlignArg::Entry => Self::Entry,
+            AlignArg::Step => Self::Step,
+        }
+    }
+}
+
 fn parse_regex(text: &str) -> Result<Regex, String> {
     // The library draws the expression on several lines; its last one says what is wrong.
     Regex::new(text).map_err(|error| error.to_string().lines().last().unwrap_or_default().trim().to_owned())
@@ -354,7 +415,12 @@ impl CommonArgs {
 
     /// The input as it was typed.
     pub fn path(&self) -> String {
-        if self.is_stdin() { "<stdin>".to_owned() } else { self.input.display().to_string() }
+        Self::shown(&self.input)
+    }
+
+    /// An input as messages name it.
+    pub fn shown(input: &Path) -> String {
+        if input.as_os_str() == "-" { "<stdin>".to_owned() } else { input.display().to_string() }
     }
 
     /// Whether the input is standard input.

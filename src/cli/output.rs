@@ -61,11 +61,19 @@ pub fn check_picture_target(args: &CommonArgs) -> Result<(), Failure> {
 /// Refuses a bad target before any work is done for it: a file that exists, or the input itself.
 pub fn check_target(args: &CommonArgs) -> Result<(), Failure> {
     let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else { return Ok(()) };
-    let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    if same(&args.input) {
-        return Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())));
-    }
+    check_not_overwritten(args, &args.input)?;
     if path.exists() && !may_replace(args, path) { Err(exists(path)) } else { Ok(()) }
+}
+
+/// Refuses to write to an input.
+pub fn check_not_overwritten(args: &CommonArgs, input: &Path) -> Result<(), Failure> {
+    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    match output.map(|path| (path, path.canonicalize(), input.canonicalize())) {
+        Some((path, Ok(output), Ok(input))) if output == input => {
+            Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether writing to `path` may replace what is there: when asked to, or when it is no regular file.

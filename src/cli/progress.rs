@@ -15,21 +15,21 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Shows how much of a file was read, until dropped.
 pub struct Progress {
-    /// Bytes read so far; to be counted up by the reader.
-    pub bytes: Arc<AtomicU64>,
+    /// Bytes read so far of each input; to be counted up by its reader.
+    pub bytes: Vec<Arc<AtomicU64>>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Watches the reading of `total` bytes (0 when unknown). Nothing is shown when `quiet` or when standard error is
-    /// no terminal.
-    pub fn start(total: u64, quiet: bool) -> Self {
-        let bytes = Arc::new(AtomicU64::new(0));
+    /// Watches the reading of `total` bytes (0 when unknown) in so many inputs. Nothing is shown when `quiet` or when
+    /// standard error is no terminal.
+    pub fn start(total: u64, inputs: usize, quiet: bool) -> Self {
+        let bytes: Vec<Arc<AtomicU64>> = (0..inputs).map(|_| Arc::default()).collect();
         if quiet || !io::stderr().is_terminal() {
             return Self { bytes, thread: None };
         }
         let (stop, stopped) = channel();
-        let watched = Arc::clone(&bytes);
+        let watched = bytes.clone();
         let thread = std::thread::spawn(move || {
             if stopped.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
                 return;
@@ -41,7 +41,7 @@ impl Progress {
                 bar.set_style(style);
             }
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                bar.set_position(watched.load(Ordering::Relaxed));
+                bar.set_position(watched.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum());
             }
             bar.finish_and_clear();
         });

@@ -28,9 +28,8 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = Error;
 
-    /// Reads a size as a person types it: `40GiB`, `1.5 MiB`, `512`. Units are those that PyTorch prints, powers of
-    /// 1024; a `GB` is refused, since half of those who write it mean something else. A fraction of a byte is rounded
-    /// to the nearest.
+    /// Reads a size as a person types it: `40GiB`, `1.5 MiB`, `512`. `KiB`, `MiB`, `GiB` and `TiB`, which PyTorch prints,
+    /// are powers of 1024; `KB`, `MB`, `GB` and `TB` are powers of 1000. A fraction of a byte is rounded to the nearest.
     ///
     /// # Errors
     /// When the text is no such size, or one beyond 2^64.
@@ -43,6 +42,10 @@ impl FromStr for Bytes {
             "mib" => MIB,
             "gib" => GIB,
             "tib" => TIB,
+            "kb" => 1000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
             _ => return Err(bad()),
         };
         let (whole, fraction) = number.trim_end().split_once('.').unwrap_or((number.trim_end(), "0"));
@@ -73,11 +76,13 @@ mod tests {
         assert_eq!(size("40GiB"), Some(40 << 30));
         assert_eq!(size("80gib"), Some(80 << 30));
         assert_eq!(size("2TiB"), Some(2 << 40));
+        assert_eq!(size("40GB"), Some(40_000_000_000));
+        assert_eq!(size("1.5 kB"), Some(1500));
         assert_eq!(size("18446744073709551615"), Some(u64::MAX));
         for bad in [
             "",
             "GiB",
-            "40GB",
+            "10XB",
             "40G",
             "-1",
             "+1",
@@ -89,6 +94,7 @@ mod tests {
             "4,5GiB",
             "18446744073709551616",
             "16777216TiB",
+            "18446745TB",
             " 1",
             "NaN",
             "inf",

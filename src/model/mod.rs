@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod bytes;
+pub mod percent;
 pub mod profile;
 pub mod segment;
 pub mod settings;

@@ -2,10 +2,11 @@
 
 use super::history::{Allocation, Instant};
 use crate::model::Action;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Blocks in use until their free is requested.

@@ -1,9 +1,11 @@
 //! The finished history of one device: immutable, and all that analyses see.
 
 use super::anomaly::Anomalies;
-use super::counters::{Counters, Maximum};
+use super::counters::{Counters, Maximum, Metric};
 use super::profile::OperatorUsage;
 use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A point in a device's trace: the number of entries that have happened. Instant 0 is before the first kept entry,
@@ -125,10 +127,58 @@ pub struct Completeness {
     pub peak_uncertain_bytes: u64,
 }
 
+/// On which side of a number that is not exact the true one lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The true number is this or more.
+    Lower,
+    /// The true number is this or less.
+    Upper,
+    /// Not even that is known.
+    Unknown,
+}
+
+impl Bound {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Upper => "upper",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl Completeness {
     /// Whether recording started with an empty allocator and nothing is missing since.
     pub fn is_complete(&self) -> bool {
         !self.no_entries && !self.has_baseline && !self.truncated && !self.no_free_requested && !self.overflowed
+    }
+
+    /// The bound that a metric's values are, where they are not exact.
+    pub fn bound(&self, metric: Metric) -> Option<Bound> {
+        match metric {
+            _ if self.no_entries || self.overflowed => Some(Bound::Lower),
+            _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
+            Metric::Reserved => None,
+            Metric::Requested if self.blocks_only => Some(Bound::Unknown),
+            _ if self.sampled => Some(Bound::Lower),
+            Metric::Active if self.blocks_only => Some(Bound::Lower),
+            _ if self.unrecorded_frees => Some(Bound::Lower),
+            Metric::Allocated if self.no_free_requested => Some(Bound::Upper),
+            Metric::Allocated | Metric::Active if self.peak_uncertain_bytes > 0 => Some(Bound::Lower),
+            _ => None,
+        }
+    }
+
+    /// The bound that the counters before the first kept entry are, where they are not exact.
+    pub fn baseline_bound(&self) -> Option<Bound> {
+        let uncertain = self.baseline_uncertain_bytes > 0
+            || self.unrecorded_frees
+            || self.overflowed
+            || (self.truncated && self.has_baseline);
+        uncertain.then_some(Bound::Lower)
     }
 }
 

@@ -22,7 +22,7 @@ mod size_rules;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
-pub use history::{Allocation, BaselineOrigin, Completeness, History, Instant, NEVER, SegmentSpan};
+pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
 pub use size_rules::{LARGE_BUFFER, MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules, driver_request, page_size};
 
 use crate::input::EntryObserver;

@@ -1,7 +1,7 @@
 //! JSON: [`super::schema`] on a writer.
 
-use super::{Render, Source, schema};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources, schema};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -28,6 +28,10 @@ impl Render for JsonReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::leaks(source, report), out)
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::diff(sources, report), out)
     }
 }
 

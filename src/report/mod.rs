@@ -4,6 +4,7 @@
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
 mod csv;
+mod diff;
 mod fit;
 pub mod folded;
 mod json;
@@ -21,13 +22,14 @@ mod text;
 mod words;
 
 pub use csv::CsvReport;
+pub use diff::unknown_growth;
 pub use json::JsonReport;
 pub use markdown::MarkdownReport;
 pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -37,6 +39,15 @@ pub struct Source<'a> {
     pub path: &'a str,
     /// The recording itself, for what every report says about it.
     pub recording: &'a Recording,
+}
+
+/// The two recordings of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// What is compared with.
+    pub base: Source<'a>,
+    /// What is compared.
+    pub new: Source<'a>,
 }
 
 /// A format for reports.
@@ -72,6 +83,15 @@ pub trait Render {
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (source, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
+    }
+
+    /// Writes the answer of `memviz diff`.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (sources, report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of differences"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::words::count;
 use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
 use indexmap::IndexMap;
 
 /// How a device is called in text.
@@ -190,14 +190,9 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     lines
 }
 
-/// Whether a metric's maximum lies at the very start of an incomplete history.
-pub fn is_early(device: &DevicePeak, metric: Metric) -> bool {
-    device.maxima[metric as usize].instant == 0 && device.completeness.has_baseline
-}
-
 /// A line for a maximum at the very start of what is known: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
-    (is_early(device, device.metric) && !device.completeness.no_entries).then(|| {
+    (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
         format!("{} is highest where the kept history begins; the true peak may lie before", device.metric.name())
     })
 }
@@ -265,22 +260,6 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         lines.push(format!("unknown keys were ignored: {}", listed(&notes.unknown_keys)));
     }
     lines
-}
-
-/// The bound that a metric's values are, where they are not exact; `unknown` where not even that is known.
-pub fn bound(completeness: &Completeness, metric: Metric) -> Option<&'static str> {
-    match metric {
-        _ if completeness.no_entries || completeness.overflowed => Some("lower"),
-        _ if completeness.truncated && (completeness.has_baseline || completeness.blocks_only) => Some("lower"),
-        Metric::Reserved => None,
-        Metric::Requested if completeness.blocks_only => Some("unknown"),
-        _ if completeness.sampled => Some("lower"),
-        Metric::Active if completeness.blocks_only => Some("lower"),
-        _ if completeness.unrecorded_frees => Some("lower"),
-        Metric::Allocated if completeness.no_free_requested => Some("upper"),
-        Metric::Allocated | Metric::Active if completeness.peak_uncertain_bytes > 0 => Some("lower"),
-        _ => None,
-    }
 }
 
 /// Settings that differ from PyTorch's defaults.

@@ -5,10 +5,11 @@ use crate::analysis::figures::Figures;
 use crate::analysis::pinning::Pinning;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant, Metric};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// What the device had free and every inactive byte together would not have been enough.

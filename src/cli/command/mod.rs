@@ -1,5 +1,6 @@
 //! A short file per command, and what they share.
 
+pub mod diff;
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
@@ -7,6 +8,7 @@ pub mod leaks;
 pub mod oom;
 pub mod peak;
 pub mod report;
+pub mod schema;
 pub mod timeline;
 
 use super::args::{CommonArgs, FormatArg};
@@ -16,6 +18,9 @@ use crate::Recording;
 use crate::input::ReadOptions;
 use crate::report::Source;
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Whether the answer is for people, who want the largest rows, or for machines, which want all.
 fn for_people(format: FormatArg) -> bool {
@@ -28,10 +33,7 @@ fn with_recording(
     answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
 ) -> Result<Outcome, Failure> {
     output::check_target(args)?;
-    if let Some(threads) = args.threads {
-        // Fails only when the pool exists already, and a process runs one command.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
-    }
+    use_threads(args);
     let path = args.path();
     let recording = read(args).map_err(|error| Failure::about(&path, &error))?;
     let answer = answer(&recording).map_err(|error| Failure::about(&path, &error))?;
@@ -56,15 +58,23 @@ struct Answer {
 
 type WriteAnswer = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 
-fn read(args: &CommonArgs) -> crate::Result<Recording> {
-    let mut options = ReadOptions { allow_truncated: args.allow_truncated, ..ReadOptions::default() };
-    if args.is_stdin() {
-        let progress = Progress::start(0, args.quiet);
-        options.progress = Some(progress.bytes.clone());
-        return Recording::read(io::stdin(), &options);
+/// Sets the number of threads that was asked for.
+fn use_threads(args: &CommonArgs) {
+    if let Some(threads) = args.threads {
+        // Fails only when the pool exists already, and a process runs one command.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
     }
-    let size = std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len());
-    let progress = Progress::start(size, args.quiet);
-    options.progress = Some(progress.bytes.clone());
-    Recording::open(&args.input, &options)
+}
+
+fn read(args: &CommonArgs) -> crate::Result<Recording> {
+    let size = if args.is_stdin() { 0 } else { std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len()) };
+    let progress = Progress::start(size, 1, args.quiet);
+    open(&args.input, args, progress.bytes.first())
+}
+
+/// Reads an input, standard input for `-`, and counts its bytes.
+fn open(path: &Path, args: &CommonArgs, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
+    let options =
+        ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), ..ReadOptions::default() };
+    if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }
 }

@@ -1,13 +1,14 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
-use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -33,6 +34,10 @@ impl Render for CsvReport {
 
     fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(report, out)
+    }
+
+    fn diff(&self, _sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        diff::write(report, out)
     }
 }
 

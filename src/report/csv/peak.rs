@@ -2,7 +2,8 @@
 
 use super::io_error;
 use crate::analysis::PeakReport;
-use crate::report::notes::{self, safe};
+use crate::replay::Bound;
+use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
@@ -24,7 +25,7 @@ pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> 
     .map_err(io_error)?;
     for device in &report.devices {
         let entry = device.entry.map(|entry| entry.to_string()).unwrap_or_default();
-        let bound = notes::bound(&device.completeness, device.metric).unwrap_or("exact");
+        let bound = device.completeness.bound(device.metric).map_or("exact", Bound::name);
         for row in &device.attribution.rows {
             csv.write_record([
                 &device.device.to_string(),

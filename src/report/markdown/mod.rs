@@ -1,5 +1,6 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -7,8 +8,8 @@ mod oom;
 mod peak;
 
 use super::notes::{safe, signed};
-use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -35,6 +36,10 @@ impl Render for MarkdownReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(source, report, out)
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        diff::write(sources, report, out)
     }
 }
 

@@ -5,6 +5,7 @@
 mod chart;
 pub(super) mod flamegraph;
 mod list;
+mod overlay;
 pub(super) mod palette;
 mod ribbons;
 pub(super) mod segments;
@@ -14,6 +15,7 @@ pub(super) mod timeline;
 
 pub use flamegraph::flamegraph;
 pub(super) use list::statement;
+pub use overlay::{overlay, overlay_columns};
 pub use segments::{BlockColor, segment_map};
 pub(super) use table::{Cell, table};
 pub use timeline::{columns, timeline};

@@ -13,13 +13,13 @@ use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line as SvgLine, Path};
 
 /// Left edge, width and height of the plot, in pixels.
-const LEFT: u32 = 84;
-const PLOT_WIDTH: u32 = 740;
-const PLOT_HEIGHT: u32 = 300;
+pub const LEFT: u32 = 84;
+pub const PLOT_WIDTH: u32 = 740;
+pub const PLOT_HEIGHT: u32 = 300;
 /// Left edge of the legend.
-const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
+pub const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
 /// Height of a line of the legend.
-const LEGEND_LINE: f64 = 18.0;
+pub const LEGEND_LINE: f64 = 18.0;
 /// Lines of labels above the plot, and the height of one.
 const LABEL_LINES: usize = 2;
 const LABEL_LINE: f64 = 16.0;
@@ -260,14 +260,14 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
 
 /// Labels above the plot, in as many lines as there are.
 #[derive(Default)]
-struct Labels {
+pub struct Labels {
     /// From where to where each line is taken, the lowest line first.
     taken: [Vec<(f64, f64)>; LABEL_LINES],
 }
 
 impl Labels {
     /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
-    fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
+    pub fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
         let half = content.chars().count() as f64 * LABEL_CHARACTER / 2.0;
         let (left, right) = (f64::from(LEFT), f64::from(LEFT + PLOT_WIDTH));
         let middle = x.min(right - half).max(left + half);
@@ -280,7 +280,7 @@ impl Labels {
     }
 }
 
-fn vertical(x: f64, from: f64, to: f64, color: Color) -> SvgLine {
+pub fn vertical(x: f64, from: f64, to: f64, color: Color) -> SvgLine {
     SvgLine::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
 }
 

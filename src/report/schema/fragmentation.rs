@@ -9,10 +9,11 @@ use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz fragmentation`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FragmentationDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -60,7 +61,7 @@ pub struct FragmentationDevice {
 }
 
 /// An instant.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Instant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -71,7 +72,7 @@ pub struct Instant {
 }
 
 /// Sums over some segments.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct FigureBytes {
     /// Bytes of the segments: `allocated + pending_free + inactive`.
     pub reserved_bytes: u64,
@@ -104,7 +105,7 @@ pub struct FigureBytes {
 }
 
 /// Where most is inactive.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct MostInactiveInstant {
     /// First entry that leads there; null before the first entry.
     pub entry: Option<u32>,
@@ -115,7 +116,7 @@ pub struct MostInactiveInstant {
 }
 
 /// Segments whose free blocks serve the same requests.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Pool {
     /// `small` for blocks of up to 1 MiB, else `large`.
     pub segment_type: &'static str,
@@ -133,7 +134,7 @@ pub struct Pool {
 }
 
 /// What the blocks of one group pin.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PinningGroup {
     /// The group.
     pub label: String,
@@ -154,7 +155,7 @@ pub struct PinningGroup {
 }
 
 /// Free blocks of similar size.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FreeBlocks {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -167,7 +168,7 @@ pub struct FreeBlocks {
 }
 
 /// Blocks in use and pending free of similar size.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RoundingLoss {
     /// Smallest size in the class, a power of two.
     pub min_bytes: u64,
@@ -184,7 +185,7 @@ pub struct RoundingLoss {
 }
 
 /// A segment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Segment {
     /// First address.
     pub address: u64,
@@ -204,7 +205,7 @@ pub struct Segment {
 }
 
 /// One row over time.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OverTime {
     /// The instant.
     #[serde(flatten)]

@@ -5,10 +5,11 @@ use crate::analysis::{DeviceInfo, InfoReport};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz info`: the head with what concerns the file as a whole.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Info<'a> {
     /// Head and devices.
     #[serde(flatten)]
@@ -40,7 +41,7 @@ pub struct Info<'a> {
 }
 
 /// `memviz info`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct InfoDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -73,7 +74,7 @@ pub struct InfoDevice {
 }
 
 /// Allocator settings.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Settings {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
@@ -90,7 +91,7 @@ pub struct Settings {
 }
 
 /// Annotations of one name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AnnotationCount {
     /// The name.
     pub name: String,

@@ -4,10 +4,11 @@ use super::{Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::leaks::{self, Projection};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Rate, StepSource, Verdict};
 use crate::report::{Source, leaks as words};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz leaks`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct LeaksDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -40,7 +41,7 @@ pub struct LeaksDevice {
 }
 
 /// How steps were found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepSourceName {
     /// From annotations that look like steps.
@@ -52,7 +53,7 @@ pub enum StepSourceName {
 }
 
 /// When the device is full, if growth goes on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectionSteps {
     /// Bytes that the program can have.
     pub capacity_bytes: u64,
@@ -65,7 +66,7 @@ pub struct ProjectionSteps {
 }
 
 /// One group that grows, or has grown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Leak {
     /// The group.
     pub label: String,
@@ -87,7 +88,7 @@ pub struct Leak {
 }
 
 /// The oldest survivor; all null for one from before the recording.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Oldest {
     /// Its alloc entry, counted within the device's trace.
     pub entry: Option<u32>,

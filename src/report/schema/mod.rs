@@ -3,12 +3,18 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod describe;
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
 mod oom;
 mod peak;
 
+pub use describe::{commands, describe};
+pub use diff::{
+    Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
+};
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
@@ -22,15 +28,17 @@ use super::{Source, notes};
 use crate::analysis::{Attribution, GroupBy};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the keys.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What every answer starts with.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Answer_{D}")]
 pub struct Head<'a, D> {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,
@@ -41,7 +49,7 @@ pub struct Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: &'a str,
@@ -60,7 +68,7 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -97,15 +105,15 @@ impl<'a> InputHead<'a> {
 }
 
 /// The four counters.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct CounterBytes {
-    /// See [`Counters::requested`].
+    /// What callers asked for, until the free completes.
     pub requested_bytes: i64,
-    /// See [`Counters::allocated`].
+    /// Blocks in use until their free is requested.
     pub allocated_bytes: i64,
-    /// See [`Counters::active`].
+    /// Blocks in use until their free completes.
     pub active_bytes: i64,
-    /// See [`Counters::reserved`].
+    /// Segments.
     pub reserved_bytes: i64,
 }
 
@@ -133,7 +141,7 @@ impl From<&[Maximum; 4]> for CounterBytes {
 }
 
 /// Rows of an attribution.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AttributionRows {
     /// What rows stand for.
     pub by: GroupBy,
@@ -146,7 +154,7 @@ pub struct AttributionRows {
 }
 
 /// One group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AttributionRow {
     /// The group.
     pub label: String,

@@ -7,10 +7,11 @@ use crate::model::PoolId;
 use crate::report::oom_words::{self, Statement};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz oom`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OomDevice {
     /// Device, -1 for pinned host memory.
     pub device: i32,
@@ -31,7 +32,7 @@ pub struct OomDevice {
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FailedRequest {
     /// Where it happened.
     #[serde(flatten)]
@@ -79,7 +80,7 @@ pub struct FailedRequest {
 }
 
 /// The pool and stream of a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ServingPool {
     /// `small` for requests of up to 1 MiB, else `large`.
     pub segment_type: &'static str,
@@ -99,7 +100,7 @@ pub struct ServingPool {
 }
 
 /// Who made a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Requester {
     /// The site.
     pub label: String,
@@ -118,7 +119,7 @@ pub struct Requester {
 }
 
 /// Live blocks as large as a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SameSize {
     /// Their site.
     pub label: String,
@@ -127,7 +128,7 @@ pub struct SameSize {
 }
 
 /// A statement with its figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Said {
     /// Name of its kind.
     pub kind: &'static str,

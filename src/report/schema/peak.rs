@@ -3,13 +3,14 @@
 use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::profile::OperatorUsage;
-use crate::replay::{History, Metric};
+use crate::replay::{Bound, History};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz peak`, one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PeakDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: i32,
@@ -24,7 +25,7 @@ pub struct PeakDevice {
     /// Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or `unknown`. Left out
     /// when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
-    pub bounds: IndexMap<String, &'static str>,
+    pub bounds: IndexMap<String, Bound>,
     /// The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
@@ -43,7 +44,7 @@ pub struct PeakDevice {
 }
 
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OperatorRow {
     /// The operator; `(no operator)` for what happened outside of all.
     pub name: String,
@@ -80,7 +81,7 @@ impl From<&OperatorUsage> for OperatorRow {
 }
 
 /// A part of a history: from after one entry to after another; null for before the first entry.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Window {
     /// Entry before the window.
     pub from_entry: Option<u32>,
@@ -89,7 +90,7 @@ pub struct Window {
 }
 
 /// An instant and the counters there.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PeakInstant {
     /// Entry that leads to it, counted within the device's trace; null before the first entry.
     pub entry: Option<u32>,
@@ -104,17 +105,6 @@ pub struct PeakInstant {
 
 impl From<&DevicePeak> for PeakDevice {
     fn from(device: &DevicePeak) -> Self {
-        let early = |metric: Metric| notes::is_early(device, metric).then_some("lower");
-        let bound = |metric: Metric| {
-            let bound = notes::bound(&device.completeness, metric).or_else(|| early(metric))?;
-            Some((format!("{}_bytes", metric.name()), bound))
-        };
-        let completeness = &device.completeness;
-        let uncertain = completeness.baseline_uncertain_bytes > 0
-            || completeness.unrecorded_frees
-            || completeness.overflowed
-            || (completeness.truncated && completeness.has_baseline);
-        let baseline = uncertain.then(|| ("baseline_bytes".to_owned(), "lower"));
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,
@@ -125,7 +115,7 @@ impl From<&DevicePeak> for PeakDevice {
                 from_entry: History::entry_before(from),
                 to_entry: History::entry_before(to),
             }),
-            bounds: baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(bound)).collect(),
+            bounds: device.bounds(),
             peak: PeakInstant {
                 entry: device.entry,
                 time_us: device.time_us,

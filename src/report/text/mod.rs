@@ -1,5 +1,6 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod diff;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -8,8 +9,8 @@ mod peak;
 
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
-use super::{Render, Source};
-use crate::analysis::{FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use super::{Render, Source, Sources};
+use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -45,6 +46,10 @@ impl Render for TextReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(*self, source, report, out)
+    }
+
+    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+        diff::write(*self, sources, report, out)
     }
 }
 

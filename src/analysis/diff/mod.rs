@@ -1,0 +1,138 @@
+//! Two recordings side by side: what each device's memory came to in both, and whose it was.
+//!
+//! In: the [`Side`] of each recording, worked out on its own. Out: a [`DiffReport`], in which the rows of a device sum to
+//! the difference.
+
+pub mod functions;
+pub mod growth;
+pub mod matching;
+pub mod overlay;
+pub mod rows;
+pub mod settings;
+pub mod sides;
+
+pub use growth::{Growth, GrowthLimit};
+pub use matching::{CodePlace, Match, Name, match_rows};
+pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
+pub use rows::{DiffRow, Fate, Unchanged};
+pub use settings::SettingDiff;
+pub use sides::{Side, SideDevice};
+
+use crate::analysis::GroupBy;
+use crate::model::{DeviceId, Format, HOST_DEVICE};
+use crate::replay::Metric;
+
+/// One device in both recordings.
+#[derive(Clone, Debug)]
+pub struct DeviceDiff {
+    /// The device in the base.
+    pub base: SideDevice,
+    /// The device in what the base is compared with.
+    pub new: SideDevice,
+    /// By how much the metric grew from the instant looked at in the base to that in the other.
+    pub delta_bytes: i64,
+    /// What changed, the largest change first. Rows sum to the delta, unless grouping is inclusive.
+    pub rows: Vec<DiffRow>,
+    /// The rows that did not.
+    pub unchanged: Unchanged,
+    /// Number of rows summed up in one labelled `(other)`.
+    pub left_out: usize,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct DiffReport {
+    /// Devices of both recordings, in the order of the second.
+    pub devices: Vec<DeviceDiff>,
+    /// Devices that only the base has.
+    pub only_base: Vec<DeviceId>,
+    /// Devices that only the other has.
+    pub only_new: Vec<DeviceId>,
+    /// Allocator settings that differ.
+    pub settings: Vec<SettingDiff>,
+    /// The formats, where they differ.
+    pub formats: Option<(Format, Format)>,
+}
+
+impl DeviceDiff {
+    fn of(base: &SideDevice, new: &SideDevice, formats: (Format, Format), top: Option<usize>) -> Self {
+        let metric = new.peak.metric;
+        let by = new.peak.attribution.by;
+        let (mut base_rows, mut new_rows) = (base.rows(), new.rows());
+        if by == GroupBy::Site {
+            // A trace names functions, a snapshot lines.
+            match formats {
+                (Format::CudaSnapshot, Format::ProfilerTrace) => functions::fold(&mut base_rows, &new_rows),
+                (Format::ProfilerTrace, Format::CudaSnapshot) => functions::fold(&mut new_rows, &base_rows),
+                _ => {}
+            }
+        }
+        let (mut rows, unchanged) = rows::of(by, &base_rows, &new_rows);
+        let left_out = rows::keep_top(&mut rows, top, by.is_inclusive());
+        let delta_bytes = new.peak.at.get(metric).wrapping_sub(base.peak.at.get(metric));
+        Self { base: base.clone(), new: new.clone(), delta_bytes, rows, unchanged, left_out }
+    }
+
+    /// The counter compared.
+    pub fn metric(&self) -> Metric {
+        self.new.peak.metric
+    }
+
+    /// What rows stand for.
+    pub fn by(&self) -> GroupBy {
+        self.new.peak.attribution.by
+    }
+
+    /// Whether counters, figures and rows are the same.
+    pub fn is_empty(&self) -> bool {
+        let (base, new) = (&self.base.peak, &self.new.peak);
+        let same_counters = base.at == new.at
+            && base.baseline == new.baseline
+            && base.end == new.end
+            && base.maxima.map(|maximum| maximum.bytes) == new.maxima.map(|maximum| maximum.bytes);
+        same_counters && self.base.figures == self.new.figures && self.rows.is_empty()
+    }
+}
+
+impl DiffReport {
+    /// Compares what both recordings have; `top` is the number of rows kept per device, the rest is one row.
+    ///
+    /// Devices are the same by their number. Where each recording has a single GPU, as those of two ranks do, these are
+    /// compared whatever their numbers are.
+    pub fn of(base: &Side, new: &Side, top: Option<usize>) -> Self {
+        let mut pairs: Vec<(&SideDevice, &SideDevice)> = Vec::new();
+        let single = |side: &Side| {
+            let mut gpus = side.devices.iter().map(SideDevice::device).filter(|&device| device > HOST_DEVICE);
+            gpus.next().filter(|_| gpus.next().is_none())
+        };
+        let singles = single(base).zip(single(new));
+        for device in &new.devices {
+            let same = match singles {
+                Some((from, to)) if to == device.device() => from,
+                _ => device.device(),
+            };
+            pairs.extend(base.devices.iter().find(|other| other.device() == same).map(|base| (base, device)));
+        }
+        let only = |side: &Side, paired: &dyn Fn(&(&SideDevice, &SideDevice)) -> DeviceId| {
+            let devices = side.devices.iter().map(SideDevice::device);
+            devices.filter(|device| !pairs.iter().any(|pair| paired(pair) == *device)).collect()
+        };
+        let formats = (base.format, new.format);
+        Self {
+            only_base: only(base, &|pair| pair.0.device()),
+            only_new: only(new, &|pair| pair.1.device()),
+            devices: pairs.iter().map(|(base, new)| DeviceDiff::of(base, new, formats, top)).collect(),
+            settings: settings::differences(&base.settings, &new.settings),
+            formats: (base.format != new.format).then_some(formats),
+        }
+    }
+
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.devices.iter().all(DeviceDiff::is_empty)
+            && self.only_base.is_empty()
+            && self.only_new.is_empty()
+            && self.settings.is_empty()
+            && self.formats.is_none()
+    }
+}

@@ -1,0 +1,169 @@
+//! Both recordings' memory over time on one axis.
+
+use super::{DeviceDiff, DiffReport, SideDevice};
+use crate::analysis::annotations::Annotations;
+use crate::analysis::sites::Sites;
+use crate::analysis::steps::StepRule;
+use crate::error::{Error, Result};
+use crate::model::Snapshot;
+use crate::replay::{History, Instant, Metric};
+
+/// What lies above each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    /// What happened as long after the device's first entry. Where a recording has no times (PyTorch 2.0), entries.
+    #[default]
+    Time,
+    /// What happened as many entries after it.
+    Entry,
+    /// What happened in the same step, and as far into it. In thousandths of a step.
+    Step,
+}
+
+/// All devices of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    /// In the order of [`DiffReport::devices`].
+    pub devices: Vec<DeviceOverlay>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceOverlay {
+    /// What the x axis counts.
+    pub align: Align,
+    /// The last x; the first is 0.
+    pub last: i64,
+    /// Number of columns that the axis is divided into.
+    pub columns: usize,
+    /// The base.
+    pub base: Curve,
+    /// What it is compared with.
+    pub new: Curve,
+}
+
+/// Memory of one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Curve {
+    /// The highest value of the metric in each column, from the first to the one that the recording ends in.
+    pub highest: Vec<i64>,
+    /// The column of the instant looked at.
+    pub mark: usize,
+}
+
+/// A recording and what follows from it.
+pub type Played<'a> = (&'a Snapshot, &'a [History]);
+
+impl Overlay {
+    /// Samples both sides of every device.
+    ///
+    /// # Errors
+    /// Under [`Align::Step`], when a recording has no steps.
+    pub fn of(base: Played<'_>, new: Played<'_>, report: &DiffReport, align: Align, columns: usize) -> Result<Self> {
+        let has_times = base.0.notes.has_times && new.0.notes.has_times;
+        let align = if align == Align::Time && !has_times { Align::Entry } else { align };
+        let columns = columns.max(1);
+        let device = |device: &DeviceDiff| {
+            let base = Sampled::of(base, &device.base, align, "base")?;
+            let new = Sampled::of(new, &device.new, align, "new recording")?;
+            let last = base.last().max(new.last());
+            let metric = device.metric();
+            let scale = Columns { last, columns };
+            Ok(DeviceOverlay { align, last, columns, base: base.curve(&scale, metric), new: new.curve(&scale, metric) })
+        };
+        Ok(Self { devices: report.devices.iter().map(device).collect::<Result<_>>()? })
+    }
+}
+
+/// From x to columns.
+struct Columns {
+    last: i64,
+    columns: usize,
+}
+
+impl Columns {
+    fn of(&self, x: i64) -> usize {
+        let width = i128::from(self.last) + 1;
+        (i128::from(x).clamp(0, width - 1) * self.columns as i128 / width) as usize
+    }
+}
+
+/// One side of a device with its x axis.
+struct Sampled<'a> {
+    snapshot: &'a Snapshot,
+    history: &'a History,
+    /// The instant looked at.
+    instant: Instant,
+    axis: Axis<'a>,
+}
+
+enum Axis<'a> {
+    /// Times of the entries.
+    Time(&'a [i64]),
+    Entry,
+    /// Ends of steps.
+    Step(Vec<Instant>),
+}
+
+/// A step on the x axis.
+const STEP: i64 = 1000;
+
+impl<'a> Sampled<'a> {
+    fn of((snapshot, histories): Played<'a>, side: &SideDevice, align: Align, name: &str) -> Result<Self> {
+        let device = side.device();
+        let none = |what: &str| Error::Request(format!("expected {what} of device {device} in the {name}, found none"));
+        let history = histories.iter().find(|history| history.device == device).ok_or_else(|| none("a history"))?;
+        let axis = match align {
+            Align::Time => Axis::Time(snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[])),
+            Align::Entry => Axis::Entry,
+            Align::Step => {
+                let rule = StepRule::of(snapshot, &Annotations::of(snapshot), None)?;
+                let steps = rule.steps(snapshot, history, &Sites::new(snapshot)).ok();
+                let ends = steps.map(|steps| steps.ends).filter(|ends| !ends.is_empty());
+                Axis::Step(ends.ok_or_else(|| none("steps"))?)
+            }
+        };
+        Ok(Self { snapshot, history, instant: side.peak.instant, axis })
+    }
+
+    fn x(&self, instant: Instant) -> i64 {
+        match &self.axis {
+            Axis::Entry => i64::from(instant),
+            // The state before the first entry has no time of its own.
+            Axis::Time(times) => {
+                let time = times.get((instant as usize).saturating_sub(1)).or(times.last());
+                time.zip(times.first()).map_or(0, |(time, first)| time.saturating_sub(*first))
+            }
+            Axis::Step(ends) => {
+                let step = ends.partition_point(|&end| end <= instant);
+                let start = step.checked_sub(1).map_or(0, |before| ends[before]);
+                // What comes after the last step takes as long as the rest of the recording.
+                let end = ends.get(step).copied().unwrap_or(self.history.entries() + 1).max(start + 1);
+                step as i64 * STEP + i64::from(instant - start) * STEP / i64::from(end - start)
+            }
+        }
+    }
+
+    fn last(&self) -> i64 {
+        self.x(self.history.entries()).max(0)
+    }
+
+    /// Picks each column's highest value, in one pass.
+    fn curve(&self, scale: &Columns, metric: Metric) -> Curve {
+        let mut now = self.history.start.get(metric);
+        let mut highest = vec![now];
+        self.history.walk(self.snapshot, |instant, counters| {
+            let column = scale.of(self.x(instant));
+            // What is there at the end of a column is there in the next. Times of a damaged file can go back.
+            if column >= highest.len() {
+                highest.resize(column + 1, now);
+            }
+            now = counters.get(metric);
+            if let Some(top) = highest.last_mut() {
+                *top = now.max(*top);
+            }
+        });
+        let mark = scale.of(self.x(self.instant)).min(highest.len() - 1);
+        Curve { highest, mark }
+    }
+}

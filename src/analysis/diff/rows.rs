@@ -1,0 +1,139 @@
+//! What two attributions differ in, row by row.
+
+use super::matching::{Match, Name, match_rows};
+use crate::analysis::GroupBy;
+use crate::analysis::attribution::OTHER;
+use std::cmp::Reverse;
+
+/// A row of one side. Sums wrap around, as everywhere; recordings that make them do so say that they overflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SideRow {
+    pub(super) label: String,
+    pub(super) bytes: i64,
+    pub(super) blocks: u64,
+    pub(super) stack: Vec<String>,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is on both sides.
+    Changed,
+    /// Only the second recording has it.
+    New,
+    /// Only the base has it.
+    Vanished,
+}
+
+impl Fate {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::New => "new",
+            Self::Vanished => "vanished",
+        }
+    }
+}
+
+/// Bytes of one group on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffRow {
+    /// The group, as the second recording names it; as the base does, where it has vanished.
+    pub label: String,
+    /// The label in the base, where it is another: the line has moved.
+    pub base_label: Option<String>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Bytes of the metric in the base. Below zero only where a recording contradicts itself.
+    pub base_bytes: i64,
+    /// Bytes of the metric in the second recording.
+    pub new_bytes: i64,
+    /// Blocks in the base; segments for [`crate::replay::Metric::Reserved`].
+    pub base_blocks: u64,
+    /// Blocks in the second recording.
+    pub new_blocks: u64,
+    /// The stack with most bytes in the group, innermost frame first; of the base, where the row has vanished.
+    pub stack: Vec<String>,
+}
+
+impl DiffRow {
+    /// By how much it grew.
+    pub fn delta_bytes(&self) -> i64 {
+        self.new_bytes.wrapping_sub(self.base_bytes)
+    }
+
+    fn of(pair: Match, base: &[SideRow], new: &[SideRow]) -> Self {
+        let none = SideRow::default();
+        let from = pair.base.and_then(|index| base.get(index));
+        let to = pair.new.and_then(|index| new.get(index));
+        let shown = to.or(from).unwrap_or(&none);
+        let base_label = from.map(|row| &row.label).filter(|label| **label != shown.label);
+        let (from_row, to_row) = (from.unwrap_or(&none), to.unwrap_or(&none));
+        Self {
+            label: shown.label.clone(),
+            base_label: base_label.cloned(),
+            fate: match (from, to) {
+                (None, _) => Fate::New,
+                (_, None) => Fate::Vanished,
+                _ => Fate::Changed,
+            },
+            base_bytes: from_row.bytes,
+            new_bytes: to_row.bytes,
+            base_blocks: from_row.blocks,
+            new_blocks: to_row.blocks,
+            stack: shown.stack.clone(),
+        }
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.fate == Fate::Changed && (self.base_bytes, self.base_blocks) == (self.new_bytes, self.new_blocks)
+    }
+}
+
+/// Rows with the same bytes and blocks on both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unchanged {
+    /// Their number.
+    pub rows: usize,
+    /// Their bytes.
+    pub bytes: i64,
+}
+
+/// The rows that differ, the largest change first and growth before what shrank as much; and the others.
+pub(super) fn of(by: GroupBy, base: &[SideRow], new: &[SideRow]) -> (Vec<DiffRow>, Unchanged) {
+    let matches = match_rows(by, &names(base), &names(new));
+    let rows = matches.into_iter().map(|pair| DiffRow::of(pair, base, new));
+    let (same, mut rows): (Vec<DiffRow>, Vec<DiffRow>) = rows.partition(DiffRow::is_unchanged);
+    let bytes = same.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.new_bytes));
+    rows.sort_by(|a, b| {
+        let rank = |row: &DiffRow| (Reverse(row.delta_bytes().unsigned_abs()), Reverse(row.delta_bytes()));
+        rank(a).cmp(&rank(b)).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
+    });
+    (rows, Unchanged { rows: same.len(), bytes })
+}
+
+fn names(rows: &[SideRow]) -> Vec<Name<'_>> {
+    rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect()
+}
+
+/// Keeps the first rows and sums up the rest in one labelled [`OTHER`], which inclusive rows do not sum to; tells how
+/// many these are.
+pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: bool) -> usize {
+    let Some(top) = top.filter(|&top| top < rows.len()) else { return 0 };
+    let rest = rows.split_off(top);
+    if !inclusive {
+        let sum = |bytes: fn(&DiffRow) -> i64| rest.iter().map(bytes).fold(0, i64::wrapping_add);
+        rows.push(DiffRow {
+            label: OTHER.to_owned(),
+            base_label: None,
+            fate: Fate::Changed,
+            base_bytes: sum(|row| row.base_bytes),
+            new_bytes: sum(|row| row.new_bytes),
+            base_blocks: rest.iter().map(|row| row.base_blocks).sum(),
+            new_blocks: rest.iter().map(|row| row.new_blocks).sum(),
+            stack: Vec::new(),
+        });
+    }
+    rest.len()
+}

@@ -1,0 +1,89 @@
+//! One recording, as far as a comparison needs it.
+
+use super::rows::SideRow;
+use crate::analysis::layout::Layout;
+use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
+use crate::error::Result;
+use crate::model::{AllocatorSettings, DeviceId, Format, Snapshot};
+use crate::replay::{Bound, History};
+use rayon::prelude::*;
+
+/// One of two recordings.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    /// What kind of file it is.
+    pub format: Format,
+    /// Allocator settings.
+    pub settings: AllocatorSettings,
+    /// The devices asked for, in order.
+    pub devices: Vec<SideDevice>,
+    /// Devices that the instant asked for does not exist on, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// A device of one of them.
+#[derive(Clone, Debug)]
+pub struct SideDevice {
+    /// The instant looked at, and what holds the memory there; all rows.
+    pub peak: DevicePeak,
+    /// How the segments are used at that instant, where the file has segments.
+    pub figures: Option<Figures>,
+    /// The bound that the metric's value at the instant is, where it is not exact.
+    pub bound: Option<Bound>,
+}
+
+/// Label of the bytes by which rows and counter differ, which they do only where a recording contradicts itself.
+pub const CONTRADICTORY: &str = "(contradictory)";
+
+impl Side {
+    /// Works out what there is to compare.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        let all_rows = PeakOptions { top: None, ..options.clone() };
+        let PeakReport { devices, skipped } = PeakReport::of(snapshot, histories, &all_rows)?;
+        let asks_for_peak = matches!(options.at, None | Some(When::Peak));
+        let device = |peak: DevicePeak| {
+            let history = histories.iter().find(|history| history.device == peak.device);
+            let figures = history.filter(|_| snapshot.notes.format.has_segments()).map(|history| {
+                let layout = Layout::at(snapshot, history, peak.instant);
+                Figures::of(history, &layout)
+            });
+            // The state at the dump is recorded as such.
+            let completeness = &peak.completeness;
+            let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
+            let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;
+            let early = || (asks_for_peak && peak.is_early(peak.metric)).then_some(Bound::Lower);
+            let bound = completeness.bound(peak.metric).or_else(early).filter(|_| !is_known);
+            SideDevice { peak, figures, bound }
+        };
+        let devices = devices.into_par_iter().map(device).collect();
+        Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })
+    }
+}
+
+impl SideDevice {
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    pub fn device(&self) -> DeviceId {
+        self.peak.device
+    }
+
+    /// Its rows. They sum to the counter.
+    pub(super) fn rows(&self) -> Vec<SideRow> {
+        let attribution = &self.peak.attribution;
+        let row = |row: &crate::analysis::Row| SideRow {
+            label: row.label.clone(),
+            bytes: row.bytes as i64,
+            blocks: row.blocks,
+            stack: row.stack.clone(),
+        };
+        let mut rows: Vec<SideRow> = attribution.rows.iter().map(row).collect();
+        let counter = self.peak.at.get(self.peak.metric);
+        let bytes = counter.wrapping_sub(attribution.total_bytes as i64);
+        if bytes != 0 && !attribution.by.is_inclusive() {
+            rows.push(SideRow { label: CONTRADICTORY.to_owned(), bytes, blocks: 0, stack: Vec::new() });
+        }
+        rows
+    }
+}

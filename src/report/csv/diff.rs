@@ -1,0 +1,53 @@
+//! `memviz diff` as CSV.
+
+use super::io_error;
+use crate::analysis::DiffReport;
+use crate::replay::Bound;
+use crate::report::notes::safe;
+use std::io::{self, Write};
+
+pub(super) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record([
+        "device",
+        "base_device",
+        "metric",
+        "by",
+        "label",
+        "base_label",
+        "status",
+        "base_bytes",
+        "new_bytes",
+        "delta_bytes",
+        "base_blocks",
+        "new_blocks",
+        "stack",
+        "base_bound",
+        "new_bound",
+    ])
+    .map_err(io_error)?;
+    for device in &report.devices {
+        let bound = |bound: Option<Bound>| bound.map_or("exact", Bound::name);
+        for row in &device.rows {
+            csv.write_record([
+                &device.new.device().to_string(),
+                &device.base.device().to_string(),
+                device.metric().name(),
+                device.by().name(),
+                &safe(&row.label),
+                &safe(row.base_label.as_deref().unwrap_or_default()),
+                row.fate.name(),
+                &row.base_bytes.to_string(),
+                &row.new_bytes.to_string(),
+                &row.delta_bytes().to_string(),
+                &row.base_blocks.to_string(),
+                &row.new_blocks.to_string(),
+                &safe(&row.stack.join(";")),
+                bound(device.base.bound),
+                bound(device.new.bound),
+            ])
+            .map_err(io_error)?;
+        }
+    }
+    csv.flush()
+}

@@ -1,0 +1,211 @@
+//! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
+
+use super::notes::{self, device_name, signed};
+use crate::analysis::diff::{CodePlace, Growth, GrowthLimit, SideDevice};
+use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
+use crate::model::Format;
+use crate::model::bytes::Bytes;
+use crate::replay::{Counters, Metric};
+
+/// A figure of both sides.
+pub struct Figure {
+    /// What it is.
+    pub name: &'static str,
+    /// In the base; `None` where it is not known.
+    pub base: Option<String>,
+    /// In the second recording.
+    pub new: Option<String>,
+    /// The difference, where there is one.
+    pub delta: Option<String>,
+}
+
+/// A difference with its sign.
+pub fn delta(bytes: i64) -> String {
+    let sign = if bytes > 0 { "+" } else { "" };
+    format!("{sign}{}", signed(bytes))
+}
+
+/// The answer for one device.
+pub fn headline(device: &DeviceDiff) -> String {
+    let metric = device.metric();
+    let (base, new) = (&device.base.peak, &device.new.peak);
+    let name = match (base.device, new.device) {
+        (base, new) if base == new => device_name(new),
+        (base, new) => format!("{}, in the base {}", device_name(new), lower(&device_name(base))),
+    };
+    let is_peak = |side: &SideDevice| side.peak.maxima[metric as usize].instant == side.peak.instant;
+    let known = !base.completeness.no_entries && !new.completeness.no_entries;
+    let peak = if known && is_peak(&device.base) && is_peak(&device.new) { "peak " } else { "" };
+    let (from, to) = (base.at.get(metric), new.at.get(metric));
+    let values = match device.delta_bytes {
+        0 => format!("{} in both", signed(to)),
+        bytes => format!("{} -> {}, {}{}", signed(from), signed(to), delta(bytes), share(bytes, from)),
+    };
+    format!("{name}: {peak}{} {values}", metric.name())
+}
+
+fn lower(text: &str) -> String {
+    text.replace("Device", "device").replace("Pinned", "pinned")
+}
+
+/// A change in percent of what was there, in brackets.
+fn share(bytes: i64, base: i64) -> String {
+    if base <= 0 { String::new() } else { format!(" ({:+.1}%)", bytes as f64 * 100.0 / base as f64) }
+}
+
+/// Where the instants of both sides lie.
+pub fn places(device: &DeviceDiff) -> [String; 2] {
+    [("base", &device.base), ("new", &device.new)].map(|(name, side)| format!("{name}: {}", notes::place(&side.peak)))
+}
+
+/// What both devices' histories lack, a line each; what both lack alike is said once.
+pub fn limits(device: &DeviceDiff) -> Vec<String> {
+    let (base, new) = (notes::device(&device.base.peak), notes::device(&device.new.peak));
+    let in_base =
+        base.iter().map(|line| if new.contains(line) { format!("both: {line}") } else { format!("base: {line}") });
+    let in_new = new.iter().filter(|line| !base.contains(line)).map(|line| format!("new: {line}"));
+    let grouping = notes::grouping(device.by()).map(str::to_owned);
+    in_base.chain(in_new).chain(grouping).collect()
+}
+
+/// What must be said of the files, a line each.
+pub fn files(sources: super::Sources<'_>, report: &DiffReport) -> Vec<String> {
+    let [base, new] = [sources.base, sources.new].map(|source| notes::source(&source.recording.snapshot));
+    let mut lines: Vec<String> = base
+        .iter()
+        .map(|line| if new.contains(line) { format!("both: {line}") } else { format!("base: {line}") })
+        .collect();
+    lines.extend(new.iter().filter(|line| !base.contains(line)).map(|line| format!("new: {line}")));
+    let by = report.devices.first().map_or_else(GroupBy::default, DeviceDiff::by);
+    lines.extend(report.formats.and_then(|formats| unlike(formats, by)));
+    lines
+}
+
+/// What is to be known when a trace is compared with a snapshot.
+fn unlike((base, new): (Format, Format), by: GroupBy) -> Option<String> {
+    let has = |format| base == format || new == format;
+    let words = match by {
+        _ if has(Format::MemoryTimeline) => "a memory timeline has categories in place of lines, stacks and operators",
+        GroupBy::Site => "a profiler trace names functions by their first line: a snapshot's lines count in theirs",
+        GroupBy::Stack => {
+            "stacks of a profiler trace have operators and modules in them, so none is that of a snapshot"
+        }
+        GroupBy::Operator => "a snapshot has operators only in C++ stacks (stacks=\"all\")",
+        GroupBy::NnModule => "a snapshot does not record calls of nn.Module",
+        GroupBy::Stream | GroupBy::Pool => "a profiler trace records neither streams nor pools",
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+/// Devices that cannot be compared, a line each.
+pub fn unpaired(report: &DiffReport) -> Vec<String> {
+    let line = |device: &i32, which| format!("{}: only in {which}, not compared", device_name(*device));
+    let base = report.only_base.iter().map(|device| line(device, "the base"));
+    base.chain(report.only_new.iter().map(|device| line(device, "the new recording"))).collect()
+}
+
+/// Counters and fragmentation of both sides.
+pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
+    let (base, new) = (&device.base.peak, &device.new.peak);
+    let counters = |name, from: i64, to: i64| Figure {
+        name,
+        base: Some(signed(from)),
+        new: Some(signed(to)),
+        delta: Some(delta(to.wrapping_sub(from))).filter(|_| from != to),
+    };
+    let maxima: [Counters; 2] = [base.maxima.into(), new.maxima.into()];
+    let names = ["allocated, maximum", "active, maximum", "requested, maximum", "reserved, maximum"];
+    let mut figures: Vec<Figure> = (names.into_iter().zip(Metric::ALL))
+        .map(|(name, metric)| counters(name, maxima[0].get(metric), maxima[1].get(metric)))
+        .collect();
+    figures.push(counters("reserved, here", base.at.reserved, new.at.reserved));
+    let (from, to) = (device.base.figures.as_ref(), device.new.figures.as_ref());
+    let mut bytes = |name, value: fn(&crate::analysis::Figures) -> u64| {
+        let (from, to) = (from.map(value), to.map(value));
+        let grown = from.zip(to).filter(|(from, to)| from != to);
+        let shown = |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string());
+        let delta = grown.map(|(from, to)| delta(to.wrapping_sub(from) as i64));
+        figures.push(Figure { name, base: shown(from), new: shown(to), delta });
+    };
+    if device.base.figures.is_some() || device.new.figures.is_some() {
+        bytes("inactive, here", |figures| figures.inactive);
+        bytes("largest free block", |figures| figures.largest_free_block);
+        bytes("pinned free", |figures| figures.pinned_free);
+        bytes("rounding loss", |figures| figures.active().wrapping_sub(figures.requested));
+        let share = |figures: &crate::analysis::Figures| figures.inactive_share() * 100.0;
+        let (from, to) = (from.map(share), to.map(share));
+        let shown = |share: Option<f64>| share.map(|share| format!("{share:.1}%"));
+        let delta = from.zip(to).filter(|_| shown(from) != shown(to)).map(|(from, to)| format!("{:+.1}", to - from));
+        figures.push(Figure { name: "inactive share", base: shown(from), new: shown(to), delta });
+    }
+    figures.push(counters("allocated, end", base.end.allocated, new.end.allocated));
+    figures.push(counters("reserved, end", base.end.reserved, new.end.reserved));
+    if base.baseline.allocated != 0 || new.baseline.allocated != 0 {
+        figures.push(counters("allocated, baseline", base.baseline.allocated, new.baseline.allocated));
+    }
+    figures
+}
+
+/// What became of a row, where its numbers do not say it.
+pub fn fate(row: &DiffRow) -> String {
+    use crate::analysis::diff::Fate;
+    match (row.fate, &row.base_label) {
+        (Fate::New, _) => " (new)".to_owned(),
+        (Fate::Vanished, _) => " (vanished)".to_owned(),
+        (Fate::Changed, None) => String::new(),
+        (Fate::Changed, Some(label)) => match (CodePlace::of_line(label), CodePlace::of_line(&row.label)) {
+            (Some(base), Some(new)) if base.file == new.file => format!(" (was line {})", base.line),
+            _ => format!(" (was {label})"),
+        },
+    }
+}
+
+/// The rows that are not shown.
+pub fn unchanged(device: &DeviceDiff) -> Option<String> {
+    let rows = super::words::count(device.unchanged.rows, "row");
+    let bytes = signed(device.unchanged.bytes);
+    (device.unchanged.rows > 0).then(|| match device.by().is_inclusive() {
+        true => format!("{rows} unchanged"),
+        false => format!("{rows} unchanged, {bytes}"),
+    })
+}
+
+/// A setting in words.
+pub fn setting(setting: &crate::analysis::diff::SettingDiff) -> String {
+    let value = |value: &Option<String>| match value.as_deref() {
+        None => "not recorded".to_owned(),
+        Some("") => "empty".to_owned(),
+        Some(value) => value.to_owned(),
+    };
+    format!("{}: {} -> {}", setting.name, value(&setting.base), value(&setting.new))
+}
+
+/// Why it cannot be told whether memory grew by more than a limit.
+pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
+    let question = format!("cannot tell whether memory grew by more than {limit}");
+    let unknown = report.devices.iter().find(|device| device.growth(limit) == Growth::Unknown);
+    let reason = match (unknown, report.only_new.first()) {
+        (Some(device), _) => {
+            let side = |name: &str, side: &SideDevice| {
+                let bound = side.bound?;
+                let metric = side.peak.metric.name();
+                let reason = notes::device(&side.peak).into_iter().next().map(|line| format!(", {line}"));
+                let what = match bound {
+                    crate::replay::Bound::Lower => "a lower bound",
+                    crate::replay::Bound::Upper => "an upper bound",
+                    crate::replay::Bound::Unknown => "unknown",
+                };
+                Some(format!("{metric} in the {name} is {what}{}", reason.unwrap_or_default()))
+            };
+            let reasons: Vec<String> =
+                side("base", &device.base).into_iter().chain(side("new recording", &device.new)).collect();
+            let reasons =
+                if reasons.is_empty() { "the recording contradicts itself".to_owned() } else { reasons.join("; ") };
+            format!("{}: {reasons}", lower(&device_name(device.new.device())))
+        }
+        (None, Some(&device)) => format!("{} is not in the base", lower(&device_name(device))),
+        (None, None) => "nothing is compared".to_owned(),
+    };
+    format!("{question}: {reason}")
+}

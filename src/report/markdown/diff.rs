@@ -1,0 +1,69 @@
+//! `memviz diff` as Markdown.
+
+use super::{cell, code, escape};
+use crate::analysis::diff::Fate;
+use crate::analysis::{DeviceDiff, DiffReport};
+use crate::report::notes::signed;
+use crate::report::{Sources, diff as words};
+use std::io::{self, Write};
+
+pub(super) fn write(sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## GPU memory of {} against {}\n", code(sources.new.path), code(sources.base.path))?;
+    for line in words::files(sources, report).iter().chain(&words::unpaired(report)) {
+        writeln!(out, "> {}\n", escape(line))?;
+    }
+    if report.is_empty() {
+        return writeln!(out, "Nothing differs.");
+    }
+    report.devices.iter().try_for_each(|device| diff_device(device, out))?;
+    if !report.settings.is_empty() {
+        writeln!(out, "Settings that differ:\n\n| Setting | Base | New |\n|---|---|---|")?;
+        let value = |value: &Option<String>| match value.as_deref() {
+            None => "not recorded".to_owned(),
+            Some("") => "empty".to_owned(),
+            Some(value) => cell(value),
+        };
+        for setting in &report.settings {
+            writeln!(out, "| {} | {} | {} |", cell(&setting.name), value(&setting.base), value(&setting.new))?;
+        }
+    }
+    Ok(())
+}
+
+fn diff_device(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### {}\n", escape(&words::headline(device)))?;
+    for place in words::places(device) {
+        writeln!(out, "- {}", escape(&place))?;
+    }
+    writeln!(out)?;
+    for line in words::limits(device) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if device.is_empty() {
+        return writeln!(out, "Nothing differs.\n");
+    }
+    rows(device, out)?;
+    writeln!(out, "<details><summary>Counters and fragmentation</summary>\n")?;
+    writeln!(out, "| | Base | New | Growth |\n|---|--:|--:|--:|")?;
+    for figure in words::figures(device) {
+        let [base, new, delta] = [&figure.base, &figure.new, &figure.delta].map(|value| value.as_deref().unwrap_or(""));
+        writeln!(out, "| {} | {base} | {new} | {delta} |", figure.name)?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
+fn rows(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "| Growth | Base | New | {} |\n|--:|--:|--:|---|", device.by().name())?;
+    for row in &device.rows {
+        let base = if row.fate == Fate::New { String::new() } else { signed(row.base_bytes) };
+        let new = if row.fate == Fate::Vanished { String::new() } else { signed(row.new_bytes) };
+        let delta = words::delta(row.delta_bytes());
+        writeln!(out, "| {delta} | {base} | {new} | {}{} |", cell(&row.label), escape(&words::fate(row)))?;
+    }
+    if let Some(unchanged) = words::unchanged(device) {
+        writeln!(out, "| | | | {unchanged} |")?;
+    }
+    let metric = device.metric();
+    let [base, new] = [&device.base, &device.new].map(|side| signed(side.peak.at.get(metric)));
+    writeln!(out, "| **{}** | **{base}** | **{new}** | **total** |\n", words::delta(device.delta_bytes))
+}

@@ -1,0 +1,192 @@
+//! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
+
+use super::chart::{self, Area, Axis, Unit};
+use super::palette::{self, Color};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use super::timeline::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical};
+use super::{Picture, Room, WIDTH, panels, remark, stacked, warnings};
+use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, SideDevice};
+use crate::analysis::{DeviceDiff, DiffReport};
+use crate::report::fit::{shorten, shorten_end};
+use crate::report::notes::{self, safe, signed};
+use crate::report::{Sources, diff as words};
+use svg::node::Blob;
+use svg::node::element::{Circle, Group, Path};
+
+/// Colours of the base, painted as an area, and of what it is compared with, a line.
+const BASE: Color = palette::OTHER;
+const NEW: Color = palette::GROUPS[0];
+/// Opacity of the area.
+const AREA: &str = "0.35";
+/// Rows listed next to the plot.
+const ROWS: usize = 11;
+
+/// Columns to sample for each of so many devices.
+pub fn overlay_columns(devices: usize) -> usize {
+    super::columns(devices)
+}
+
+/// All devices below each other.
+pub fn overlay(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Picture {
+    let mut parts = vec![heading(sources, report)];
+    let devices: Vec<(&DeviceDiff, &DeviceOverlay)> = report.devices.iter().zip(&overlay.devices).collect();
+    parts.extend(panels(&devices, true, |&(device, curves), room| panel(device, curves, room)));
+    let lines = words::unpaired(report).into_iter().chain(report.settings.iter().map(words::setting));
+    parts.extend(lines.map(|line| remark(&shorten_end(&line, 160))));
+    stacked(parts)
+}
+
+/// Both files' names, and what they lack.
+fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
+    let name = |y: f64, color: Color, what: &str, path: &str| {
+        let path = shorten(&safe(path), 110);
+        let name = text(80.0, y, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
+        let what = text(34.0, y, Anchor::Start, palette::MUTED, what);
+        Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what).add(name)
+    };
+    let title = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, "two recordings");
+    let base = name(28.0, BASE, "base", sources.base.path);
+    let body = Group::new().add(title).add(base).add(name(50.0, NEW, "new", sources.new.path));
+    let (body, height) = warnings(body, 54.0, &words::files(sources, report));
+    Picture { height: height + 8.0, body }
+}
+
+fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&words::headline(device), 140));
+    let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
+    let lines = if room.notes { words::limits(device) } else { Vec::new() };
+    let (body, y) = warnings(body, 20.0, &lines);
+    let scale = Scale::of(curves);
+    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
+    let top = y + 14.0 + 32.0;
+    let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
+    let base = outline(&curves.base, &scale);
+    let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
+    plot = plot.add(filled.set("fill-opacity", AREA));
+    plot = plot.add(line(base, BASE).set("stroke-width", 1));
+    plot = plot.add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])));
+    plot = plot.add(line(outline(&curves.new, &scale), NEW).set("stroke-width", "1.6"));
+    let mut labels = Labels::default();
+    // Of two labels that collide the lower one is that of the new recording.
+    plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
+    plot = mark(plot, &mut labels, &device.base, &curves.base, &scale, ("base", BASE));
+    plot = legend(plot, device);
+    let legend_height = LEGEND_LINE * (device.rows.len().min(ROWS) + 5) as f64;
+    let height = top + (f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0).max(legend_height) + 16.0;
+    Picture { height, body: body.add(plot) }
+}
+
+/// From bytes and columns to pixels.
+struct Scale {
+    x: Axis,
+    y: Axis,
+    x_title: &'static str,
+    columns: usize,
+}
+
+impl Scale {
+    fn of(curves: &DeviceOverlay) -> Self {
+        let values = curves.base.highest.iter().chain(&curves.new.highest);
+        let highest = (values.copied().max().unwrap_or(0) as f64).max(1.0);
+        let last = (curves.last as f64).max(1.0);
+        let (unit, x_title) = match curves.align {
+            Align::Time => {
+                let unit = Unit::of_time(last);
+                (unit, unit.name)
+            }
+            Align::Entry => (Unit::ENTRIES, Unit::ENTRIES.name),
+            Align::Step => (Unit { name: "steps", size: 1000.0 }, "steps"),
+        };
+        let labels = if curves.last > 0 { 10 } else { 0 };
+        Self {
+            x: Axis { first: 0.0, last, unit, labels },
+            y: Axis { first: 0.0, last: highest * 1.04, unit: Unit::of_bytes(highest), labels: 8 },
+            x_title,
+            columns: curves.columns,
+        }
+    }
+
+    /// Left edge of a column.
+    fn x(&self, column: usize) -> f64 {
+        f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / self.columns.max(1) as f64
+    }
+
+    fn y(&self, bytes: i64) -> f64 {
+        let share = bytes as f64 / self.y.last;
+        f64::from(PLOT_HEIGHT) * (1.0 - share.clamp(0.0, 1.0))
+    }
+}
+
+/// A step curve, one step per column.
+fn outline(curve: &Curve, scale: &Scale) -> String {
+    let first = curve.highest.first().copied().unwrap_or(0);
+    let mut path = format!("M{LEFT} {}", px(scale.y(first)));
+    let mut level = px(scale.y(first));
+    for (column, &bytes) in curve.highest.iter().enumerate() {
+        let next = px(scale.y(bytes));
+        if next != level {
+            path += &format!("H{}V{next}", px(scale.x(column)));
+            level = next;
+        }
+    }
+    path + &format!("H{}", px(scale.x(curve.highest.len())))
+}
+
+fn line(path: String, color: Color) -> Path {
+    Path::new().set("d", path).set("fill", "none").set("stroke", color.light).set("stroke-linejoin", "round")
+}
+
+/// The instant looked at on one side: its peak, unless another one was asked for.
+fn mark(
+    plot: Group,
+    labels: &mut Labels,
+    side: &SideDevice,
+    curve: &Curve,
+    scale: &Scale,
+    (name, color): (&str, Color),
+) -> Group {
+    let metric = side.peak.metric;
+    let bytes = side.peak.at.get(metric);
+    let (x, y) = (scale.x(curve.mark) + 0.5, scale.y(bytes));
+    let is_peak = side.peak.maxima[metric as usize].instant == side.peak.instant && !side.peak.completeness.no_entries;
+    let label = format!("{name} {}{}", if is_peak { "peak " } else { "" }, signed(bytes));
+    let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
+    let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
+    let plot = plot.add(vertical(x, 0.0, y, color).set("stroke-width", "0.7"));
+    let plot = plot.add(titled(&format!("{label}\n{}", notes::place(&side.peak))).add(dot));
+    labels.add(plot, x, &label, palette::TEXT)
+}
+
+/// The rows that grew and shrank most, and the sum.
+fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
+    let right = f64::from(WIDTH) - 16.0;
+    let room = right - 13.0 * MONO_WIDTH - LEGEND;
+    let mut y = 0.0;
+    let by = format!("by {}", device.by().name());
+    plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &by));
+    plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "growth"));
+    let amount = |y: f64, bytes: i64| {
+        let amount = text(right, y, Anchor::End, palette::TEXT, &words::delta(bytes));
+        amount.set("font-family", MONO).set("font-size", MONO_SIZE)
+    };
+    for row in device.rows.iter().take(ROWS) {
+        y += LEGEND_LINE;
+        let label = format!("{}{}", row.label, words::fate(row));
+        let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
+        plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes())));
+    }
+    let rest = device.rows.get(ROWS..).unwrap_or(&[]);
+    let hidden = rest.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.delta_bytes()));
+    if !rest.is_empty() && !device.by().is_inclusive() {
+        y += LEGEND_LINE;
+        let label = format!("({} more)", rest.len().saturating_add(device.left_out.saturating_sub(1)));
+        plot = plot.add(code(LEGEND, y, room, &label)).add(amount(y, hidden));
+    }
+    if let Some(unchanged) = words::unchanged(device) {
+        y += LEGEND_LINE;
+        plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &unchanged));
+    }
+    y += LEGEND_LINE;
+    let name = code(LEGEND, y, room, device.metric().name()).set("font-weight", 600);
+    plot.add(name).add(amount(y, device.delta_bytes).set("font-weight", 600))
+}

@@ -1,0 +1,243 @@
+//! The JSON of `memviz diff`.
+
+use super::{CounterBytes, InputHead, PeakDevice, PeakInstant, SCHEMA_VERSION};
+use crate::analysis::diff::{Fate, SettingDiff, SideDevice};
+use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis};
+use crate::replay::{Bound, Metric};
+use crate::report::Sources;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The whole answer of `memviz diff`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Diff<'a> {
+    /// Version of the keys: see `memviz schema`.
+    pub schema_version: u32,
+    /// The subcommand.
+    pub command: &'static str,
+    /// The files.
+    pub input: DiffInput<'a>,
+    /// Whether nothing differs.
+    pub identical: bool,
+    /// Devices of both files.
+    pub devices: Vec<DiffDevice>,
+    /// Devices that only the base has.
+    pub only_base_devices: Vec<i32>,
+    /// Devices that only the new file has.
+    pub only_new_devices: Vec<i32>,
+    /// Allocator settings that differ.
+    pub settings: Vec<SettingValues>,
+}
+
+/// The two files.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffInput<'a> {
+    /// What is compared with.
+    pub base: InputHead<'a>,
+    /// What is compared.
+    pub new: InputHead<'a>,
+}
+
+/// `memviz diff`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffDevice {
+    /// Device in the new file, -1 for pinned host memory, -2 for memory of the CPU.
+    pub device: i32,
+    /// Device in the base: another one where each file has a single GPU.
+    pub base_device: i32,
+    /// The counter compared.
+    pub metric: Metric,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Whether rows overlap, so that they do not sum to the delta.
+    pub inclusive: bool,
+    /// The base.
+    pub base: DiffSide,
+    /// What it is compared with.
+    pub new: DiffSide,
+    /// Growth of the counter from the one instant looked at to the other.
+    pub delta_bytes: i64,
+    /// What changed, the largest change first. Rows sum to `delta_bytes`, unless they are inclusive.
+    pub rows: Vec<DiffRow>,
+    /// Rows that did not change.
+    pub unchanged: Unchanged,
+    /// Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out.
+    pub left_out: usize,
+}
+
+/// One side of a device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffSide {
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Whether the history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// Numbers that are not exact, as in `memviz peak`. Left out when all are exact.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<String, Bound>,
+    /// The instant looked at.
+    pub peak: PeakInstant,
+    /// Each counter's own maximum.
+    pub maxima: CounterBytes,
+    /// Counters at the end.
+    pub end: CounterBytes,
+    /// How the segments are used at the instant; null where the file has none.
+    pub fragmentation: Option<DiffFigures>,
+}
+
+/// Sums over the segments.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffFigures {
+    /// Bytes of free blocks.
+    pub inactive_bytes: u64,
+    /// Their share of what is reserved, from 0 to 1.
+    pub inactive_share: f64,
+    /// Bytes of blocks in use that nobody asked for.
+    pub rounding_bytes: i64,
+    /// The largest free block.
+    pub largest_free_block_bytes: u64,
+    /// Free bytes that `empty_cache` gives back.
+    pub releasable_bytes: u64,
+    /// Free bytes that blocks in use keep from being given back.
+    pub pinned_free_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
+}
+
+/// A group on both sides.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffRow {
+    /// The group, as the new file names it; as the base does, where it has vanished.
+    pub label: String,
+    /// What the base calls it, where that is another label: the line has moved. Else null.
+    pub base_label: Option<String>,
+    /// Whether it is on both sides.
+    pub status: RowStatus,
+    /// Its bytes in the base.
+    pub base_bytes: i64,
+    /// Its bytes in the new file.
+    pub new_bytes: i64,
+    /// The difference.
+    pub delta_bytes: i64,
+    /// Its blocks in the base.
+    pub base_blocks: u64,
+    /// Its blocks in the new file.
+    pub new_blocks: u64,
+    /// The stack with most bytes in the group, innermost frame first; of the base, where it has vanished.
+    pub stack: Vec<String>,
+}
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowStatus {
+    /// On both sides.
+    Changed,
+    /// In the new file only.
+    New,
+    /// In the base only.
+    Vanished,
+}
+
+/// Rows that did not change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Unchanged {
+    /// Their number.
+    pub rows: usize,
+    /// Their bytes on either side.
+    pub bytes: i64,
+}
+
+/// A setting with two values.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SettingValues {
+    /// Its name.
+    pub name: String,
+    /// Its value in the base as text; null where it is not recorded.
+    pub base: Option<String>,
+    /// Its value in the new file as text; null where it is not recorded.
+    pub new: Option<String>,
+}
+
+impl From<&Figures> for DiffFigures {
+    fn from(figures: &Figures) -> Self {
+        Self {
+            inactive_bytes: figures.inactive,
+            inactive_share: figures.inactive_share(),
+            rounding_bytes: figures.rounding(),
+            largest_free_block_bytes: figures.largest_free_block,
+            releasable_bytes: figures.releasable,
+            pinned_free_bytes: figures.pinned_free,
+            segments: figures.segments,
+        }
+    }
+}
+
+impl From<&SideDevice> for DiffSide {
+    fn from(side: &SideDevice) -> Self {
+        let PeakDevice { baseline_bytes, complete_history, notes, bounds, peak, maxima, end, .. } = (&side.peak).into();
+        let fragmentation = side.figures.as_ref().map(DiffFigures::from);
+        Self { baseline_bytes, complete_history, notes, bounds, peak, maxima, end, fragmentation }
+    }
+}
+
+impl From<&analysis::DiffRow> for DiffRow {
+    fn from(row: &analysis::DiffRow) -> Self {
+        Self {
+            label: row.label.clone(),
+            base_label: row.base_label.clone(),
+            status: match row.fate {
+                Fate::Changed => RowStatus::Changed,
+                Fate::New => RowStatus::New,
+                Fate::Vanished => RowStatus::Vanished,
+            },
+            base_bytes: row.base_bytes,
+            new_bytes: row.new_bytes,
+            delta_bytes: row.delta_bytes(),
+            base_blocks: row.base_blocks,
+            new_blocks: row.new_blocks,
+            stack: row.stack.clone(),
+        }
+    }
+}
+
+impl From<&DeviceDiff> for DiffDevice {
+    fn from(device: &DeviceDiff) -> Self {
+        Self {
+            device: device.new.device(),
+            base_device: device.base.device(),
+            metric: device.metric(),
+            by: device.by(),
+            inclusive: device.by().is_inclusive(),
+            base: (&device.base).into(),
+            new: (&device.new).into(),
+            delta_bytes: device.delta_bytes,
+            rows: device.rows.iter().map(DiffRow::from).collect(),
+            unchanged: Unchanged { rows: device.unchanged.rows, bytes: device.unchanged.bytes },
+            left_out: device.left_out,
+        }
+    }
+}
+
+impl From<&SettingDiff> for SettingValues {
+    fn from(setting: &SettingDiff) -> Self {
+        Self { name: setting.name.clone(), base: setting.base.clone(), new: setting.new.clone() }
+    }
+}
+
+/// The whole answer of `memviz diff`.
+pub fn diff<'a>(sources: Sources<'a>, report: &DiffReport) -> Diff<'a> {
+    Diff {
+        schema_version: SCHEMA_VERSION,
+        command: "diff",
+        input: DiffInput { base: InputHead::of(sources.base), new: InputHead::of(sources.new) },
+        identical: report.is_empty(),
+        devices: report.devices.iter().map(DiffDevice::from).collect(),
+        only_base_devices: report.only_base.clone(),
+        only_new_devices: report.only_new.clone(),
+        settings: report.settings.iter().map(SettingValues::from).collect(),
+    }
+}

@@ -1,0 +1,112 @@
+//! `memviz diff` as text.
+
+use super::{TextReport, shorten};
+use crate::analysis::diff::Fate;
+use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
+use crate::report::notes::{safe, signed};
+use crate::report::{Sources, diff as words};
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// Terminals narrower than this show growth only.
+const SIDES_FROM: usize = 64;
+
+pub(super) fn write(
+    text: TextReport,
+    sources: Sources<'_>,
+    report: &DiffReport,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    text.notes(&words::files(sources, report), out)?;
+    if report.is_empty() {
+        let line = format!("nothing differs between {} and {}", safe(sources.base.path), safe(sources.new.path));
+        return text.words("", &line, out);
+    }
+    for (index, device) in report.devices.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        text.diff_device(device, out)?;
+    }
+    text.notes(&words::unpaired(report), out)?;
+    if !report.settings.is_empty() {
+        writeln!(out, "\n{}", text.bold("Settings that differ"))?;
+        report.settings.iter().try_for_each(|setting| text.words("  ", &words::setting(setting), out))?;
+    }
+    Ok(())
+}
+
+impl TextReport {
+    fn diff_device(&self, device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.broken(0, &words::headline(device)) {
+            writeln!(out, "{}", self.bold(&line))?;
+        }
+        words::places(device).iter().try_for_each(|place| self.words("  ", place, out))?;
+        self.notes(&words::limits(device), out)?;
+        if device.is_empty() {
+            return writeln!(out, "  {}", self.dim("nothing differs"));
+        }
+        writeln!(out, "{}", self.dim(&format!("  {:19} {:>11} {:>11} {:>12}", "", "base", "new", "growth")))?;
+        for figure in words::figures(device) {
+            let [base, new, delta] =
+                [&figure.base, &figure.new, &figure.delta].map(|value| value.as_deref().unwrap_or("-"));
+            let line = format!("  {:19} {base:>11} {new:>11} {delta:>12}", figure.name);
+            writeln!(out, "{}", shorten_right(&line, self.width))?;
+        }
+        writeln!(out)?;
+        self.diff_rows(device, out)
+    }
+
+    fn diff_rows(&self, device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
+        let by = device.by();
+        let head = self.diff_columns("growth", "base", "new");
+        writeln!(out, "{}", self.dim(&format!("{head}  {}", by.name())))?;
+        for row in &device.rows {
+            self.diff_row(row, out)?;
+            if by == GroupBy::Stack {
+                for frame in &row.stack {
+                    let room = self.width.unwrap_or(usize::MAX).saturating_sub(head.width() + 4);
+                    writeln!(
+                        out,
+                        "{:indent$}{}",
+                        "",
+                        self.dim(&shorten(&safe(frame), room)),
+                        indent = head.width() + 4
+                    )?;
+                }
+            }
+        }
+        if let Some(unchanged) = words::unchanged(device) {
+            writeln!(out, "{}  {}", self.diff_columns("", "", ""), self.dim(&unchanged))?;
+        }
+        let metric = device.metric();
+        let (base, new) = (device.base.peak.at.get(metric), device.new.peak.at.get(metric));
+        let columns = self.diff_columns(&words::delta(device.delta_bytes), &signed(base), &signed(new));
+        let total = if by.is_inclusive() { "in all" } else { "total" };
+        writeln!(out, "{columns}  {}", self.dim(&format!("{total}, by {}", by.name())))
+    }
+
+    fn diff_row(&self, row: &DiffRow, out: &mut dyn Write) -> io::Result<()> {
+        let bytes = |there: bool, bytes: i64| if there { signed(bytes) } else { "-".to_owned() };
+        let delta = words::delta(row.delta_bytes());
+        let base = bytes(row.fate != Fate::New, row.base_bytes);
+        let columns = self.diff_columns(&delta, &base, &bytes(row.fate != Fate::Vanished, row.new_bytes));
+        let fate = safe(&words::fate(row));
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(columns.width() + 2 + fate.width());
+        let columns = if row.delta_bytes() > 0 { self.warn(&columns) } else { columns };
+        writeln!(out, "{columns}  {}{}", shorten(&safe(&row.label), room), self.dim(&fate))
+    }
+
+    fn diff_columns(&self, delta: &str, base: &str, new: &str) -> String {
+        if self.width.is_none_or(|width| width >= SIDES_FROM) {
+            format!("{delta:>12} {base:>11} {new:>11}")
+        } else {
+            format!("{delta:>12}")
+        }
+    }
+}
+
+/// A line of figures, without what a narrow terminal has no room for.
+fn shorten_right(line: &str, width: Option<usize>) -> String {
+    super::shorten_end(line, width.unwrap_or(usize::MAX))
+}
