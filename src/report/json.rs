@@ -1,7 +1,9 @@
 //! JSON: [`super::schema`] on a writer.
 
 use super::{Render, Source, Sources, schema};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -28,6 +30,10 @@ impl Render for JsonReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::leaks(source, report), out)
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::checkpoint(source, report), out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
+mod checkpoint_words;
 mod csv;
 mod diff;
 mod fit;
@@ -29,7 +30,9 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+};
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -83,6 +86,15 @@ pub trait Render {
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (source, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
+    }
+
+    /// Writes the answer of `memviz checkpoint`.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (source, report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of checkpointing"))
     }
 
     /// Writes the answer of `memviz diff`.

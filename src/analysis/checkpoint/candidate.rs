@@ -1,10 +1,12 @@
 //! Functions that could be checkpointed, and what that would do.
 
 use super::Checkpointed;
+use super::curve::{self, CurveOptions};
 use super::passes::Passes;
 use super::recompute::{Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
 use crate::analysis::attribution::Attribution;
+use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
 use crate::analysis::grouping::Grouper;
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
@@ -35,6 +37,8 @@ pub struct Candidate {
     pub limit: Limit,
     /// What to change.
     pub change: CodeChange,
+    /// Index into [`Calls::functions`].
+    function: usize,
 }
 
 /// Some of the calls of a pass checkpointed.
@@ -205,7 +209,16 @@ impl<'a> Workbench<'a> {
             plan: (1..=longest).into_par_iter().map(plan).collect(),
             limit: self.limit(&new_peak, &every(1).collect::<Vec<_>>()),
             change: self.change(function),
+            function: index,
         })
+    }
+
+    /// Memory as recorded, and with every call of a candidate checkpointed.
+    pub(super) fn curves(&self, candidate: &Candidate, options: CurveOptions) -> DeviceOverlay {
+        let passes = self.passes.split(self.open_calls(candidate.function));
+        let recomputes: Vec<Recompute> = passes.iter().flatten().filter_map(|call| self.recomputing.of(call)).collect();
+        let peak = candidate.limit.place.instant;
+        curve::overlay(self.snapshot, self.history, options, peak, |visit| self.curve.points(&recomputes, visit))
     }
 
     /// What is there at the new peak.

@@ -6,23 +6,28 @@
 //! the history with those changes.
 
 mod candidate;
+mod curve;
 mod passes;
 mod recompute;
 mod simulation;
 
 pub use candidate::{Candidate, CodeChange, Limit, Plan};
+pub use curve::CurveOptions;
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
 use super::annotations::Annotations;
+use super::diff::DeviceOverlay;
 use super::peak::{for_each_device, select_devices};
 use super::place::Place;
 use super::sites::Sites;
 use super::training::{Calls, Phase, Phases, Roles};
 use crate::error::Result;
 use crate::model::{DeviceId, Snapshot};
-use crate::replay::{Anomalies, Completeness, History, Metric, NEVER};
+use crate::replay::{Anomalies, Completeness, Counters, History, Metric, NEVER};
 use candidate::Workbench;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +36,13 @@ pub struct CheckpointOptions {
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Whether to sample memory over time, and how.
+    pub curves: Option<CurveOptions>,
 }
 
 /// Why nothing can be said about checkpointing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum NoCandidates {
     /// The recording has no entries of this device.
     NoHistory,
@@ -42,8 +50,8 @@ pub enum NoCandidates {
     NoStacks,
     /// No forward is followed by a backward.
     NoTrainingStep,
-    /// No function that keeps memory for backward is called more than once in a forward pass.
-    NothingRepeats,
+    /// No function that is called more than once in a forward pass would lower the peak.
+    NothingSaves,
 }
 
 /// A function that the recorded run checkpoints already.
@@ -80,8 +88,14 @@ pub struct DeviceCheckpoint {
     pub checkpointed: Vec<Checkpointed>,
     /// Functions worth checkpointing, the lowest new peak first.
     pub candidates: Vec<Candidate>,
+    /// Candidates that `top` left out.
+    pub left_out: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
+    /// Memory as recorded and with the best candidate checkpointed, where there is one and it was asked for.
+    pub curves: Option<DeviceOverlay>,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -126,9 +140,11 @@ fn device(
         () if history.entries() == 0 => Some(NoCandidates::NoHistory),
         () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
         () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
-        () if candidates.is_empty() => Some(NoCandidates::NothingRepeats),
+        () if candidates.is_empty() => Some(NoCandidates::NothingSaves),
         () => None,
     };
+    let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
+    let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
     candidates.truncate(options.top.unwrap_or(usize::MAX));
     let peak = history.maxima[Metric::Allocated as usize];
     let is_activation = |allocation: &&crate::replay::Allocation| {
@@ -148,7 +164,10 @@ fn device(
         forward_us: bench.forward_us(),
         checkpointed: bench.checkpointed(),
         candidates,
+        left_out,
         none,
+        curves,
+        baseline: history.start,
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
     }

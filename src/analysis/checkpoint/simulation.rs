@@ -1,5 +1,6 @@
 //! A history with some of its calls checkpointed.
 
+use super::curve::Point;
 use super::recompute::Recompute;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant, Metric};
@@ -60,6 +61,16 @@ impl Curve {
             }
         });
         peak
+    }
+
+    /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
+    pub(super) fn points(&self, calls: &[Recompute], visit: &mut dyn FnMut(Instant, Point)) {
+        self.walk(calls, |stretch, shift, rerun| match rerun {
+            Some((_, bytes)) => {
+                visit(stretch.start, Point::Spike(self.allocated[stretch.start as usize] + shift + bytes));
+            }
+            None => stretch.for_each(|at| visit(at, Point::Level(self.allocated[at as usize] + shift))),
+        });
     }
 
     /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call

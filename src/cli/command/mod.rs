@@ -1,5 +1,6 @@
 //! A short file per command, and what they share.
 
+pub mod checkpoint;
 pub mod diff;
 pub mod flamegraph;
 pub mod fragmentation;

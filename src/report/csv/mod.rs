@@ -1,5 +1,6 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -8,7 +9,9 @@ mod oom;
 mod peak;
 
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -34,6 +37,10 @@ impl Render for CsvReport {
 
     fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(report, out)
+    }
+
+    fn checkpoint(&self, _source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(report, out)
     }
 
     fn diff(&self, _sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -9,7 +10,9 @@ mod peak;
 
 use super::notes::{safe, signed};
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -36,6 +39,10 @@ impl Render for MarkdownReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(source, report, out)
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,8 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::{Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION};
+use super::{
+    CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION,
+};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
@@ -12,6 +14,7 @@ const ANSWERS: &[(&str, fn(&mut SchemaGenerator) -> Schema)] = &[
     ("fragmentation", answer::<Head<FragmentationDevice>>),
     ("oom", answer::<Head<OomDevice>>),
     ("leaks", answer::<Head<LeaksDevice>>),
+    ("checkpoint", answer::<Head<CheckpointDevice>>),
     ("diff", answer::<Diff>),
 ];
 

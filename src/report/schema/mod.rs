@@ -3,6 +3,7 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod checkpoint;
 mod describe;
 mod diff;
 mod fragmentation;
@@ -11,6 +12,10 @@ mod leaks;
 mod oom;
 mod peak;
 
+pub use checkpoint::{
+    Change, ChangeKind, CheckpointCandidate, CheckpointDevice, CheckpointLimit, CheckpointPlan, CheckpointedFunction,
+    PhasedInstant, checkpoint,
+};
 pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
@@ -25,7 +30,7 @@ pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, 
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};
-use crate::analysis::{Attribution, GroupBy};
+use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -168,15 +173,21 @@ pub struct AttributionRow {
     pub stack: Vec<String>,
 }
 
-impl From<&Attribution> for AttributionRows {
-    fn from(attribution: &Attribution) -> Self {
-        let rows = attribution.rows.iter().map(|row| AttributionRow {
+impl From<&Row> for AttributionRow {
+    fn from(row: &Row) -> Self {
+        Self {
             label: row.label.clone(),
             bytes: row.bytes,
             blocks: row.blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
-        });
+        }
+    }
+}
+
+impl From<&Attribution> for AttributionRows {
+    fn from(attribution: &Attribution) -> Self {
+        let rows = attribution.rows.iter().map(AttributionRow::from);
         Self {
             by: attribution.by,
             total_bytes: attribution.total_bytes,

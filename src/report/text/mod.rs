@@ -1,5 +1,6 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -10,7 +11,9 @@ mod peak;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -46,6 +49,10 @@ impl Render for TextReport {
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(*self, source, report, out)
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(*self, source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
