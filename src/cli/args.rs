@@ -324,7 +324,7 @@ pub struct CheckpointArgs {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// What the x axis of the picture counts
-    #[arg(long, value_enum, default_value_t = AxisArg::Time)]
+    #[arg(long, value_enum, default_value_t = AxisArg::Entry)]
     pub x: AxisArg,
 }
 

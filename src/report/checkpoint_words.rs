@@ -43,13 +43,11 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     let share = percent(device.activation_bytes, whole);
     let held = Bytes(device.activation_bytes);
     let mut facts = vec![format!("{held} of it ({share:.1}%) are activations: made in forward, freed in backward")];
-    let passes = match device.passes {
-        1 => "1 forward pass".to_owned(),
-        passes => format!("{passes} forward passes"),
-    };
-    facts.push(match device.forward_us {
-        Some(time) => format!("{passes}, {} each on average ({TIMES})", duration(time)),
-        None => passes,
+    facts.push(match (device.passes, device.forward_us) {
+        (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
+        (1, None) => "1 forward pass".to_owned(),
+        (passes, Some(time)) => format!("{passes} forward passes, {} each on average ({TIMES})", duration(time)),
+        (passes, None) => format!("{passes} forward passes"),
     });
     facts.extend(device.checkpointed.iter().map(checkpointed));
     facts
@@ -80,6 +78,15 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         NoCandidates::NoTrainingStep => {
             "there is no training step: no forward pass that a backward pass follows, and checkpointing changes \
              nothing else"
+                .to_owned()
+        }
+        NoCandidates::Unfinished => {
+            "the pass that the peak lies in does not finish (it runs out of memory, or the file is cut off): what its \
+             backward would have freed is not known; a recording of a step that fits, with a smaller batch, tells"
+                .to_owned()
+        }
+        NoCandidates::NoBackward => {
+            "the peak is in a forward pass that no backward pass follows, and checkpointing changes nothing there"
                 .to_owned()
         }
         NoCandidates::NothingSaves => {
@@ -195,6 +202,10 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
     match change {
         CodeChange::Wrap(Some(caller)) => (format!("at {caller}, where it is called as block(x)"), WRAP),
+        CodeChange::WrapForward(caller) => (
+            format!("{caller} calls it, which is installed code: for each of these modules, once after they are made"),
+            "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
+        ),
         CodeChange::Wrap(None) => ("where it is called as block(x)".to_owned(), WRAP),
         CodeChange::Transformers => (
             "once, after the model is made".to_owned(),

@@ -1,17 +1,17 @@
 //! Functions that could be checkpointed, and what that would do.
 
-use super::Checkpointed;
 use super::curve::{self, CurveOptions};
 use super::passes::Passes;
 use super::recompute::{Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
+use super::{Checkpointed, NoCandidates};
 use crate::analysis::attribution::Attribution;
 use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
 use crate::analysis::grouping::Grouper;
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
 use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
-use crate::model::Snapshot;
+use crate::model::{Action, Snapshot};
 use crate::replay::{History, Instant, Metric};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -70,6 +70,8 @@ pub struct Limit {
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
     Wrap(Option<String>),
+    /// The line that calls is one of an installed package: wrap `forward` of the modules instead.
+    WrapForward(String),
     /// The model is one of transformers: `gradient_checkpointing_enable`.
     Transformers,
 }
@@ -123,6 +125,21 @@ impl<'a> Workbench<'a> {
     /// Mean time of a forward pass.
     pub(super) fn forward_us(&self) -> Option<i64> {
         Some(self.passes.mean_us(self.snapshot, self.history, &[])?.0)
+    }
+
+    /// Why the pass that a peak lies in does not tell what checkpointing would save.
+    pub(super) fn obstacle(&self, peak: Instant) -> Option<NoCandidates> {
+        let passes = &self.passes.entries;
+        let behind = passes.partition_point(|pass| pass.start < peak);
+        let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
+        if self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak) {
+            return Some(NoCandidates::NoBackward);
+        }
+        let end = passes.get(behind).map_or(self.history.entries(), |next| next.start);
+        let rows = self.history.rows.start + pass?.start as usize..self.history.rows.start + end as usize;
+        let fails = self.snapshot.entries.actions().get(rows)?.contains(&Action::Oom);
+        let is_cut = self.history.completeness.truncated && behind == passes.len();
+        (fails || is_cut).then_some(NoCandidates::Unfinished)
     }
 
     /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
@@ -257,6 +274,11 @@ impl<'a> Workbench<'a> {
         if self.sites.package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
         }
-        CodeChange::Wrap(function.caller.map(|caller| self.sites.label(caller)))
+        match function.caller {
+            Some(caller) if self.sites.kind(caller) != FrameKind::User => {
+                CodeChange::WrapForward(self.sites.label(caller))
+            }
+            caller => CodeChange::Wrap(caller.map(|caller| self.sites.label(caller))),
+        }
     }
 }

@@ -50,6 +50,11 @@ pub enum NoCandidates {
     NoStacks,
     /// No forward is followed by a backward.
     NoTrainingStep,
+    /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
+    /// is not known.
+    Unfinished,
+    /// The peak lies in a forward pass that no backward follows.
+    NoBackward,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,
 }
@@ -135,18 +140,18 @@ fn device(
     let phases = Phases::of(snapshot, history, annotations, roles);
     let calls = Calls::of(snapshot, history, &phases, sites, roles);
     let bench = Workbench::new(snapshot, history, annotations, sites, roles, &phases, &calls);
-    let mut candidates = bench.candidates();
+    let peak = history.maxima[Metric::Allocated as usize];
     let none = match () {
         () if history.entries() == 0 => Some(NoCandidates::NoHistory),
         () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
         () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
-        () if candidates.is_empty() => Some(NoCandidates::NothingSaves),
-        () => None,
+        () => bench.obstacle(peak.instant),
     };
+    let mut candidates = if none.is_none() { bench.candidates() } else { Vec::new() };
+    let none = none.or(candidates.is_empty().then_some(NoCandidates::NothingSaves));
     let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
     let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
     candidates.truncate(options.top.unwrap_or(usize::MAX));
-    let peak = history.maxima[Metric::Allocated as usize];
     let is_activation = |allocation: &&crate::replay::Allocation| {
         allocation.allocated_at(peak.instant)
             && allocation.freed != NEVER

@@ -12,6 +12,7 @@ use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::report::fit::shorten_end;
 use crate::report::notes::{self, signed};
+use crate::report::words::count;
 use crate::report::{Source, checkpoint_words as words};
 use svg::node::element::{Group, Line, Path};
 
@@ -77,6 +78,9 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
     let saved = format!("{} less", signed(best.saved_bytes));
     let middle = f64::midpoint(high, low) + 4.0;
     let saved = text(right - SAVING - 8.0, middle, Anchor::End, palette::TEXT, &saved).set("font-weight", 600);
+    // Legible on the curves behind it.
+    let outlined = saved.set("stroke", palette::BACKGROUND.light).set("stroke-width", 3);
+    let saved = outlined.set("stroke-linejoin", "round").set("paint-order", "stroke");
     plot.add(level(high, BASE)).add(level(low, NEW)).add(titled(&words::effect(device, best)).add(arrow).add(saved))
 }
 
@@ -98,15 +102,17 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
     y += 6.0;
     let cost = best.recompute_us.map(|time| {
         let share = words::share_of_forward(device, best);
-        let share = share.map_or(String::new(), |share| format!(", {:.1}% of the forward pass", share * 100.0));
+        let share = share.map_or(String::new(), |share| format!(" ({:.1}% of forward)", share * 100.0));
         format!("runs again: {} on the CPU{share}", notes::duration(time))
     });
     if let Some(line) = cost {
         plot = plot.add(muted(y, &line));
         y += LEGEND_LINE;
     }
-    let calls = format!("{} calls in a forward pass; checkpointed:", best.calls);
-    plot = plot.add(muted(y, &calls)).add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
+    let calls = count(best.calls as u64, "call");
+    plot = plot.add(muted(y, &format!("{calls} in a forward pass, of which are checkpointed")));
+    y += LEGEND_LINE;
+    plot = plot.add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
     plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "saved"));
     y += LEGEND_LINE;
     for (which, plan) in words::plan(best).into_iter().take(ROWS) {

@@ -116,7 +116,7 @@ pub struct CheckpointLimit {
 pub struct Change {
     /// How.
     pub kind: ChangeKind,
-    /// The line that calls the function; null where the recording does not have it, or it is not the line to change.
+    /// The line that calls the function; null where the recording does not have it, and for models of transformers.
     pub caller: Option<String>,
     /// What to write there, for a function that is called as `block(x)`.
     pub code: &'static str,
@@ -128,6 +128,8 @@ pub struct Change {
 pub enum ChangeKind {
     /// Wrap its call in `torch.utils.checkpoint.checkpoint`.
     Wrap,
+    /// Wrap `forward` of its modules: the line that calls it is one of an installed package.
+    WrapForward,
     /// Call `gradient_checkpointing_enable` of a model of transformers.
     Transformers,
 }
@@ -159,6 +161,7 @@ impl From<&CodeChange> for Change {
     fn from(change: &CodeChange) -> Self {
         let (kind, caller) = match change {
             CodeChange::Wrap(caller) => (ChangeKind::Wrap, caller.clone()),
+            CodeChange::WrapForward(caller) => (ChangeKind::WrapForward, Some(caller.clone())),
             CodeChange::Transformers => (ChangeKind::Transformers, None),
         };
         Self { kind, caller, code: words::change(change).1 }
