@@ -34,15 +34,22 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines
 }
 
+/// What the peak has of activations; `None` where it is not known what backward would have freed.
+pub fn activations(device: &DeviceCheckpoint) -> Option<u64> {
+    (device.none != Some(NoCandidates::Unfinished)).then_some(device.activation_bytes)
+}
+
 /// What the recording is like: activations, forward passes, what is checkpointed already.
 pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if device.passes == 0 {
         return Vec::new();
     }
-    let whole = u64::try_from(device.peak_bytes).unwrap_or(0);
-    let share = percent(device.activation_bytes, whole);
-    let held = Bytes(device.activation_bytes);
-    let mut facts = vec![format!("{held} of it ({share:.1}%) are activations: made in forward, freed in backward")];
+    let mut facts = Vec::new();
+    if let Some(held) = activations(device) {
+        let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
+        let held = Bytes(held);
+        facts.push(format!("{held} of it ({share:.1}%) are activations: made in forward, freed in backward"));
+    }
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
         (1, None) => "1 forward pass".to_owned(),

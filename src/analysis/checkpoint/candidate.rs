@@ -132,14 +132,19 @@ impl<'a> Workbench<'a> {
         let passes = &self.passes.entries;
         let behind = passes.partition_point(|pass| pass.start < peak);
         let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
-        if self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak) {
-            return Some(NoCandidates::NoBackward);
-        }
+        let no_backward = self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak);
+        let start = if no_backward { peak } else { pass?.start };
         let end = passes.get(behind).map_or(self.history.entries(), |next| next.start);
-        let rows = self.history.rows.start + pass?.start as usize..self.history.rows.start + end as usize;
-        let fails = self.snapshot.entries.actions().get(rows)?.contains(&Action::Oom);
+        let actions = self.snapshot.entries.actions().get(self.history.rows.clone())?;
+        let fails = |entry: u32| {
+            actions[entry as usize] == Action::Oom
+                && matches!(self.phases.at(entry + 1), Phase::Forward | Phase::Backward)
+        };
         let is_cut = self.history.completeness.truncated && behind == passes.len();
-        (fails || is_cut).then_some(NoCandidates::Unfinished)
+        if is_cut || (start..end).any(fails) {
+            return Some(NoCandidates::Unfinished);
+        }
+        no_backward.then_some(NoCandidates::NoBackward)
     }
 
     /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.

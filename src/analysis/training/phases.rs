@@ -185,7 +185,9 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
     // Where no stack has Python frames, their absence says nothing.
     let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
     let hint = |(row, &action): (usize, &Action)| {
-        if !frees_tell && matches!(action, Action::FreeRequested | Action::FreeCompleted) {
+        let gives_back =
+            matches!(action, Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap);
+        if gives_back && !frees_tell {
             return Hint::None;
         }
         let stack = snapshot.entries.stack(row);

@@ -168,7 +168,9 @@ pub(super) fn point(
     let (x, y) = (scale.x(column) + 0.5, scale.y(bytes));
     let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
     let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
-    let plot = plot.add(vertical(x, 0.0, y, color).set("stroke-width", "0.7"));
+    // No part of a curve, and so in neither's colour.
+    let lead = vertical(x, 0.0, y, palette::MUTED).set("stroke-width", "0.7").set("stroke-dasharray", "2 3");
+    let plot = plot.add(lead);
     let plot = plot.add(titled(&format!("{label}\n{place}")).add(dot));
     labels.add(plot, x, label, palette::TEXT)
 }

@@ -23,8 +23,8 @@ pub struct CheckpointDevice {
     pub peak_allocated_bytes: i64,
     /// Where it is.
     pub peak: PhasedInstant,
-    /// Of the peak, what forward made and backward will free.
-    pub activation_bytes: u64,
+    /// Of the peak, what forward made and backward will free; null where the recording ends before backward does.
+    pub activation_bytes: Option<u64>,
     /// Number of forward passes that a backward pass follows.
     pub forward_passes: usize,
     /// Mean time of such a pass on the CPU; null where the file has no times.
@@ -195,7 +195,7 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a,
         notes: words::limits(device),
         peak_allocated_bytes: device.peak_bytes,
         peak: PhasedInstant { at: (&device.peak).into(), phase: device.phase },
-        activation_bytes: device.activation_bytes,
+        activation_bytes: words::activations(device),
         forward_passes: device.passes,
         forward_us: device.forward_us,
         checkpointed: device.checkpointed.iter().map(CheckpointedFunction::from).collect(),
