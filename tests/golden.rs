@@ -6,7 +6,7 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When};
+use memviz::analysis::{CheckpointOptions, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When};
 use memviz::input::ReadOptions;
 use memviz::model::Action;
 use memviz::report::{Render, Source, TextReport};
@@ -130,6 +130,31 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.leaks.json", "empty", &["leaks", "--format", "json"]),
     ("empty.leaks.csv", "empty", &["leaks", "--format", "csv"]),
     ("empty.leaks.md", "empty", &["leaks", "--format", "markdown"]),
+    ("gpt_train.checkpoint.txt", "gpt_train", &["checkpoint"]),
+    ("gpt_train.checkpoint.json", "gpt_train", &["checkpoint", "--top", "1", "--format", "json"]),
+    ("gpt_train.checkpoint.csv", "gpt_train", &["checkpoint", "--format", "csv"]),
+    ("gpt_train.checkpoint.md", "gpt_train", &["checkpoint", "--format", "markdown"]),
+    ("gpt_train.checkpoint.color.txt", "gpt_train", &["checkpoint", "--top", "2", "--color", "always"]),
+    ("gpt_train_t201.checkpoint.txt", "gpt_train_t201", &["checkpoint", "--top", "1"]),
+    ("gpt_train_ckpt.checkpoint.txt", "gpt_train_ckpt", &["checkpoint"]),
+    ("gpt_train_ckpt.checkpoint.json", "gpt_train_ckpt", &["checkpoint", "--format", "json"]),
+    ("gpt_train_ckpt.checkpoint.md", "gpt_train_ckpt", &["checkpoint", "--format", "markdown"]),
+    ("gpt_train_ckpt_every2.checkpoint.txt", "gpt_train_ckpt_every2", &["checkpoint"]),
+    ("multi_gpu.checkpoint.txt", "multi_gpu", &["checkpoint"]),
+    ("multi_gpu.checkpoint.svg", "multi_gpu", &["checkpoint", "--format", "svg"]),
+    ("ring.checkpoint.txt", "ring", &["checkpoint", "--top", "1"]),
+    ("resnet_train.checkpoint.txt", "resnet_train", &["checkpoint", "--top", "3"]),
+    ("llama_hf_all.checkpoint.txt", "llama_hf_all", &["checkpoint", "--top", "3"]),
+    ("llama_hf_all.checkpoint.md", "llama_hf_all", &["checkpoint", "--top", "2", "--format", "markdown"]),
+    ("oom.checkpoint.txt", "oom", &["checkpoint"]),
+    ("oom.checkpoint.json", "oom", &["checkpoint", "--format", "json"]),
+    ("oom.checkpoint.svg", "oom", &["checkpoint", "--format", "svg"]),
+    ("no_history.checkpoint.txt", "no_history", &["checkpoint"]),
+    ("tiny.checkpoint.txt", "tiny", &["checkpoint"]),
+    ("tiny.checkpoint.csv", "tiny", &["checkpoint", "--format", "csv"]),
+    ("empty.checkpoint.txt", "empty", &["checkpoint"]),
+    ("empty.checkpoint.md", "empty", &["checkpoint", "--format", "markdown"]),
+    ("trace.checkpoint.txt", TRACE, &["checkpoint", "--device", "0"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
@@ -238,6 +263,7 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
+    ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
 ];
 
@@ -250,6 +276,9 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
     ("leak.leaks", "leak", Question::Leaks),
     ("leak_slow.leaks", "leak_slow", Question::Leaks),
+    ("gpt_train.checkpoint", "gpt_train", Question::Checkpoint),
+    ("resnet_train.checkpoint", "resnet_train", Question::Checkpoint),
+    ("gpt_train_ckpt.checkpoint", "gpt_train_ckpt", Question::Checkpoint),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
     ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
@@ -272,6 +301,7 @@ enum Question {
     OverTime,
     Oom(GroupBy),
     Leaks,
+    Checkpoint,
 }
 
 #[test]
@@ -317,6 +347,7 @@ fn pipes_get_what_the_library_renders() {
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
         ("leak_slow", Question::Leaks, &["leaks"]),
+        ("resnet_train", Question::Checkpoint, &["checkpoint"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -348,7 +379,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Pool,
         GroupBy::Annotation,
     ];
-    let questions = [Question::Info, Question::OverTime, Question::Leaks].into_iter();
+    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Checkpoint].into_iter();
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -372,9 +403,10 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         for width in (50..=120).step_by(10) {
             for &question in &questions {
                 for line in render(&recording, "snapshot.pickle", question, Some(width)).lines() {
-                    // A single word, to be copied as it is.
-                    let one_word = line.trim_start().starts_with("PYTORCH_CUDA_ALLOC_CONF=");
-                    if line.width() > width && !one_word && !excused(line) {
+                    // To be copied as it is.
+                    let code = ["PYTORCH_CUDA_ALLOC_CONF=", "x = torch.utils", "block.forward = ", "model.gradient_"];
+                    let is_code = code.iter().any(|code| line.trim_start().starts_with(code));
+                    if line.width() > width && !is_code && !excused(line) {
                         problems.insert(format!("{name} {question:?} in {width} columns: {line:?}"));
                     }
                 }
@@ -424,6 +456,11 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
             text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Checkpoint => {
+            // As many candidates as people get.
+            let options = CheckpointOptions { top: Some(10), ..CheckpointOptions::default() };
+            text.checkpoint(source, &recording.checkpoint(&options).unwrap(), &mut out).unwrap();
         }
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };

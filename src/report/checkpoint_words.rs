@@ -82,6 +82,11 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             };
             format!("there are no Python stacks, so forward functions cannot be told: {remedy}")
         }
+        NoCandidates::NoLines => {
+            "a profiler trace names the functions on a stack, but not the lines they are at, so one call of a function \
+             cannot be told from the next: a snapshot of torch.cuda.memory tells"
+                .to_owned()
+        }
         NoCandidates::NoTrainingStep => {
             "there is no training step: no forward pass that a backward pass follows, and checkpointing changes \
              nothing else"

@@ -23,7 +23,7 @@ use super::place::Place;
 use super::sites::Sites;
 use super::training::{Calls, Phase, Phases, Roles};
 use crate::error::Result;
-use crate::model::{DeviceId, Snapshot};
+use crate::model::{DeviceId, Format, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric, NEVER};
 use candidate::Workbench;
 use schemars::JsonSchema;
@@ -48,6 +48,9 @@ pub enum NoCandidates {
     NoHistory,
     /// Stacks were not recorded, or without Python frames.
     NoStacks,
+    /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
+    /// told apart.
+    NoLines,
     /// No forward is followed by a backward.
     NoTrainingStep,
     /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
@@ -144,6 +147,7 @@ fn device(
     let none = match () {
         () if history.entries() == 0 => Some(NoCandidates::NoHistory),
         () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
+        () if snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
         () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
         () => bench.obstacle(peak.instant),
     };

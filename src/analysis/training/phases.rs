@@ -185,8 +185,10 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
     // Where no stack has Python frames, their absence says nothing.
     let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
     let hint = |(row, &action): (usize, &Action)| {
-        let gives_back =
-            matches!(action, Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap);
+        let gives_back = matches!(
+            action,
+            Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap
+        );
         if gives_back && !frees_tell {
             return Hint::None;
         }
