@@ -23,7 +23,7 @@ const TINY_PEAK: i64 = 13_787_136;
 const GPT_PEAK: i64 = 4_453_794_816;
 
 /// Commands that answer in every format.
-const REPORTS: [&str; 5] = ["peak", "info", "fragmentation", "oom", "leaks"];
+const REPORTS: [&str; 6] = ["peak", "info", "fragmentation", "oom", "leaks", "checkpoint"];
 
 // ------------------------------------------------------------------ exit codes and errors
 
@@ -34,6 +34,7 @@ fn success_is_0() {
         &["peak", &tiny] as &[&str],
         &["info", &tiny],
         &["leaks", &tiny],
+        &["checkpoint", &tiny],
         &["man"],
         &["help"],
         &["help", "peak"],
@@ -80,6 +81,8 @@ fn usage_errors_are_2_and_name_what_is_accepted() {
         (&["fragmentation", &tiny, "--over-time", "--points", "0"], &["--points"]),
         (&["fragmentation", &tiny, "--over-time", "--at", "end"], &["--at", "--over-time"]),
         (&["oom", &tiny, "--at", "oom"], &["--at"]),
+        (&["checkpoint", &tiny, "--by", "site"], &["--by"]),
+        (&["checkpoint", &tiny, "--x", "steps"], &["steps", "time", "entry"]),
     ] {
         let run = memviz(args);
         run.expect(2);
@@ -690,8 +693,13 @@ fn the_number_of_threads_does_not_show() {
     for name in ["multi_gpu", "gpt_train"] {
         let path = fixture(name);
         for format in FORMATS {
-            for args in [&["peak"] as &[&str], &["peak", "--by", "stack", "--metric", "active"], &["info"], &["leaks"]]
-            {
+            for args in [
+                &["peak"] as &[&str],
+                &["peak", "--by", "stack", "--metric", "active"],
+                &["info"],
+                &["leaks"],
+                &["checkpoint"],
+            ] {
                 let runs = ["1", "2", "8"]
                     .map(|threads| memviz(&[args, &["--format", format, "--threads", threads, &path]].concat()));
                 runs[0].expect(0);
@@ -729,6 +737,87 @@ fn formats_agree() {
             }
             assert_eq!(found.len(), expected, "{name} by {by}");
         }
+    }
+}
+
+/// The command's own tests say whether predictions are right.
+#[test]
+fn checkpoint_says_the_same_in_every_format() {
+    let path = fixture("gpt_train");
+    let json = memviz(&["checkpoint", "--format", "json", &path]).json();
+    let device = &json["devices"][0];
+    assert_eq!(device["peak_allocated_bytes"], GPT_PEAK);
+    let candidates = device["candidates"].as_array().unwrap();
+    assert!(candidates.len() > 2 && device["left_out"] == 0 && device["reason"] == Value::Null, "{device}");
+    let text = memviz(&["checkpoint", "--format", "csv", &path]).stdout;
+    let mut csv = csv::Reader::from_reader(text.as_bytes());
+    let found: Vec<csv::StringRecord> = csv.records().map(Result::unwrap).collect();
+    let mut lines = found.iter();
+    for candidate in candidates {
+        assert_eq!(candidate["saved_bytes"], GPT_PEAK - candidate["predicted_peak_allocated_bytes"].as_i64().unwrap());
+        for plan in candidate["plan"].as_array().unwrap() {
+            let line = lines.next().unwrap();
+            let peak = &plan["predicted_peak_allocated_bytes"];
+            let expected = [candidate["label"].as_str().unwrap(), &plan["every"].to_string(), &peak.to_string()];
+            assert_eq!([&line[3], &line[7], &line[8]], expected);
+        }
+    }
+    assert_eq!(lines.next(), None);
+    // People get the best in full, and as many as they ask for.
+    for format in ["text", "markdown"] {
+        let run = |top: &str| memviz(&["checkpoint", "--format", format, "--top", top, &path]).stdout;
+        let (one, all) = (run("1"), run("100"));
+        for part in
+            ["minigpt.py:53 forward", "predicted peak 2.71 GiB, 1.44 GiB", "use_reentrant=False", "minigpt.py:75"]
+        {
+            assert!(one.contains(part) && all.contains(part), "{format} lacks {part}: {one}");
+        }
+        assert!(one.contains(&format!("{} more candidates", candidates.len() - 1)), "{one}");
+        let others = &candidates[1..];
+        assert!(others.iter().all(|other| all.contains(other["label"].as_str().unwrap())), "{all}");
+    }
+}
+
+/// Both peaks are in the picture, exact, and the picture is chosen by the file's name.
+#[test]
+fn checkpoint_draws_before_and_after() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("checkpoint.svg");
+    let shown = path.to_str().unwrap();
+    let run = memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]);
+    run.expect(0);
+    assert_eq!(run.stdout, "");
+    let drawn = fs::read_to_string(&path).unwrap();
+    assert_eq!(drawn, memviz(&["checkpoint", "--format", "svg", &fixture("gpt_train")]).stdout);
+    let json = memviz(&["checkpoint", "--format", "json", &fixture("gpt_train")]).json();
+    let predicted = &json["devices"][0]["candidates"][0]["predicted_peak_allocated_bytes"];
+    for peak in [&Value::from(GPT_PEAK), predicted] {
+        assert!(drawn.contains(&format!("data-peak-bytes=\"{peak}\"")), "{peak}");
+    }
+    let by_time = memviz(&["checkpoint", "--format", "svg", "--x", "time", &fixture("gpt_train")]).stdout;
+    assert!(by_time.contains(">seconds<") || by_time.contains("seconds"), "{by_time}");
+    memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]).expect_error("--force");
+}
+
+/// A recording that tells nothing about checkpointing is no failure.
+#[test]
+fn checkpoint_without_a_training_step_says_why() {
+    for (name, part) in [
+        ("tiny", "no training step"),
+        ("state_only", "no training step"),
+        ("no_history", "without a history"),
+        ("empty", "no memory was allocated"),
+        ("oom", "does not finish"),
+        ("gpt_train_ckpt", "is checkpointed already"),
+    ] {
+        for format in ["text", "markdown"] {
+            let run = memviz(&["checkpoint", "--format", format, &fixture(name)]);
+            run.expect(0);
+            assert!(run.stdout.to_lowercase().contains(part), "{name}: {}", run.stdout);
+        }
+        let drawn = memviz(&["checkpoint", "--format", "svg", &fixture(name)]);
+        drawn.expect(0);
+        assert!(drawn.stdout.ends_with("</svg>\n"), "{name}");
     }
 }
 

@@ -7,7 +7,8 @@ mod support;
 
 use memviz::Recording;
 use memviz::analysis::{
-    Budgets, CheckOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When,
+    Budgets, CheckOptions, CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions,
+    PeakOptions, When,
 };
 use memviz::input::ReadOptions;
 use memviz::model::Action;
@@ -150,6 +151,31 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("no_history.diff.txt", "no_history", &["diff", GPT_TRAIN, "--top", "3"]),
     ("empty.diff.txt", "empty", &["diff", GPT_TRAIN]),
     ("trace.diff.txt", TRACE, &["diff", GPT_TRAIN, "--top", "5"]),
+    ("gpt_train.checkpoint.txt", "gpt_train", &["checkpoint"]),
+    ("gpt_train.checkpoint.json", "gpt_train", &["checkpoint", "--top", "1", "--format", "json"]),
+    ("gpt_train.checkpoint.csv", "gpt_train", &["checkpoint", "--format", "csv"]),
+    ("gpt_train.checkpoint.md", "gpt_train", &["checkpoint", "--format", "markdown"]),
+    ("gpt_train.checkpoint.color.txt", "gpt_train", &["checkpoint", "--top", "2", "--color", "always"]),
+    ("gpt_train_t201.checkpoint.txt", "gpt_train_t201", &["checkpoint", "--top", "1"]),
+    ("gpt_train_ckpt.checkpoint.txt", "gpt_train_ckpt", &["checkpoint"]),
+    ("gpt_train_ckpt.checkpoint.json", "gpt_train_ckpt", &["checkpoint", "--format", "json"]),
+    ("gpt_train_ckpt.checkpoint.md", "gpt_train_ckpt", &["checkpoint", "--format", "markdown"]),
+    ("gpt_train_ckpt_every2.checkpoint.txt", "gpt_train_ckpt_every2", &["checkpoint"]),
+    ("multi_gpu.checkpoint.txt", "multi_gpu", &["checkpoint"]),
+    ("multi_gpu.checkpoint.svg", "multi_gpu", &["checkpoint", "--format", "svg"]),
+    ("ring.checkpoint.txt", "ring", &["checkpoint", "--top", "1"]),
+    ("resnet_train.checkpoint.txt", "resnet_train", &["checkpoint", "--top", "3"]),
+    ("llama_hf_all.checkpoint.txt", "llama_hf_all", &["checkpoint", "--top", "3"]),
+    ("llama_hf_all.checkpoint.md", "llama_hf_all", &["checkpoint", "--top", "2", "--format", "markdown"]),
+    ("oom.checkpoint.txt", "oom", &["checkpoint"]),
+    ("oom.checkpoint.json", "oom", &["checkpoint", "--format", "json"]),
+    ("oom.checkpoint.svg", "oom", &["checkpoint", "--format", "svg"]),
+    ("no_history.checkpoint.txt", "no_history", &["checkpoint"]),
+    ("tiny.checkpoint.txt", "tiny", &["checkpoint"]),
+    ("tiny.checkpoint.csv", "tiny", &["checkpoint", "--format", "csv"]),
+    ("empty.checkpoint.txt", "empty", &["checkpoint"]),
+    ("empty.checkpoint.md", "empty", &["checkpoint", "--format", "markdown"]),
+    ("trace.checkpoint.txt", TRACE, &["checkpoint", "--device", "0"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
@@ -269,6 +295,7 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("diff.svg", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "svg", "--align", "step"]),
+    ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
     ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
@@ -302,6 +329,9 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("ring.check", "ring", Question::Check),
     ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
     ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
+    ("gpt_train.checkpoint", "gpt_train", Question::Checkpoint),
+    ("resnet_train.checkpoint", "resnet_train", Question::Checkpoint),
+    ("gpt_train_ckpt.checkpoint", "gpt_train_ckpt", Question::Checkpoint),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
     ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
@@ -327,6 +357,7 @@ enum Question {
     Check,
     /// Against `gpt_train`.
     Diff(GroupBy),
+    Checkpoint,
 }
 
 #[test]
@@ -381,6 +412,7 @@ fn pipes_get_what_the_library_renders() {
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
         ("leak_slow", Question::Leaks, &["leaks"]),
         ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),
+        ("resnet_train", Question::Checkpoint, &["checkpoint"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -413,7 +445,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Annotation,
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
-    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Check].into_iter().chain(both);
+    let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Check, Question::Checkpoint];
+    let questions = one.into_iter().chain(both);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -437,9 +470,10 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         for width in (50..=120).step_by(10) {
             for &question in &questions {
                 for line in render(&recording, "snapshot.pickle", question, Some(width)).lines() {
-                    // A single word, to be copied as it is.
-                    let one_word = line.trim_start().starts_with("PYTORCH_CUDA_ALLOC_CONF=");
-                    if line.width() > width && !one_word && !excused(line) {
+                    // To be copied as it is.
+                    let code = ["PYTORCH_CUDA_ALLOC_CONF=", "x = torch.utils", "block.forward = ", "model.gradient_"];
+                    let is_code = code.iter().any(|code| line.trim_start().starts_with(code));
+                    if line.width() > width && !is_code && !excused(line) {
                         problems.insert(format!("{name} {question:?} in {width} columns: {line:?}"));
                     }
                 }
@@ -502,6 +536,11 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
             let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
             let answer = Ok((InputHead::of(source).into_owned(), report));
             text.check(&[CheckedInput { path: path.to_owned(), answer }], &mut out).unwrap();
+        }
+        Question::Checkpoint => {
+            // As many candidates as people get.
+            let options = CheckpointOptions { top: Some(10), ..CheckpointOptions::default() };
+            text.checkpoint(source, &recording.checkpoint(&options).unwrap(), &mut out).unwrap();
         }
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };

@@ -15,6 +15,7 @@ const ANSWERS: &[(&str, &[&[&str]])] = &[
     ("fragmentation", &[&[], &["--over-time", "--points", "3"]]),
     ("oom", &[&[], &["--by", "stack"]]),
     ("leaks", &[&["--capacity", "80GiB"]]),
+    ("checkpoint", &[&[], &["--top", "1"]]),
     ("diff", &[&[], &["--by", "function"]]),
     ("check", &[CHECK]),
 ];
@@ -120,6 +121,8 @@ fn what_no_command_writes_is_not_valid() {
         let inputs: &[&str] = match *command {
             "diff" => &[&fixture("gpt_train"), &fixture("gpt_train_ckpt")],
             "leaks" => &[&fixture("leak")],
+            // The one that has candidates and checkpointed functions.
+            "checkpoint" => &[&fixture("gpt_train_ckpt_every2")],
             _ => &[&fixture("oom")],
         };
         let options: &[&str] = match *command {

@@ -74,6 +74,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Flamegraph(args) => command::flamegraph::run(&args),
         Command::Report(args) => command::report::run(&args),
         Command::Leaks(args) => command::leaks::run(&args),
+        Command::Checkpoint(args) => command::checkpoint::run(&args),
         Command::Diff(args) => command::diff::run(&args),
         Command::Schema { command } => command::schema::run(command.as_deref()),
         Command::Check(args) => command::check::run(&args),

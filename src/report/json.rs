@@ -3,7 +3,9 @@
 use super::check::CheckedInput;
 use super::{Render, Source, Sources, schema};
 use crate::analysis::ranks::{RankLine, write_body, write_line};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -42,6 +44,10 @@ impl Render for JsonReport {
             writeln!(out)?;
         }
         Ok(())
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        write(&schema::checkpoint(source, report), out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
 pub mod check;
+mod checkpoint_words;
 mod csv;
 mod diff;
 mod fit;
@@ -34,7 +35,9 @@ pub use text::TextReport;
 
 use crate::Recording;
 use crate::analysis::ranks::RankLine;
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use check::CheckedInput;
 use std::io::{self, Write};
 
@@ -98,6 +101,15 @@ pub trait Render {
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         let _ = (inputs, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of budgets"))
+    }
+
+    /// Writes the answer of `memviz checkpoint`.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (source, report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of checkpointing"))
     }
 
     /// Writes the answer of `memviz diff`.

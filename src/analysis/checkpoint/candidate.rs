@@ -1,16 +1,18 @@
 //! Functions that could be checkpointed, and what that would do.
 
-use super::Checkpointed;
+use super::curve::{self, CurveOptions};
 use super::passes::Passes;
 use super::play::Stage;
 use super::recompute::{Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
+use super::{Checkpointed, NoCandidates};
 use crate::analysis::attribution::Attribution;
+use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
 use crate::analysis::grouping::Grouper;
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
 use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
-use crate::model::Snapshot;
+use crate::model::{Action, Snapshot};
 use crate::replay::{History, Instant, Metric};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -36,6 +38,8 @@ pub struct Candidate {
     pub limit: Limit,
     /// What to change.
     pub change: CodeChange,
+    /// Index into [`Calls::functions`].
+    function: usize,
 }
 
 /// Some of the calls of a pass checkpointed.
@@ -67,6 +71,8 @@ pub struct Limit {
 pub enum CodeChange {
     /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
     Wrap(Option<String>),
+    /// The line that calls is one of an installed package: wrap `forward` of the modules instead.
+    WrapForward(String),
     /// The model is one of transformers: `gradient_checkpointing_enable`.
     Transformers,
 }
@@ -132,6 +138,26 @@ impl<'a> Workbench<'a> {
         Some(self.passes.mean_us(self.snapshot, self.history, &[])?.0)
     }
 
+    /// Why the pass that a peak lies in does not tell what checkpointing would save.
+    pub(super) fn obstacle(&self, peak: Instant) -> Option<NoCandidates> {
+        let passes = &self.passes.entries;
+        let behind = passes.partition_point(|pass| pass.start < peak);
+        let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
+        let no_backward = self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak);
+        let start = if no_backward { peak } else { pass?.start };
+        let end = passes.get(behind).map_or(self.history.entries(), |next| next.start);
+        let actions = self.snapshot.entries.actions().get(self.history.rows.clone())?;
+        let fails = |entry: u32| {
+            actions[entry as usize] == Action::Oom
+                && matches!(self.phases.at(entry + 1), Phase::Forward | Phase::Backward)
+        };
+        let is_cut = self.history.completeness.truncated && behind == passes.len();
+        if is_cut || (start..end).any(fails) {
+            return Some(NoCandidates::Unfinished);
+        }
+        no_backward.then_some(NoCandidates::NoBackward)
+    }
+
     /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
     pub(super) fn checkpointed(&self) -> Vec<Checkpointed> {
         let mut found = Vec::new();
@@ -194,8 +220,7 @@ impl<'a> Workbench<'a> {
             passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
         let every = |every: usize| recomputes.iter().flat_map(move |calls| calls.iter().step_by(every).flatten());
         let peak = self.history.maxima[Metric::Allocated as usize];
-        let first_step = self.passes.entries.get(1).map_or(self.history.entries(), |pass| pass.start);
-        let workspace_bytes = self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step);
+        let workspace_bytes = self.workspace_bytes(&passes);
         let new_peak = |every_nth: usize| self.new_peak(&every(every_nth).collect::<Vec<_>>(), workspace_bytes);
         let lowest = new_peak(1);
         let saved_bytes = peak.bytes - lowest.bytes;
@@ -219,6 +244,7 @@ impl<'a> Workbench<'a> {
             plan: (1..=longest).into_par_iter().map(plan).collect(),
             limit: self.limit(&lowest, &every(1).collect::<Vec<_>>()),
             change: self.change(function),
+            function: index,
         })
     }
 
@@ -230,6 +256,28 @@ impl<'a> Workbench<'a> {
             Some(stage) if shifted.instant <= stage.end() => stage.peak(recomputes, workspace_bytes),
             _ => shifted,
         }
+    }
+
+    /// Memory as recorded, and with every call of a candidate checkpointed.
+    pub(super) fn curves(&self, candidate: &Candidate, options: CurveOptions) -> DeviceOverlay {
+        let passes = self.passes.split(self.open_calls(candidate.function));
+        let recomputes: Vec<Recompute> = passes.iter().flatten().filter_map(|call| self.recomputing.of(call)).collect();
+        let recomputes: Vec<&Recompute> = recomputes.iter().collect();
+        let workspace_bytes = self.workspace_bytes(&passes);
+        let peak = candidate.limit.place.instant;
+        curve::overlay(self.snapshot, self.history, options, peak, |visit| {
+            let played = self.stage.as_ref().filter(|stage| peak <= stage.end());
+            if let Some(stage) = played {
+                stage.points(&recomputes, workspace_bytes, visit);
+            }
+            let rest = played.map_or(0, |stage| stage.end() + 1);
+            self.curve.points(&recomputes, workspace_bytes, rest, visit);
+        })
+    }
+
+    fn workspace_bytes(&self, passes: &[Vec<&Call>]) -> u64 {
+        let first_step = self.passes.entries.get(1).map_or(self.history.entries(), |pass| pass.start);
+        self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step)
     }
 
     /// What is there at the new peak.
@@ -268,6 +316,11 @@ impl<'a> Workbench<'a> {
         if self.sites.package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
         }
-        CodeChange::Wrap(function.caller.map(|caller| self.sites.label(caller)))
+        match function.caller {
+            Some(caller) if self.sites.kind(caller) != FrameKind::User => {
+                CodeChange::WrapForward(self.sites.label(caller))
+            }
+            caller => CodeChange::Wrap(caller.map(|caller| self.sites.label(caller))),
+        }
     }
 }

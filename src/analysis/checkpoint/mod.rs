@@ -7,24 +7,29 @@
 
 mod allocator;
 mod candidate;
+mod curve;
 mod passes;
 mod play;
 mod recompute;
 mod simulation;
 
 pub use candidate::{Candidate, CodeChange, Limit, Plan};
+pub use curve::CurveOptions;
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
 use super::annotations::Annotations;
+use super::diff::DeviceOverlay;
 use super::peak::{for_each_device, select_devices};
 use super::place::Place;
 use super::sites::Sites;
 use super::training::{Calls, Phase, Phases, Roles};
 use crate::error::Result;
-use crate::model::{DeviceId, Snapshot};
-use crate::replay::{Anomalies, Completeness, History, Metric, NEVER};
+use crate::model::{DeviceId, Format, Snapshot};
+use crate::replay::{Anomalies, Completeness, Counters, History, Metric, NEVER};
 use candidate::Workbench;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -33,19 +38,30 @@ pub struct CheckpointOptions {
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Whether to sample memory over time, and how.
+    pub curves: Option<CurveOptions>,
 }
 
 /// Why nothing can be said about checkpointing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum NoCandidates {
     /// The recording has no entries of this device.
     NoHistory,
     /// Stacks were not recorded, or without Python frames.
     NoStacks,
+    /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
+    /// told apart.
+    NoLines,
     /// No forward is followed by a backward.
     NoTrainingStep,
-    /// No function that keeps memory for backward is called more than once in a forward pass.
-    NothingRepeats,
+    /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
+    /// is not known.
+    Unfinished,
+    /// The peak lies in a forward pass that no backward follows.
+    NoBackward,
+    /// No function that is called more than once in a forward pass would lower the peak.
+    NothingSaves,
 }
 
 /// A function that the recorded run checkpoints already.
@@ -82,8 +98,14 @@ pub struct DeviceCheckpoint {
     pub checkpointed: Vec<Checkpointed>,
     /// Functions worth checkpointing, the lowest new peak first.
     pub candidates: Vec<Candidate>,
+    /// Candidates that `top` left out.
+    pub left_out: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
+    /// Memory as recorded and with the best candidate checkpointed, where there is one and it was asked for.
+    pub curves: Option<DeviceOverlay>,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -123,16 +145,19 @@ fn device(
     let phases = Phases::of(snapshot, history, annotations, roles);
     let calls = Calls::of(snapshot, history, &phases, sites, roles);
     let bench = Workbench::new(snapshot, history, annotations, sites, roles, &phases, &calls);
-    let mut candidates = bench.candidates();
+    let peak = history.maxima[Metric::Allocated as usize];
     let none = match () {
         () if history.entries() == 0 => Some(NoCandidates::NoHistory),
         () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
+        () if snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
         () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
-        () if candidates.is_empty() => Some(NoCandidates::NothingRepeats),
-        () => None,
+        () => bench.obstacle(peak.instant),
     };
+    let mut candidates = if none.is_none() { bench.candidates() } else { Vec::new() };
+    let none = none.or(candidates.is_empty().then_some(NoCandidates::NothingSaves));
+    let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
+    let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
     candidates.truncate(options.top.unwrap_or(usize::MAX));
-    let peak = history.maxima[Metric::Allocated as usize];
     let is_activation = |allocation: &&crate::replay::Allocation| {
         allocation.allocated_at(peak.instant)
             && allocation.freed != NEVER
@@ -150,7 +175,10 @@ fn device(
         forward_us: bench.forward_us(),
         checkpointed: bench.checkpointed(),
         candidates,
+        left_out,
         none,
+        curves,
+        baseline: history.start,
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
     }

@@ -1,6 +1,7 @@
 //! The requests of a recording played again, with some of its calls checkpointed.
 
 use super::allocator::{Allocator, Handle, Pool};
+use super::curve::Point;
 use super::recompute::Recompute;
 use super::simulation::NewPeak;
 use crate::analysis::layout::Layout;
@@ -70,6 +71,25 @@ impl<'a> Stage<'a> {
     /// The peak of what is played, with these calls checkpointed. Once one runs again there are so many bytes of
     /// workspaces more.
     pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
+        let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
+        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
+            if bytes > peak.bytes {
+                peak = NewPeak { bytes, instant, rerun };
+            }
+        });
+        peak
+    }
+
+    /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
+    pub(super) fn points(&self, calls: &[&Recompute], workspace_bytes: u64, visit: &mut dyn FnMut(Instant, Point)) {
+        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
+            visit(instant, if rerun.is_some() { Point::Spike(bytes) } else { Point::Level(bytes) });
+        });
+    }
+
+    /// Calls `visit` with each instant and the bytes allocated at it, and, where a call runs again, with the most that is
+    /// allocated meanwhile and the call.
+    fn play(&self, calls: &[&Recompute], workspace_bytes: u64, mut visit: impl FnMut(Instant, i64, Option<usize>)) {
         let mut changes: Vec<(Instant, Change)> = Vec::new();
         for (call, recompute) in calls.iter().enumerate().filter(|(_, recompute)| recompute.start < self.end) {
             changes.push((recompute.resume, Change::Rerun(call)));
@@ -79,26 +99,20 @@ impl<'a> Stage<'a> {
         let mut changes = changes.into_iter().peekable();
         let mut player = Player { stage: self, allocator: self.start.clone(), handles: self.handles.clone() };
         let mut workspace_bytes = Some(workspace_bytes);
-        let mut peak = NewPeak { bytes: player.allocator.allocated as i64, instant: 0, rerun: None };
+        visit(0, player.allocator.allocated as i64, None);
         for entry in 0..self.end {
             while let Some((_, change)) = changes.next_if(|&(at, _)| at <= entry) {
                 match change {
                     Change::Drop(allocation) => player.drop(allocation),
                     Change::Rerun(call) => {
                         player.allocator.allocated += workspace_bytes.take().unwrap_or(0);
-                        let bytes = player.rerun(calls[call]) as i64;
-                        if bytes > peak.bytes {
-                            peak = NewPeak { bytes, instant: entry, rerun: Some(call) };
-                        }
+                        visit(entry, player.rerun(calls[call]) as i64, Some(call));
                     }
                 }
             }
             player.apply(entry);
-            if player.allocator.allocated as i64 > peak.bytes {
-                peak = NewPeak { bytes: player.allocator.allocated as i64, instant: entry + 1, rerun: None };
-            }
+            visit(entry + 1, player.allocator.allocated as i64, None);
         }
-        peak
     }
 }
 

@@ -1,5 +1,6 @@
 //! A history with some of its calls checkpointed.
 
+use super::curve::Point;
 use super::recompute::Recompute;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant, Metric};
@@ -59,6 +60,26 @@ impl Curve {
             }
         });
         peak
+    }
+
+    /// Calls `visit` with each instant from one on and what is allocated at it, with these calls checkpointed.
+    pub(super) fn points(
+        &self,
+        calls: &[&Recompute],
+        workspace_bytes: u64,
+        from: Instant,
+        visit: &mut dyn FnMut(Instant, Point),
+    ) {
+        self.walk(calls, workspace_bytes, |stretch, shift, rerun| {
+            let level = |at: Instant| self.allocated[at as usize] + shift;
+            match rerun {
+                Some((_, bytes)) if stretch.start >= from => {
+                    visit(stretch.start, Point::Spike(level(stretch.start) + bytes))
+                }
+                Some(_) => {}
+                None => (stretch.start.max(from)..stretch.end).for_each(|at| visit(at, Point::Level(level(at)))),
+            }
+        });
     }
 
     /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call

@@ -76,15 +76,54 @@ impl Overlay {
 }
 
 /// From x to columns.
-struct Columns {
-    last: i64,
-    columns: usize,
+pub(in crate::analysis) struct Columns {
+    /// The last x; the first is 0.
+    pub last: i64,
+    pub columns: usize,
 }
 
 impl Columns {
     fn of(&self, x: i64) -> usize {
         let width = i128::from(self.last) + 1;
         (i128::from(x).clamp(0, width - 1) * self.columns as i128 / width) as usize
+    }
+}
+
+/// Picks each column's highest value from values in the order of time.
+pub(in crate::analysis) struct Sampler<'s> {
+    scale: &'s Columns,
+    highest: Vec<i64>,
+    now: i64,
+}
+
+impl<'s> Sampler<'s> {
+    /// Starts with what is there before the first value.
+    pub fn new(scale: &'s Columns, start: i64) -> Self {
+        Self { scale, highest: vec![start], now: start }
+    }
+
+    /// A value that lasts until the next one.
+    pub fn add(&mut self, x: i64, value: i64) {
+        self.raise(x, value);
+        self.now = value;
+    }
+
+    /// A value that is there for a moment only.
+    pub fn raise(&mut self, x: i64, value: i64) {
+        let column = self.scale.of(x);
+        // What is there at the end of a column is there in the next. Times of a damaged file can go back.
+        if column >= self.highest.len() {
+            self.highest.resize(column + 1, self.now);
+        }
+        if let Some(top) = self.highest.last_mut() {
+            *top = value.max(*top);
+        }
+    }
+
+    /// The curve, with a mark at an x.
+    pub fn finish(self, mark: i64) -> Curve {
+        let mark = self.scale.of(mark).min(self.highest.len() - 1);
+        Curve { highest: self.highest, mark }
     }
 }
 
@@ -150,20 +189,8 @@ impl<'a> Sampled<'a> {
 
     /// Picks each column's highest value, in one pass.
     fn curve(&self, scale: &Columns, metric: Metric) -> Curve {
-        let mut now = self.history.start.get(metric);
-        let mut highest = vec![now];
-        self.history.walk(self.snapshot, |instant, counters| {
-            let column = scale.of(self.x(instant));
-            // What is there at the end of a column is there in the next. Times of a damaged file can go back.
-            if column >= highest.len() {
-                highest.resize(column + 1, now);
-            }
-            now = counters.get(metric);
-            if let Some(top) = highest.last_mut() {
-                *top = now.max(*top);
-            }
-        });
-        let mark = scale.of(self.x(self.instant)).min(highest.len() - 1);
-        Curve { highest, mark }
+        let mut sampler = Sampler::new(scale, self.history.start.get(metric));
+        self.history.walk(self.snapshot, |instant, counters| sampler.add(self.x(instant), counters.get(metric)));
+        sampler.finish(self.x(self.instant))
     }
 }

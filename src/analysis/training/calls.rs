@@ -113,7 +113,7 @@ impl Paths {
                 place = intern(&mut places, (node, frame.line)) + 1;
                 let is_call = calls.next_if_eq(&index).is_some();
                 let level = Level { node, line: frame.line, frame: id, is_call, caller };
-                if !is_module_plumbing(snapshot, id) {
+                if !is_module_plumbing(snapshot, id) && !is_checkpoint_plumbing(snapshot, id) {
                     caller = Some(id);
                 }
                 Some(level)
@@ -148,6 +148,16 @@ fn is_module_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
     snapshot.stacks.frame(id).is_some_and(|frame| {
         let file = snapshot.strings.get(frame.filename);
         file.ends_with("torch/nn/modules/module.py") || file.ends_with("torch/nn/modules/container.py")
+    })
+}
+
+/// Whether a frame belongs to what stands between a checkpointed call and its function.
+fn is_checkpoint_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
+    snapshot.stacks.frame(id).is_some_and(|frame| {
+        let file = snapshot.strings.get(frame.filename);
+        file.ends_with("torch/utils/checkpoint.py")
+            || file.ends_with("torch/_compile.py")
+            || file.ends_with("torch/_dynamo/eval_frame.py")
     })
 }
 

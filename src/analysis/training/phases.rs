@@ -4,11 +4,12 @@ use super::role::{Role, Roles};
 use crate::analysis::Annotations;
 use crate::model::{Action, Snapshot, StackId, StrId};
 use crate::replay::{History, Instant};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// The part of a training step that an entry belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// From the model's inputs to the loss.
@@ -191,7 +192,11 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
     // Where no stack has Python frames, their absence says nothing.
     let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
     let hint = |(row, &action): (usize, &Action)| {
-        if !frees_tell && matches!(action, Action::FreeRequested | Action::FreeCompleted) {
+        let gives_back = matches!(
+            action,
+            Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap
+        );
+        if gives_back && !frees_tell {
             return Hint::None;
         }
         let stack = snapshot.entries.stack(row);

@@ -44,6 +44,9 @@ pub enum Command {
     Report(ReportArgs),
     /// Allocations that survive step after step, with growth per step and their stacks
     Leaks(LeaksArgs),
+    /// What activation checkpointing would save: the predicted peak with each repeatedly called forward function
+    /// checkpointed, and what running it again costs; with -o, memory before and after as SVG
+    Checkpoint(CheckpointArgs),
     /// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
     Diff(DiffArgs),
     /// Check budgets of memory, from flags or memviz.toml, and fail when one is exceeded
@@ -318,6 +321,21 @@ impl From<AlignArg> for Align {
             AlignArg::Step => Self::Step,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    pub format: Option<FormatOrSvgArg>,
+    /// Number of candidates [default: 10 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// What the x axis of the picture counts
+    #[arg(long, value_enum, default_value_t = AxisArg::Entry)]
+    pub x: AxisArg,
 }
 
 fn parse_regex(text: &str) -> Result<Regex, String> {

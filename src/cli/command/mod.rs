@@ -1,6 +1,7 @@
 //! A short file per command, and what they share.
 
 pub mod check;
+pub mod checkpoint;
 pub mod diff;
 pub mod flamegraph;
 pub mod fragmentation;

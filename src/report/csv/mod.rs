@@ -1,5 +1,6 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -9,7 +10,9 @@ mod peak;
 mod ranks;
 
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -35,6 +38,10 @@ impl Render for CsvReport {
 
     fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
         leaks::write(report, out)
+    }
+
+    fn checkpoint(&self, _source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(report, out)
     }
 
     fn diff(&self, _sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
 mod check;
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -12,7 +13,9 @@ mod ranks;
 use super::check::CheckedInput;
 use super::notes::{safe, signed};
 use super::{Render, Source, Sources};
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 
@@ -43,6 +46,10 @@ impl Render for MarkdownReport {
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         check::write(inputs, out)
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

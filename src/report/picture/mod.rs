@@ -3,6 +3,7 @@
 //! plotters draws axes and lines, the svg crate everything else.
 
 mod chart;
+mod checkpoint;
 pub(super) mod flamegraph;
 mod list;
 mod overlay;
@@ -14,6 +15,7 @@ mod shape;
 mod table;
 pub(super) mod timeline;
 
+pub use checkpoint::checkpoint;
 pub use flamegraph::flamegraph;
 pub(super) use list::statement;
 pub use overlay::{overlay, overlay_columns};

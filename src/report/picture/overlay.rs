@@ -14,8 +14,8 @@ use svg::node::Blob;
 use svg::node::element::{Circle, Group, Path};
 
 /// Colours of the base, painted as an area, and of what it is compared with, a line.
-const BASE: Color = palette::OTHER;
-const NEW: Color = palette::GROUPS[0];
+pub(super) const BASE: Color = palette::OTHER;
+pub(super) const NEW: Color = palette::GROUPS[0];
 /// Opacity of the area.
 const AREA: &str = "0.35";
 /// Rows listed next to the plot.
@@ -74,15 +74,8 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     let lines = if room.notes { words::limits(device) } else { Vec::new() };
     let (body, y) = warnings(body, 20.0, &lines);
     let scale = Scale::of(curves);
-    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let top = y + 14.0 + 32.0;
-    let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
-    let base = outline(&curves.base, &scale);
-    let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
-    plot = plot.add(filled.set("fill-opacity", AREA));
-    plot = plot.add(line(base, BASE).set("stroke-width", 1));
-    plot = plot.add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])));
-    plot = plot.add(line(outline(&curves.new, &scale), NEW).set("stroke-width", "1.6"));
+    let mut plot = both(curves, &scale).set("transform", format!("translate(0 {})", px(top)));
     let mut labels = Labels::default();
     // Of two labels that collide the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
@@ -93,8 +86,20 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     Picture { height, body: body.add(plot) }
 }
 
+/// Both curves and their axes.
+pub(super) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
+    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
+    let base = outline(&curves.base, scale);
+    let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
+    Group::new()
+        .add(filled.set("fill-opacity", AREA))
+        .add(line(base, BASE).set("stroke-width", 1))
+        .add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])))
+        .add(line(outline(&curves.new, scale), NEW).set("stroke-width", "1.6"))
+}
+
 /// From bytes and columns to pixels.
-struct Scale {
+pub(super) struct Scale {
     x: Axis,
     y: Axis,
     x_title: &'static str,
@@ -102,7 +107,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(curves: &DeviceOverlay) -> Self {
+    pub(super) fn of(curves: &DeviceOverlay) -> Self {
         let values = curves.base.highest.iter().chain(&curves.new.highest);
         let highest = (values.copied().max().unwrap_or(0) as f64).max(1.0);
         let last = (curves.last as f64).max(1.0);
@@ -124,11 +129,11 @@ impl Scale {
     }
 
     /// Left edge of a column.
-    fn x(&self, column: usize) -> f64 {
+    pub(super) fn x(&self, column: usize) -> f64 {
         f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / self.columns.max(1) as f64
     }
 
-    fn y(&self, bytes: i64) -> f64 {
+    pub(super) fn y(&self, bytes: i64) -> f64 {
         let share = bytes as f64 / self.y.last;
         f64::from(PLOT_HEIGHT) * (1.0 - share.clamp(0.0, 1.0))
     }
@@ -164,14 +169,27 @@ fn mark(
 ) -> Group {
     let metric = side.peak.metric;
     let bytes = side.peak.at.get(metric);
-    let (x, y) = (scale.x(curve.mark) + 0.5, scale.y(bytes));
     let is_peak = side.peak.maxima[metric as usize].instant == side.peak.instant && !side.peak.completeness.no_entries;
     let label = format!("{name} {}{}", if is_peak { "peak " } else { "" }, signed(bytes));
+    point(plot, labels, scale, (curve.mark, bytes), (&label, &notes::place(&side.peak), color))
+}
+
+/// A point of a curve, with its label above the plot.
+pub(super) fn point(
+    plot: Group,
+    labels: &mut Labels,
+    scale: &Scale,
+    (column, bytes): (usize, i64),
+    (label, place, color): (&str, &str, Color),
+) -> Group {
+    let (x, y) = (scale.x(column) + 0.5, scale.y(bytes));
     let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
     let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
-    let plot = plot.add(vertical(x, 0.0, y, color).set("stroke-width", "0.7"));
-    let plot = plot.add(titled(&format!("{label}\n{}", notes::place(&side.peak))).add(dot));
-    labels.add(plot, x, &label, palette::TEXT)
+    // No part of a curve, and so in neither's colour.
+    let lead = vertical(x, 0.0, y, palette::MUTED).set("stroke-width", "0.7").set("stroke-dasharray", "2 3");
+    let plot = plot.add(lead);
+    let plot = plot.add(titled(&format!("{label}\n{place}")).add(dot));
+    labels.add(plot, x, label, palette::TEXT)
 }
 
 /// The rows that grew and shrank most, and the sum.

@@ -1,6 +1,9 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::{CheckOutcome, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION};
+use super::{
+    CheckOutcome, CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice,
+    SCHEMA_VERSION,
+};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
@@ -15,6 +18,7 @@ const ANSWERS: &[Answer] = &[
     ("fragmentation", answer::<Head<FragmentationDevice>>),
     ("oom", answer::<Head<OomDevice>>),
     ("leaks", answer::<Head<LeaksDevice>>),
+    ("checkpoint", answer::<Head<CheckpointDevice>>),
     ("diff", answer::<Diff>),
     ("check", answer::<CheckOutcome>),
 ];

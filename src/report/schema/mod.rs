@@ -4,6 +4,7 @@
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
 mod check;
+mod checkpoint;
 mod describe;
 mod diff;
 mod fragmentation;
@@ -15,6 +16,10 @@ mod ranks;
 
 pub use check::{
     Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
+};
+pub use checkpoint::{
+    Change, ChangeKind, CheckpointCandidate, CheckpointDevice, CheckpointLimit, CheckpointPlan, CheckpointedFunction,
+    PhasedInstant, checkpoint,
 };
 pub use describe::{commands, describe};
 pub use diff::{
@@ -33,7 +38,7 @@ pub use ranks::{
 };
 
 use super::{Source, notes};
-use crate::analysis::{Attribution, GroupBy};
+use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -183,15 +188,21 @@ pub struct AttributionRow {
     pub stack: Vec<String>,
 }
 
-impl From<&Attribution> for AttributionRows {
-    fn from(attribution: &Attribution) -> Self {
-        let rows = attribution.rows.iter().map(|row| AttributionRow {
+impl From<&Row> for AttributionRow {
+    fn from(row: &Row) -> Self {
+        Self {
             label: row.label.clone(),
             bytes: row.bytes,
             blocks: row.blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
-        });
+        }
+    }
+}
+
+impl From<&Attribution> for AttributionRows {
+    fn from(attribution: &Attribution) -> Self {
+        let rows = attribution.rows.iter().map(AttributionRow::from);
         Self {
             by: attribution.by,
             total_bytes: attribution.total_bytes,

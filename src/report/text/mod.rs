@@ -1,6 +1,7 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
 mod check;
+mod checkpoint;
 mod diff;
 mod fragmentation;
 mod info;
@@ -14,7 +15,9 @@ use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
 use crate::analysis::ranks::RankLine;
-use crate::analysis::{DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -54,6 +57,10 @@ impl Render for TextReport {
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         check::write(*self, inputs, out)
+    }
+
+    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+        checkpoint::write(*self, source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {

@@ -106,7 +106,8 @@ impl TextReport {
             used = 11 + 1 + 7 + 2 + BAR;
         }
         if width >= BLOCKS_FROM {
-            line += &format!("  {:>7}", format!("{}x", row.blocks));
+            let blocks = if row.blocks == 0 { String::new() } else { format!("{}x", row.blocks) };
+            line += &format!("  {blocks:>7}");
             used += 9;
         }
         let label = safe(&row.label);

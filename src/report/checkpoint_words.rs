@@ -1,0 +1,238 @@
+//! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
+
+use super::notes::{self, duration, signed};
+use super::percent;
+use super::words::count;
+use crate::analysis::attribution::OTHER;
+use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
+use crate::analysis::{DeviceCheckpoint, Row};
+use crate::model::Format;
+use crate::model::bytes::Bytes;
+
+/// What a candidate's row is called that stands for the call that runs again.
+pub const RERUN: &str = "(the call that runs again)";
+/// What is said of rows of several candidates.
+pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
+/// Where times come from.
+pub const TIMES: &str = "CPU times of the recording: what launching took on the host, not what the GPU did";
+
+/// The answer in a few words.
+pub fn headline(device: &DeviceCheckpoint) -> String {
+    format!("{}: peak allocated {}", notes::device_name(device.device), signed(device.peak_bytes))
+}
+
+/// Where the recorded peak is.
+pub fn place(device: &DeviceCheckpoint) -> String {
+    let place = notes::position(&device.peak, device.entries, &device.completeness);
+    if device.completeness.no_entries { place } else { format!("{place}; phase {}", device.phase.name()) }
+}
+
+/// Everything that must be said about one device, a line each.
+pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
+    let mut lines = notes::limits(&device.completeness, &device.baseline);
+    lines.extend(notes::anomalies(&device.anomalies));
+    lines
+}
+
+/// What the peak has of activations; `None` where it is not known what backward would have freed.
+pub fn activations(device: &DeviceCheckpoint) -> Option<u64> {
+    (device.none != Some(NoCandidates::Unfinished)).then_some(device.activation_bytes)
+}
+
+/// What the recording is like: activations, forward passes, what is checkpointed already.
+pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
+    if device.passes == 0 {
+        return Vec::new();
+    }
+    let mut facts = Vec::new();
+    if let Some(held) = activations(device) {
+        let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
+        let held = Bytes(held);
+        facts.push(format!("{held} of it ({share:.1}%) are activations: made in forward, freed in backward"));
+    }
+    facts.push(match (device.passes, device.forward_us) {
+        (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
+        (1, None) => "1 forward pass".to_owned(),
+        (passes, Some(time)) => format!("{passes} forward passes, {} each on average ({TIMES})", duration(time)),
+        (passes, None) => format!("{passes} forward passes"),
+    });
+    facts.extend(device.checkpointed.iter().map(checkpointed));
+    facts
+}
+
+fn checkpointed(function: &Checkpointed) -> String {
+    let (calls, all) = (function.calls, function.calls + function.other_calls);
+    let which = match (calls, function.other_calls) {
+        (1, 0) => "its call".to_owned(),
+        (_, 0) => format!("all {calls} calls"),
+        _ => format!("{calls} of {all} calls"),
+    };
+    format!("{} is checkpointed already: {which} in a forward pass", function.label)
+}
+
+/// Why there are no candidates.
+pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
+    let reason = match device.none? {
+        NoCandidates::NoHistory => "without a history nothing can be said about checkpointing".to_owned(),
+        NoCandidates::NoStacks => {
+            let remedy = match format {
+                Format::CudaSnapshot => "_record_memory_history records them unless told not to",
+                Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
+                Format::MemoryTimeline => "a memory timeline has none, a trace of torch.profiler has with_stack=True",
+            };
+            format!("there are no Python stacks, so forward functions cannot be told: {remedy}")
+        }
+        NoCandidates::NoLines => {
+            "a profiler trace names the functions on a stack, but not the lines they are at, so one call of a function \
+             cannot be told from the next: a snapshot of torch.cuda.memory tells"
+                .to_owned()
+        }
+        NoCandidates::NoTrainingStep => {
+            "there is no training step: no forward pass that a backward pass follows, and checkpointing changes \
+             nothing else"
+                .to_owned()
+        }
+        NoCandidates::Unfinished => {
+            "the pass that the peak lies in does not finish (it runs out of memory, or the file is cut off): what its \
+             backward would have freed is not known; a recording of a step that fits, with a smaller batch, tells"
+                .to_owned()
+        }
+        NoCandidates::NoBackward => {
+            "the peak is in a forward pass that no backward pass follows, and checkpointing changes nothing there"
+                .to_owned()
+        }
+        NoCandidates::NothingSaves => {
+            let left = if device.checkpointed.is_empty() { "" } else { " besides what is checkpointed already" };
+            let phase = device.phase.name();
+            format!(
+                "nothing to checkpoint{left}: no function that a forward pass calls more than once would lower the \
+                 peak, which is in phase {phase}"
+            )
+        }
+    };
+    Some(reason)
+}
+
+/// What a candidate would do: `predicted peak 2.71 GiB, 1.43 GiB (34.6%) less`.
+pub fn effect(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
+    let (new, saved) = (signed(candidate.predicted_peak_bytes), signed(candidate.saved_bytes));
+    format!("predicted peak {new}, {saved} ({:.1}%) less", saved_percent(device, candidate.saved_bytes))
+}
+
+/// A saving in percent of the recorded peak.
+pub fn saved_percent(device: &DeviceCheckpoint, saved: i64) -> f64 {
+    if device.peak_bytes == 0 { 0.0 } else { saved as f64 * 100.0 / device.peak_bytes as f64 }
+}
+
+/// What its calls hold.
+pub fn held(candidate: &Candidate) -> String {
+    let calls = count(candidate.calls as u64, "call");
+    format!(
+        "{calls} in a forward pass; at the recorded peak they hold {} that would not be there",
+        Bytes(candidate.activation_bytes)
+    )
+}
+
+/// What running its calls again takes.
+pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
+    let time = candidate.recompute_us?;
+    let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
+    Some(format!("they run again in backward: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
+}
+
+/// The part of a forward pass that runs again, from 0 to 1.
+pub fn share_of_forward(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<f64> {
+    let (part, whole) = (candidate.recompute_us?, device.forward_us.filter(|&time| time > 0)?);
+    Some(part as f64 / whole as f64)
+}
+
+/// Where the new peak is.
+pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
+    let limit = &candidate.limit;
+    let place = notes::position(&limit.place, device.entries, &device.completeness);
+    let phase = limit.phase.name();
+    let when = if limit.rerun { ", while a call runs again" } else { "" };
+    format!("the new peak is in phase {phase}{when} ({place})")
+}
+
+/// What is there at the new peak, the call that runs again as a row of its own.
+pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
+    let limit = &candidate.limit;
+    let rerun = limit.rerun.then(|| Row {
+        label: RERUN.to_owned(),
+        bytes: limit.rerun_bytes,
+        blocks: 0,
+        inferred: false,
+        stack: Vec::new(),
+    });
+    rerun.into_iter().chain(limit.rows.iter().cloned()).collect()
+}
+
+/// Whether a row sums up what has no row of its own, and so does not set the scale.
+pub fn is_rest(row: &Row) -> bool {
+    row.label == OTHER
+}
+
+/// What `--top` left out.
+pub fn more(left_out: usize) -> String {
+    format!("{} more; --top shows them", count(left_out as u64, "candidate"))
+}
+
+/// The lines of a plan that differ from those before: which calls, and the first of the plans that it stands for.
+pub fn plan(candidate: &Candidate) -> Vec<(String, Plan)> {
+    let same = |a: &Plan, b: &Plan| a.predicted_peak_bytes == b.predicted_peak_bytes;
+    candidate
+        .plan
+        .chunk_by(same)
+        .filter_map(|plans| {
+            let (first, last) = (plans.first()?, plans.last()?);
+            let which = match (first.every, last.every) {
+                (1, 1) => "every".to_owned(),
+                (1, last) => format!("every to every {}", ordinal(last)),
+                (first, last) if first == last => format!("every {}", ordinal(first)),
+                (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
+            };
+            Some((which, *first))
+        })
+        .collect()
+}
+
+/// `2nd`, `3rd`, `4th`, `11th`, `21st`.
+fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// A change of code: where, and what to write there.
+pub fn change(change: &CodeChange) -> (String, &'static str) {
+    const WRAP: &str = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
+    match change {
+        CodeChange::Wrap(Some(caller)) => (format!("at {caller}, where it is called as block(x)"), WRAP),
+        CodeChange::WrapForward(caller) => (
+            format!("{caller} calls it, which is installed code: for each of these modules, once after they are made"),
+            "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
+        ),
+        CodeChange::Wrap(None) => ("where it is called as block(x)".to_owned(), WRAP),
+        CodeChange::Transformers => (
+            "once, after the model is made".to_owned(),
+            "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_end_as_people_say_them() {
+        let ends: Vec<String> = [2, 3, 4, 11, 12, 13, 21, 22].map(ordinal).into();
+        assert_eq!(ends, ["2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! `memviz checkpoint -o`: memory as recorded, and with the best candidate checkpointed.
+
+use super::chart;
+use super::overlay::{BASE, NEW, Scale, both, point};
+use super::palette::{self, Color};
+use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use super::timeline::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
+use super::{Picture, Room, WIDTH, heading, panels, stacked, warnings};
+use crate::analysis::checkpoint::Candidate;
+use crate::analysis::diff::DeviceOverlay;
+use crate::analysis::{CheckpointReport, DeviceCheckpoint};
+use crate::model::Format;
+use crate::report::fit::shorten_end;
+use crate::report::notes::{self, signed};
+use crate::report::words::count;
+use crate::report::{Source, checkpoint_words as words};
+use svg::node::element::{Group, Line, Path};
+
+/// Rows of the plan and of other candidates next to the plot.
+const ROWS: usize = 5;
+/// How far from the right end of the plot the saving is drawn, in pixels.
+const SAVING: f64 = 14.0;
+/// Where the other two columns of the plan end, in characters from the right.
+const PEAK_COLUMN: f64 = 12.0 * MONO_WIDTH;
+
+/// All devices below each other.
+pub fn checkpoint(source: Source<'_>, report: &CheckpointReport) -> Picture {
+    let format = source.recording.snapshot.notes.format;
+    let mut parts = vec![heading(source, "activation checkpointing, predicted")];
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, format, room)));
+    stacked(parts)
+}
+
+fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
+    let best = device.candidates.first().zip(device.curves.as_ref());
+    let title = match best {
+        Some((best, _)) => {
+            let function = format!("Checkpoint {}", best.label);
+            format!("{}: {}. {function}", notes::device_name(device.device), words::effect(device, best))
+        }
+        None => words::headline(device),
+    };
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
+    let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
+    let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
+    lines.extend(words::reason(device, format));
+    let (body, y) = warnings(body, 20.0, &lines);
+    let Some((best, curves)) = best else { return Picture { height: y + 16.0, body } };
+    let scale = Scale::of(curves);
+    let top = y + 14.0 + 32.0;
+    let mut plot = both(curves, &scale).set("transform", format!("translate(0 {})", px(top)));
+    plot = marks(plot, device, best, curves, &scale);
+    let (plot, legend_height) = legend(plot, device, best);
+    let height = top + (f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0).max(legend_height) + 16.0;
+    Picture { height, body: body.add(plot) }
+}
+
+/// Both peaks, and the saving between their levels.
+fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &DeviceOverlay, scale: &Scale) -> Group {
+    let (before, after) = (device.peak_bytes, best.predicted_peak_bytes);
+    let mut labels = Labels::default();
+    let name = format!("predicted peak {}", signed(after));
+    let mark = (curves.new.mark, after);
+    let plot = point(plot, &mut labels, scale, mark, (&name, &words::new_peak(device, best), NEW));
+    let name = format!("recorded peak {}", signed(before));
+    let mark = (curves.base.mark, before);
+    let plot = point(plot, &mut labels, scale, mark, (&name, &words::place(device), BASE));
+
+    let right = f64::from(LEFT + PLOT_WIDTH);
+    let (high, low) = (scale.y(before), scale.y(after));
+    let level = |y: f64, color: Color| {
+        let line = Line::new().set("x1", LEFT).set("x2", px(right)).set("y1", px(y)).set("y2", px(y));
+        line.set("stroke", color.light).set("stroke-width", 1).set("stroke-dasharray", "4 4")
+    };
+    let at = px(right - SAVING);
+    let arrow = format!("M{at} {}V{}m-3.5 -6l3.5 6l3.5 -6", px(high), px(low));
+    let arrow = Path::new().set("d", arrow).set("fill", "none").set("stroke", palette::TEXT.light);
+    let saved = format!("{} less", signed(best.saved_bytes));
+    let middle = f64::midpoint(high, low) + 4.0;
+    let saved = text(right - SAVING - 8.0, middle, Anchor::End, palette::TEXT, &saved).set("font-weight", 600);
+    // Legible on the curves behind it.
+    let outlined = saved.set("stroke", palette::BACKGROUND.light).set("stroke-width", 3);
+    let saved = outlined.set("stroke-linejoin", "round").set("paint-order", "stroke");
+    plot.add(level(high, BASE)).add(level(low, NEW)).add(titled(&words::effect(device, best)).add(arrow).add(saved))
+}
+
+/// What the colours mean, the plan, the cost and the other candidates; and where that ends.
+fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Group, f64) {
+    let right = f64::from(WIDTH) - 16.0;
+    let room = right - LEGEND;
+    let mut y = 0.0;
+    let mono = |x: f64, y: f64, content: &str| {
+        let text = text(x, y, Anchor::End, palette::TEXT, content);
+        text.set("font-family", MONO).set("font-size", MONO_SIZE)
+    };
+    let muted = |y: f64, content: &str| text(LEGEND, y, Anchor::Start, palette::MUTED, content);
+    for (color, name) in [(BASE, "recorded"), (NEW, "predicted, its calls checkpointed")] {
+        let line = text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, name);
+        plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
+        y += LEGEND_LINE;
+    }
+    y += 6.0;
+    let cost = best.recompute_us.map(|time| {
+        let share = words::share_of_forward(device, best);
+        let share = share.map_or(String::new(), |share| format!(" ({:.1}% of forward)", share * 100.0));
+        format!("runs again: {} on the CPU{share}", notes::duration(time))
+    });
+    if let Some(line) = cost {
+        plot = plot.add(muted(y, &line));
+        y += LEGEND_LINE;
+    }
+    let calls = count(best.calls as u64, "call");
+    plot = plot.add(muted(y, &format!("{calls} in a forward pass, of which are checkpointed")));
+    y += LEGEND_LINE;
+    plot = plot.add(text(right - PEAK_COLUMN, y, Anchor::End, palette::MUTED, "peak"));
+    plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "saved"));
+    y += LEGEND_LINE;
+    for (which, plan) in words::plan(best).into_iter().take(ROWS) {
+        let saved = signed(device.peak_bytes.saturating_sub(plan.predicted_peak_bytes));
+        plot = plot.add(code(LEGEND, y, room, &which)).add(mono(right, y, &saved));
+        plot = plot.add(mono(right - PEAK_COLUMN, y, &signed(plan.predicted_peak_bytes)));
+        y += LEGEND_LINE;
+    }
+    let others = device.candidates.get(1..).unwrap_or(&[]);
+    if !others.is_empty() {
+        y += 6.0;
+        plot = plot.add(muted(y, "instead of it"));
+        y += LEGEND_LINE;
+    }
+    for candidate in others.iter().take(ROWS) {
+        let label = code(LEGEND, y, room - 2.0 * PEAK_COLUMN, &candidate.label);
+        let row = titled(&format!("{}\n{}", candidate.label, words::effect(device, candidate)));
+        plot = plot.add(row.add(label).add(mono(right, y, &signed(candidate.saved_bytes))));
+        plot = plot.add(mono(right - PEAK_COLUMN, y, &signed(candidate.predicted_peak_bytes)));
+        y += LEGEND_LINE;
+    }
+    let more = others.len().saturating_sub(ROWS).saturating_add(device.left_out);
+    if more > 0 {
+        plot = plot.add(muted(y, &format!("{more} more")));
+        y += LEGEND_LINE;
+    }
+    (plot, y)
+}

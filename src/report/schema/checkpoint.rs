@@ -1,0 +1,213 @@
+//! The JSON of `memviz checkpoint`.
+
+use super::fragmentation::Instant;
+use super::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
+use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, Limit, NoCandidates, Plan};
+use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
+use crate::report::{Source, checkpoint_words as words};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `memviz checkpoint`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckpointDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// The recorded peak.
+    pub peak_allocated_bytes: i64,
+    /// Where it is.
+    pub peak: PhasedInstant,
+    /// Of the peak, what forward made and backward will free; null where the recording ends before backward does.
+    pub activation_bytes: Option<u64>,
+    /// Number of forward passes that a backward pass follows.
+    pub forward_passes: usize,
+    /// Mean time of such a pass on the CPU; null where the file has no times.
+    pub forward_us: Option<i64>,
+    /// What the recorded run checkpoints already.
+    pub checkpointed: Vec<CheckpointedFunction>,
+    /// Functions worth checkpointing, the lowest new peak first. They are alternatives: what they save does not add up.
+    pub candidates: Vec<CheckpointCandidate>,
+    /// Candidates that `--top` left out.
+    pub left_out: usize,
+    /// Why there are no candidates; null when there are.
+    pub reason: Option<NoCandidates>,
+    /// The same in words.
+    pub reason_text: Option<String>,
+}
+
+/// An instant and the phase of the training step that it lies in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PhasedInstant {
+    /// The instant.
+    #[serde(flatten)]
+    pub at: Instant,
+    /// The phase.
+    pub phase: Phase,
+}
+
+/// A function that the recorded run checkpoints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckpointedFunction {
+    /// The function.
+    pub label: String,
+    /// How often a forward pass calls it under `torch.utils.checkpoint`.
+    pub calls: usize,
+    /// How often it calls it without.
+    pub other_calls: usize,
+}
+
+/// A function, called repeatedly in a forward pass, and what checkpointing its calls would do.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckpointCandidate {
+    /// The function, by file, first line and name.
+    pub label: String,
+    /// How often a forward pass calls it.
+    pub calls: usize,
+    /// What these calls hold at the recorded peak and would not hold.
+    pub activation_bytes: u64,
+    /// Mean time on the CPU that its calls take in a forward pass, and would take once more; null where the file has no
+    /// times.
+    pub recompute_us: Option<i64>,
+    /// `recompute_us / forward_us`, from 0 to 1; null where the file has no times.
+    pub recompute_share: Option<f64>,
+    /// The peak with every call checkpointed.
+    pub predicted_peak_allocated_bytes: i64,
+    /// The recorded peak less that.
+    pub saved_bytes: i64,
+    /// Every call checkpointed, every second, every third and so on.
+    pub plan: Vec<CheckpointPlan>,
+    /// What is in the way of a lower peak.
+    pub limit: CheckpointLimit,
+    /// What to write.
+    pub change: Change,
+}
+
+/// Some of the calls of a forward pass checkpointed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckpointPlan {
+    /// The first call and every so many-th after it.
+    pub every: usize,
+    /// The peak then.
+    pub predicted_peak_allocated_bytes: i64,
+}
+
+/// The highest point that is left.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckpointLimit {
+    /// Where it is in the recorded history.
+    #[serde(flatten)]
+    pub at: PhasedInstant,
+    /// Whether a call runs again there.
+    pub rerun: bool,
+    /// What that call has allocated by then.
+    pub rerun_bytes: u64,
+    /// What else is there, by site, the largest first and the rest as `(other)`.
+    pub rows: Vec<AttributionRow>,
+}
+
+/// A change of code.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Change {
+    /// How.
+    pub kind: ChangeKind,
+    /// The line that calls the function; null where the recording does not have it, and for models of transformers.
+    pub caller: Option<String>,
+    /// What to write there, for a function that is called as `block(x)`.
+    pub code: &'static str,
+}
+
+/// How to checkpoint a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// Wrap its call in `torch.utils.checkpoint.checkpoint`.
+    Wrap,
+    /// Wrap `forward` of its modules: the line that calls it is one of an installed package.
+    WrapForward,
+    /// Call `gradient_checkpointing_enable` of a model of transformers.
+    Transformers,
+}
+
+impl From<&Checkpointed> for CheckpointedFunction {
+    fn from(function: &Checkpointed) -> Self {
+        Self { label: function.label.clone(), calls: function.calls, other_calls: function.other_calls }
+    }
+}
+
+impl From<&Plan> for CheckpointPlan {
+    fn from(plan: &Plan) -> Self {
+        Self { every: plan.every, predicted_peak_allocated_bytes: plan.predicted_peak_bytes }
+    }
+}
+
+impl From<&Limit> for CheckpointLimit {
+    fn from(limit: &Limit) -> Self {
+        Self {
+            at: PhasedInstant { at: (&limit.place).into(), phase: limit.phase },
+            rerun: limit.rerun,
+            rerun_bytes: limit.rerun_bytes,
+            rows: limit.rows.iter().map(AttributionRow::from).collect(),
+        }
+    }
+}
+
+impl From<&CodeChange> for Change {
+    fn from(change: &CodeChange) -> Self {
+        let (kind, caller) = match change {
+            CodeChange::Wrap(caller) => (ChangeKind::Wrap, caller.clone()),
+            CodeChange::WrapForward(caller) => (ChangeKind::WrapForward, Some(caller.clone())),
+            CodeChange::Transformers => (ChangeKind::Transformers, None),
+        };
+        Self { kind, caller, code: words::change(change).1 }
+    }
+}
+
+impl CheckpointCandidate {
+    fn of(device: &DeviceCheckpoint, candidate: &Candidate) -> Self {
+        Self {
+            label: candidate.label.clone(),
+            calls: candidate.calls,
+            activation_bytes: candidate.activation_bytes,
+            recompute_us: candidate.recompute_us,
+            recompute_share: words::share_of_forward(device, candidate),
+            predicted_peak_allocated_bytes: candidate.predicted_peak_bytes,
+            saved_bytes: candidate.saved_bytes,
+            plan: candidate.plan.iter().map(CheckpointPlan::from).collect(),
+            limit: (&candidate.limit).into(),
+            change: (&candidate.change).into(),
+        }
+    }
+}
+
+/// The whole answer of `memviz checkpoint`.
+pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a, CheckpointDevice> {
+    let format = source.recording.snapshot.notes.format;
+    let device = |device: &DeviceCheckpoint| CheckpointDevice {
+        device: device.device,
+        baseline_bytes: device.baseline.allocated,
+        complete_history: device.completeness.is_complete(),
+        notes: words::limits(device),
+        peak_allocated_bytes: device.peak_bytes,
+        peak: PhasedInstant { at: (&device.peak).into(), phase: device.phase },
+        activation_bytes: words::activations(device),
+        forward_passes: device.passes,
+        forward_us: device.forward_us,
+        checkpointed: device.checkpointed.iter().map(CheckpointedFunction::from).collect(),
+        candidates: device.candidates.iter().map(|candidate| CheckpointCandidate::of(device, candidate)).collect(),
+        left_out: device.left_out,
+        reason: device.none,
+        reason_text: words::reason(device, format),
+    };
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "checkpoint",
+        input: InputHead::of(source),
+        devices: report.devices.iter().map(device).collect(),
+    }
+}
