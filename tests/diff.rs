@@ -262,7 +262,7 @@ fn a_trace_is_compared_with_a_snapshot_by_function() {
     let note = "a profiler trace names functions by their first line: a snapshot's lines count in theirs";
     assert!(text.expect(0).stdout.contains(note), "{}", text.stdout);
     let answer = diff(TRACE, &fixture("gpt_train"), &[]);
-    assert_eq!(answer["devices"][0]["new"]["fragmentation"].is_object(), true);
+    assert!(answer["devices"][0]["new"]["fragmentation"].is_object());
     assert_eq!(answer["devices"][0]["base"]["fragmentation"], Value::Null);
     // The trace's `minigpt.py:85 get_batch` begins there; the snapshot allocates in line 88.
     let batch: Vec<&Value> =
@@ -272,6 +272,22 @@ fn a_trace_is_compared_with_a_snapshot_by_function() {
         (&batch[0]["label"], &batch[0]["status"]),
         (&Value::from("minigpt.py:85 get_batch"), &Value::from("changed"))
     );
+}
+
+#[test]
+fn a_trace_is_compared_with_a_snapshot_by_operator() {
+    let answer = diff(TRACE, &fixture("llama_hf_all"), &["--by", "operator"]);
+    let status = |operator: &str| {
+        let row = rows(&answer["devices"][0]).iter().find(|row| row["label"] == operator);
+        row.map(|row| row["status"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(status("aten::mm").as_deref(), Some("changed"));
+    assert_eq!(status("aten::empty_strided").as_deref(), Some("changed"));
+    assert_eq!(status("aten::silu").as_deref(), Some("new"));
+    assert_eq!(status("(no operator)"), None, "every block of the snapshot has one");
+    // Without C++ frames there is none, and that is said.
+    let text = memviz(&["diff", TRACE, &fixture("gpt_train"), "--by", "operator"]);
+    assert!(text.expect(0).stdout.contains("a snapshot has operators only in C++ stacks"), "{}", text.stdout);
 }
 
 // ------------------------------------------------------------------ exit codes
@@ -302,7 +318,9 @@ fn growth_that_cannot_be_told_is_2() {
     for (base, new, limit, reason) in [
         (&good, &fixture("no_history"), "1TiB", "no history was recorded"),
         (&fixture("no_history"), &good, "0", "no history was recorded"),
-        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is not in the base"),
+        (&good, &fixture("multi_gpu"), "1TiB", "device 1 is only in the new recording; --device picks"),
+        (&fixture("multi_gpu"), &good, "1TiB", "device 1 is only in the base"),
+        (&good, &fixture("empty"), "0", "device 0 is only in the base"),
         (&good, &fixture("ring"), "1TiB", "allocated in the new recording is a lower bound"),
     ] {
         let run = memviz(&["diff", base, new, "--fail-on-growth", limit]);
@@ -314,7 +332,11 @@ fn growth_that_cannot_be_told_is_2() {
         assert!(!run.stdout.is_empty(), "the answer is written all the same");
         memviz(&["diff", base, new]).expect(0);
     }
+    memviz(&["diff", &good, &fixture("multi_gpu"), "--device", "0", "--fail-on-growth", "0"]).expect(0);
+    // What came after the cut may have been more.
     memviz(&["diff", &good, &cut, "--fail-on-growth", "1TiB"]).expect(2);
+    let run = memviz(&["diff", &good, &cut, "--allow-truncated", "--fail-on-growth", "1TiB"]);
+    assert!(run.expect(2).stderr.contains("the file was cut off"), "{}", run.stderr);
     // What is only known in part but already beyond the limit, or within it in any case, is certain.
     memviz(&["diff", &fixture("tiny"), &fixture("ring"), "--fail-on-growth", "1MiB"]).expect(1);
     memviz(&["diff", &fixture("ring"), &fixture("tiny"), "--fail-on-growth", "0"]).expect(0);
@@ -457,7 +479,7 @@ fn moved(bytes: &[u8], lines: [u16; 3]) -> Vec<u8> {
     let mut moved = bytes.to_vec();
     for (from, to) in LINES.into_iter().zip(lines) {
         // BININT2 and the number; each line is written once.
-        let opcode = |line: u16| [&[b'M'], &line.to_le_bytes() as &[u8]].concat();
+        let opcode = |line: u16| [b"M", &line.to_le_bytes() as &[u8]].concat();
         let places: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&opcode(from))).collect();
         assert_eq!(places.len(), 1, "line {from}");
         moved[places[0]..places[0] + 3].copy_from_slice(&opcode(to));

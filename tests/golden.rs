@@ -6,13 +6,16 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{CheckpointOptions, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When};
+use memviz::analysis::{
+    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When,
+};
 use memviz::input::ReadOptions;
 use memviz::model::Action;
-use memviz::report::{Render, Source, TextReport};
+use memviz::report::{Render, Source, Sources, TextReport};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 use support::{fixture, names};
 use unicode_width::UnicodeWidthStr;
 
@@ -20,6 +23,9 @@ const GOLDEN: &str = "tests/golden";
 const BLESS: &str = "MEMVIZ_BLESS";
 /// A profiler trace.
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+/// What others are compared with.
+const GPT_TRAIN: &str = "fixtures/snapshots/gpt_train/snapshot.pickle.gz";
+static BASE: LazyLock<Recording> = LazyLock::new(|| support::open(GPT_TRAIN));
 /// Rows that people get.
 const TOP: usize = 20;
 
@@ -155,6 +161,18 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.checkpoint.txt", "empty", &["checkpoint"]),
     ("empty.checkpoint.md", "empty", &["checkpoint", "--format", "markdown"]),
     ("trace.checkpoint.txt", TRACE, &["checkpoint", "--device", "0"]),
+    ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),
+    ("gpt_train_ckpt.diff.json", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--top", "2", "--format", "json"]),
+    ("gpt_train_ckpt.diff.csv", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "csv"]),
+    ("gpt_train_ckpt.diff.md", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "markdown"]),
+    ("gpt_train_ckpt.diff.function.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--by", "function", "--top", "5"]),
+    ("tiny.diff.svg", "tiny", &["diff", GPT_TRAIN, "--format", "svg", "--align", "entry"]),
+    ("multi_gpu.diff.txt", "multi_gpu", &["diff", GPT_TRAIN, "--by", "stack", "--top", "1"]),
+    ("gpt_train.diff.md", "gpt_train", &["diff", GPT_TRAIN, "--format", "markdown"]),
+    ("expandable.diff.md", "expandable", &["diff", GPT_TRAIN, "--top", "1", "--format", "markdown"]),
+    ("no_history.diff.txt", "no_history", &["diff", GPT_TRAIN, "--top", "3"]),
+    ("empty.diff.txt", "empty", &["diff", GPT_TRAIN]),
+    ("trace.diff.txt", TRACE, &["diff", GPT_TRAIN, "--top", "5"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
@@ -264,6 +282,7 @@ const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
+    ("diff.svg", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "svg", "--align", "step"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
 ];
 
@@ -279,6 +298,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_train.checkpoint", "gpt_train", Question::Checkpoint),
     ("resnet_train.checkpoint", "resnet_train", Question::Checkpoint),
     ("gpt_train_ckpt.checkpoint", "gpt_train_ckpt", Question::Checkpoint),
+    ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
+    ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
     ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
@@ -302,6 +323,8 @@ enum Question {
     Oom(GroupBy),
     Leaks,
     Checkpoint,
+    /// Against `gpt_train`.
+    Diff(GroupBy),
 }
 
 #[test]
@@ -348,6 +371,7 @@ fn pipes_get_what_the_library_renders() {
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
         ("leak_slow", Question::Leaks, &["leaks"]),
         ("resnet_train", Question::Checkpoint, &["checkpoint"]),
+        ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -379,7 +403,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Pool,
         GroupBy::Annotation,
     ];
-    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Checkpoint].into_iter();
+    let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
+    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Checkpoint].into_iter().chain(both);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -465,6 +490,13 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
             text.leaks(source, &recording.leaks(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Diff(by) => {
+            let base = &*BASE;
+            let options = PeakOptions { by, ..PeakOptions::default() };
+            let [from, to] = [base, recording].map(|side| side.side(&options).unwrap());
+            let sources = Sources { base: Source { path: GPT_TRAIN, recording: base }, new: source };
+            text.diff(sources, &DiffReport::of(&from, &to, Some(TOP)), &mut out).unwrap();
         }
         Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
     }

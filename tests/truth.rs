@@ -229,7 +229,7 @@ fn answers(case: &Case, recording: &Recording) -> Answers {
             maxima: counters(&written.maxima),
             end: device.end,
             notes: written.notes,
-            bounds: written.bounds.into_iter().map(|(metric, bound)| (metric, bound.to_owned())).collect(),
+            bounds: written.bounds.into_iter().map(|(metric, bound)| (metric, bound.name().to_owned())).collect(),
             active_peaks_by_size: Some(active_peaks_by_size(history)),
         }
     });

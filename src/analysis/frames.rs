@@ -361,6 +361,48 @@ fn without_return_type(name: &str) -> &str {
     &name[start..]
 }
 
+/// Beginnings of overload names in lower case that no operator's own name ends in.
+const OVERLOADS: &[&str] = &[
+    "correction",
+    "dim",
+    "dtype",
+    "float",
+    "int",
+    "low",
+    "memory_format",
+    "out",
+    "self",
+    "source",
+    "src",
+    "stable",
+    "start",
+    "value",
+    "vec",
+];
+/// An operator whose name ends like that of an overload.
+const NO_OVERLOAD: &str = "unique_dim";
+
+/// The operator that a function of the dispatcher calls, as profiler traces name it: `aten::mul` for
+/// `at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)`.
+///
+/// These functions are generated per overload (torchgen writes `mul_Tensor` for `aten::mul.Tensor`), so that where the
+/// name ends is known only by convention: operators are in lower case, most overloads are not.
+pub fn dispatched_operator(name: &str) -> Option<String> {
+    let (_, rest) = name.split_once("at::_ops::")?;
+    let (operator, function) = rest.split_once("::")?;
+    if !function.starts_with("call(") && !function.starts_with("redispatch(") {
+        return None;
+    }
+    let mut ends = operator.match_indices('_').map(|(at, _)| at).filter(|_| operator != NO_OVERLOAD);
+    let end = ends.find(|&at| at > 0 && begins_with_overload(&operator[at + 1..])).unwrap_or(operator.len());
+    Some(format!("aten::{}", &operator[..end]))
+}
+
+fn begins_with_overload(text: &str) -> bool {
+    let is_word = |word: &str| text.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    text.starts_with(|first: char| first.is_ascii_uppercase()) || OVERLOADS.iter().any(|word| is_word(word))
+}
+
 /// The Python package that a frame's file belongs to: `torch`, `transformers`, or the stem of a user's file.
 pub fn package(file: &str) -> &str {
     let path = installed_path(file).unwrap_or_else(|| file.rsplit(['/', '\\']).next().unwrap_or(file));
@@ -426,6 +468,34 @@ mod tests {
         );
         assert_eq!(short("torch::autograd::Node::operator()(std::vector<int>&&)"), "torch::autograd::Node::operator()");
         assert_eq!(short("plain_c_function"), "plain_c_function");
+    }
+
+    #[test]
+    fn operators_are_named_as_in_traces() {
+        let operator = |name: &str| dispatched_operator(&format!("at::_ops::{name}(at::Tensor const&, long)"));
+        for (name, expected) in [
+            ("mm::redispatch", "mm"),
+            ("mul_Tensor::call", "mul"),
+            ("add__Tensor::call", "add_"),
+            ("empty_memory_format::redispatch", "empty"),
+            ("empty_strided::call", "empty_strided"),
+            ("_to_copy::redispatch", "_to_copy"),
+            ("to_dtype_layout::call", "to"),
+            ("sum_dim_IntList::call", "sum"),
+            ("log_softmax_int::call", "log_softmax"),
+            ("where_ScalarSelf::call", "where"),
+            ("nll_loss_nd::call", "nll_loss_nd"),
+            ("index_select::call", "index_select"),
+            ("unique_dim::call", "unique_dim"),
+            ("resize_::call", "resize_"),
+            ("std_correction::call", "std"),
+            ("outer::call", "outer"),
+            ("_int_mm::call", "_int_mm"),
+        ] {
+            assert_eq!(operator(name), Some(format!("aten::{expected}")), "{name}");
+        }
+        assert_eq!(operator("mm::typed_handle"), None);
+        assert_eq!(dispatched_operator("at::native::mm(at::Tensor const&)"), None);
     }
 
     #[test]

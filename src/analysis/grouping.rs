@@ -34,7 +34,7 @@ pub enum GroupBy {
     Pool,
     /// The `record_function` ranges that were open at the allocation.
     Annotation,
-    /// The innermost operator: only profiler traces record them.
+    /// The innermost operator: profiler traces record them, and C++ frames of snapshots tell them.
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
@@ -259,7 +259,7 @@ impl<'a> Grouper<'a> {
             }
             GroupBy::Annotation => self.annotation(holder),
             GroupBy::Operator => match self.sites.operator(stack) {
-                Some(operator) => Key::Text(self.sites.label(operator)),
+                Some(operator) => Key::Text(operator),
                 None => Key::Special(NO_OPERATOR),
             },
             GroupBy::NnModule => {

@@ -1,6 +1,6 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
-use super::frames::{FrameKind, has_line, installed_path, package, short_native_name};
+use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
 use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
 use std::collections::HashMap;
@@ -68,10 +68,17 @@ impl<'s> Sites<'s> {
         frames.iter().take_while(|&&inner| inner != frame).any(|&inner| self.kind(inner) == FrameKind::Backward)
     }
 
-    /// The innermost operator of a stack; only profiler traces have them.
-    pub fn operator(&self, stack: StackId) -> Option<FrameId> {
-        let frames = self.snapshot.stacks.frame_ids(stack);
-        frames.iter().copied().find(|&frame| self.kind(frame) == FrameKind::Operator)
+    /// The innermost operator of a stack, such as `aten::mm`: recorded in profiler traces, and in the names of the
+    /// dispatcher's functions where a snapshot has C++ frames.
+    pub fn operator(&self, stack: StackId) -> Option<String> {
+        self.snapshot.stacks.frame_ids(stack).iter().find_map(|&id| match self.kind(id) {
+            FrameKind::Operator => Some(self.label(id)),
+            FrameKind::Plumbing => {
+                let frame = self.snapshot.stacks.frame(id)?;
+                dispatched_operator(self.snapshot.strings.get(frame.name))
+            }
+            _ => None,
+        })
     }
 
     /// Names of the `nn.Module` calls on a stack, outermost first; those of the forward pass for a backward operator.

@@ -528,7 +528,7 @@ pub enum ByArg {
     Pool,
     /// The open `record_function` ranges
     Annotation,
-    /// The operator (profiler traces), with what each operator allocated and freed
+    /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks)
     Operator,
     /// The calls of `nn.Module` (profiler traces)
     NnModule,

@@ -1,11 +1,13 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
+use super::Sources;
 use super::notes::{self, device_name, signed};
-use crate::analysis::diff::{CodePlace, Growth, GrowthLimit, SideDevice};
-use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
+use super::words::count;
+use crate::analysis::diff::{CodePlace, Fate, Growth, GrowthLimit, SettingDiff, SideDevice};
+use crate::analysis::{DeviceDiff, DiffReport, DiffRow, Figures, GroupBy};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
-use crate::replay::{Counters, Metric};
+use crate::replay::{Bound, Counters, Metric};
 
 /// A figure of both sides.
 pub struct Figure {
@@ -69,7 +71,7 @@ pub fn limits(device: &DeviceDiff) -> Vec<String> {
 }
 
 /// What must be said of the files, a line each.
-pub fn files(sources: super::Sources<'_>, report: &DiffReport) -> Vec<String> {
+pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
     let [base, new] = [sources.base, sources.new].map(|source| notes::source(&source.recording.snapshot));
     let mut lines: Vec<String> = base
         .iter()
@@ -121,7 +123,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
         .collect();
     figures.push(counters("reserved, here", base.at.reserved, new.at.reserved));
     let (from, to) = (device.base.figures.as_ref(), device.new.figures.as_ref());
-    let mut bytes = |name, value: fn(&crate::analysis::Figures) -> u64| {
+    let mut bytes = |name, value: fn(&Figures) -> u64| {
         let (from, to) = (from.map(value), to.map(value));
         let grown = from.zip(to).filter(|(from, to)| from != to);
         let shown = |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string());
@@ -133,7 +135,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
         bytes("largest free block", |figures| figures.largest_free_block);
         bytes("pinned free", |figures| figures.pinned_free);
         bytes("rounding loss", |figures| figures.active().wrapping_sub(figures.requested));
-        let share = |figures: &crate::analysis::Figures| figures.inactive_share() * 100.0;
+        let share = |figures: &Figures| figures.inactive_share() * 100.0;
         let (from, to) = (from.map(share), to.map(share));
         let shown = |share: Option<f64>| share.map(|share| format!("{share:.1}%"));
         let delta = from.zip(to).filter(|_| shown(from) != shown(to)).map(|(from, to)| format!("{:+.1}", to - from));
@@ -149,7 +151,6 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
 
 /// What became of a row, where its numbers do not say it.
 pub fn fate(row: &DiffRow) -> String {
-    use crate::analysis::diff::Fate;
     match (row.fate, &row.base_label) {
         (Fate::New, _) => " (new)".to_owned(),
         (Fate::Vanished, _) => " (vanished)".to_owned(),
@@ -163,16 +164,14 @@ pub fn fate(row: &DiffRow) -> String {
 
 /// The rows that are not shown.
 pub fn unchanged(device: &DeviceDiff) -> Option<String> {
-    let rows = super::words::count(device.unchanged.rows, "row");
-    let bytes = signed(device.unchanged.bytes);
-    (device.unchanged.rows > 0).then(|| match device.by().is_inclusive() {
-        true => format!("{rows} unchanged"),
-        false => format!("{rows} unchanged, {bytes}"),
-    })
+    let rows = count(device.unchanged.rows, "row");
+    let bytes =
+        if device.by().is_inclusive() { String::new() } else { format!(", {}", signed(device.unchanged.bytes)) };
+    (device.unchanged.rows > 0).then(|| format!("{rows} unchanged{bytes}"))
 }
 
 /// A setting in words.
-pub fn setting(setting: &crate::analysis::diff::SettingDiff) -> String {
+pub fn setting(setting: &SettingDiff) -> String {
     let value = |value: &Option<String>| match value.as_deref() {
         None => "not recorded".to_owned(),
         Some("") => "empty".to_owned(),
@@ -185,18 +184,18 @@ pub fn setting(setting: &crate::analysis::diff::SettingDiff) -> String {
 pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let question = format!("cannot tell whether memory grew by more than {limit}");
     let unknown = report.devices.iter().find(|device| device.growth(limit) == Growth::Unknown);
-    let reason = match (unknown, report.only_new.first()) {
-        (Some(device), _) => {
+    let reason = match (unknown, report.only_base.first(), report.only_new.first()) {
+        (Some(device), ..) => {
             let side = |name: &str, side: &SideDevice| {
                 let bound = side.bound?;
                 let metric = side.peak.metric.name();
-                let reason = notes::device(&side.peak).into_iter().next().map(|line| format!(", {line}"));
+                let reasons = notes::device(&side.peak).join("; ");
                 let what = match bound {
-                    crate::replay::Bound::Lower => "a lower bound",
-                    crate::replay::Bound::Upper => "an upper bound",
-                    crate::replay::Bound::Unknown => "unknown",
+                    Bound::Lower => "a lower bound",
+                    Bound::Upper => "an upper bound",
+                    Bound::Unknown => "unknown",
                 };
-                Some(format!("{metric} in the {name} is {what}{}", reason.unwrap_or_default()))
+                Some(format!("{metric} in the {name} is {what} ({reasons})"))
             };
             let reasons: Vec<String> =
                 side("base", &device.base).into_iter().chain(side("new recording", &device.new)).collect();
@@ -204,8 +203,13 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
                 if reasons.is_empty() { "the recording contradicts itself".to_owned() } else { reasons.join("; ") };
             format!("{}: {reasons}", lower(&device_name(device.new.device())))
         }
-        (None, Some(&device)) => format!("{} is not in the base", lower(&device_name(device))),
-        (None, None) => "nothing is compared".to_owned(),
+        (None, Some(&device), _) => {
+            format!("{} is only in the base; --device picks those to compare", lower(&device_name(device)))
+        }
+        (None, None, Some(&device)) => {
+            format!("{} is only in the new recording; --device picks those to compare", lower(&device_name(device)))
+        }
+        (None, None, None) => "nothing is compared".to_owned(),
     };
     format!("{question}: {reason}")
 }

@@ -93,13 +93,15 @@ impl DiffReport {
         self.devices.first().map(DeviceDiff::metric)
     }
 
-    /// All devices together: beyond the limit where one certainly is, else unknown where one is. A device that the base
-    /// does not have may have grown by any number.
+    /// All devices together: beyond the limit where one certainly is, else unknown where one is. So is one that only one
+    /// of the files has, since nobody knows whether it was recorded: a device without entries that holds nothing at the
+    /// dump is not in a file at all.
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
         let growths: Vec<Growth> = self.devices.iter().map(|device| device.growth(limit)).collect();
         match () {
             () if growths.contains(&Growth::Beyond) => Growth::Beyond,
-            () if growths.contains(&Growth::Unknown) || !self.only_new.is_empty() => Growth::Unknown,
+            () if growths.contains(&Growth::Unknown) => Growth::Unknown,
+            () if !self.only_base.is_empty() || !self.only_new.is_empty() => Growth::Unknown,
             () => Growth::Within,
         }
     }

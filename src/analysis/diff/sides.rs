@@ -54,8 +54,10 @@ impl Side {
             let completeness = &peak.completeness;
             let at_dump = figures.is_some() && peak.instant == peak.entries && !completeness.truncated;
             let is_known = !asks_for_peak && at_dump && !completeness.no_free_requested;
-            let early = || (asks_for_peak && peak.is_early(peak.metric)).then_some(Bound::Lower);
-            let bound = completeness.bound(peak.metric).or_else(early).filter(|_| !is_known);
+            // What happened before or after what is kept may have been more.
+            let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
+            let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
+            let bound = bound.filter(|_| !is_known);
             SideDevice { peak, figures, bound }
         };
         let devices = devices.into_par_iter().map(device).collect();

@@ -53,18 +53,15 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
         base: Source { path: &base_path, recording: &base },
         new: Source { path: &new_path, recording: &new },
     };
-    match format {
-        Some(format) => {
-            let renderer = output::renderer(common, format);
-            output::write(common, |out| renderer.diff(sources, &report, out))?;
-        }
-        None => {
-            let columns = picture::overlay_columns(report.devices.len());
-            let sides = ((&base.snapshot, &*base.histories), (&new.snapshot, &*new.histories));
-            let overlay = Overlay::of(sides.0, sides.1, &report, args.align.into(), columns);
-            let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
-            output::write(common, |out| picture::overlay(sources, &report, &overlay).write(out))?;
-        }
+    if let Some(format) = format {
+        let renderer = output::renderer(common, format);
+        output::write(common, |out| renderer.diff(sources, &report, out))?;
+    } else {
+        let columns = picture::overlay_columns(report.devices.len());
+        let sides = ((&base.snapshot, &*base.histories), (&new.snapshot, &*new.histories));
+        let overlay = Overlay::of(sides.0, sides.1, &report, args.align.into(), columns);
+        let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
+        output::write(common, |out| picture::overlay(sources, &report, &overlay).write(out))?;
     }
     settle(args, &report, base.anomalies() + new.anomalies(), &new_path)
 }

@@ -4,7 +4,7 @@ use super::chart::{self, Area, Axis, Unit};
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use super::timeline::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical};
-use super::{Picture, Room, WIDTH, panels, remark, stacked, warnings};
+use super::{Picture, Room, WIDTH, panels, stacked, warnings};
 use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, SideDevice};
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::fit::{shorten, shorten_end};
@@ -20,6 +20,8 @@ pub(super) const NEW: Color = palette::GROUPS[0];
 const AREA: &str = "0.35";
 /// Rows listed next to the plot.
 const ROWS: usize = 11;
+/// Lines below all plots.
+const REMARKS: usize = 12;
 
 /// Columns to sample for each of so many devices.
 pub fn overlay_columns(devices: usize) -> usize {
@@ -31,9 +33,24 @@ pub fn overlay(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> 
     let mut parts = vec![heading(sources, report)];
     let devices: Vec<(&DeviceDiff, &DeviceOverlay)> = report.devices.iter().zip(&overlay.devices).collect();
     parts.extend(panels(&devices, true, |&(device, curves), room| panel(device, curves, room)));
-    let lines = words::unpaired(report).into_iter().chain(report.settings.iter().map(words::setting));
-    parts.extend(lines.map(|line| remark(&shorten_end(&line, 160))));
+    parts.extend(remarks(report));
     stacked(parts)
+}
+
+/// Devices of one file only, and settings that differ.
+fn remarks(report: &DiffReport) -> Option<Picture> {
+    let mut lines = words::unpaired(report);
+    lines.extend(report.settings.iter().map(words::setting));
+    let hidden = lines.len().saturating_sub(REMARKS);
+    lines.truncate(REMARKS);
+    if hidden > 0 {
+        lines.push(format!("{hidden} more"));
+    }
+    let line = |(index, line): (usize, &String)| {
+        text(16.0, LEGEND_LINE * (index + 1) as f64, Anchor::Start, palette::MUTED, &shorten_end(&safe(line), 160))
+    };
+    let body = lines.iter().enumerate().map(line).fold(Group::new(), Group::add);
+    (!lines.is_empty()).then(|| Picture { height: LEGEND_LINE * (lines.len() + 1) as f64, body })
 }
 
 /// Both files' names, and what they lack.

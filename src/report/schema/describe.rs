@@ -7,8 +7,11 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;
 
-/// The command and the type of its answer. A new command is a new line.
-const ANSWERS: &[(&str, fn(&mut SchemaGenerator) -> Schema)] = &[
+/// A command, and what makes the schema of its answer.
+type Answer = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+
+/// Every command with the type that it writes. A new command is a new line.
+const ANSWERS: &[Answer] = &[
     ("info", answer::<Info>),
     ("peak", answer::<Head<PeakDevice>>),
     ("fragmentation", answer::<Head<FragmentationDevice>>),
@@ -30,19 +33,18 @@ pub fn commands() -> impl Iterator<Item = &'static str> {
 /// The schema of one command's answers, or of any command's; `None` where there is no such command.
 pub fn describe(command: Option<&str>) -> Option<Value> {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let mut one = |&(name, answer): &(&str, fn(&mut SchemaGenerator) -> Schema)| {
+    let mut one = |&(name, answer): &Answer| {
         let mut schema = answer(&mut generator);
         // What a type cannot say: these values are always the same.
         let constants = json_schema!({"command": {"const": name}, "schema_version": {"const": SCHEMA_VERSION}});
         schema.insert("properties".to_owned(), constants.into());
         schema
     };
-    let mut root = match command {
-        Some(command) => one(ANSWERS.iter().find(|(name, _)| *name == command)?),
-        None => {
-            let all: Vec<Schema> = ANSWERS.iter().map(&mut one).collect();
-            json_schema!({"oneOf": all})
-        }
+    let mut root = if let Some(command) = command {
+        one(ANSWERS.iter().find(|(name, _)| *name == command)?)
+    } else {
+        let all: Vec<Schema> = ANSWERS.iter().map(&mut one).collect();
+        json_schema!({"oneOf": all})
     };
     let title = format!("What memviz {}--format json writes", command.map_or(String::new(), |name| format!("{name} ")));
     root.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());

@@ -4,11 +4,12 @@ use super::{TextReport, shorten};
 use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
 use crate::report::notes::{safe, signed};
+use crate::report::words::count;
 use crate::report::{Sources, diff as words};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Terminals narrower than this show growth only.
+/// Terminals narrower than this show of rows growth only, of figures only the two sides.
 const SIDES_FROM: usize = 64;
 
 pub(super) fn write(
@@ -46,12 +47,15 @@ impl TextReport {
         if device.is_empty() {
             return writeln!(out, "  {}", self.dim("nothing differs"));
         }
-        writeln!(out, "{}", self.dim(&format!("  {:19} {:>11} {:>11} {:>12}", "", "base", "new", "growth")))?;
+        let line = |name: &str, base: &str, new: &str, delta: &str| {
+            let delta = if self.has(SIDES_FROM) { format!(" {delta:>12}") } else { String::new() };
+            format!("  {name:19} {base:>11} {new:>11}{delta}")
+        };
+        writeln!(out, "{}", self.dim(&line("", "base", "new", "growth")))?;
         for figure in words::figures(device) {
             let [base, new, delta] =
                 [&figure.base, &figure.new, &figure.delta].map(|value| value.as_deref().unwrap_or("-"));
-            let line = format!("  {:19} {base:>11} {new:>11} {delta:>12}", figure.name);
-            writeln!(out, "{}", shorten_right(&line, self.width))?;
+            writeln!(out, "{}", line(figure.name, base, new, delta))?;
         }
         writeln!(out)?;
         self.diff_rows(device, out)
@@ -76,6 +80,10 @@ impl TextReport {
                 }
             }
         }
+        if by.is_inclusive() && device.left_out > 0 {
+            let more = format!("{} more; --top shows them", count(device.left_out, "row"));
+            writeln!(out, "{}  {}", self.diff_columns("", "", ""), self.dim(&more))?;
+        }
         if let Some(unchanged) = words::unchanged(device) {
             writeln!(out, "{}  {}", self.diff_columns("", "", ""), self.dim(&unchanged))?;
         }
@@ -98,15 +106,6 @@ impl TextReport {
     }
 
     fn diff_columns(&self, delta: &str, base: &str, new: &str) -> String {
-        if self.width.is_none_or(|width| width >= SIDES_FROM) {
-            format!("{delta:>12} {base:>11} {new:>11}")
-        } else {
-            format!("{delta:>12}")
-        }
+        if self.has(SIDES_FROM) { format!("{delta:>12} {base:>11} {new:>11}") } else { format!("{delta:>12}") }
     }
-}
-
-/// A line of figures, without what a narrow terminal has no room for.
-fn shorten_right(line: &str, width: Option<usize>) -> String {
-    super::shorten_end(line, width.unwrap_or(usize::MAX))
 }

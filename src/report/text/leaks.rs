@@ -113,11 +113,6 @@ impl TextReport {
         }
         Ok(())
     }
-
-    /// Whether the screen has this many columns.
-    fn has(&self, columns: usize) -> bool {
-        self.width.is_none_or(|width| width >= columns)
-    }
 }
 
 /// A curve in at most `width` columns, from zero up, a column for each value or for the highest of a few.

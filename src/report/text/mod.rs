@@ -129,6 +129,11 @@ impl TextReport {
         broken(&safe(text), self.width.unwrap_or(usize::MAX).saturating_sub(indent))
     }
 
+    /// Whether the screen has this many columns.
+    fn has(&self, columns: usize) -> bool {
+        self.width.is_none_or(|width| width >= columns)
+    }
+
     fn paint(&self, text: &str, code: &str) -> String {
         if self.color && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
