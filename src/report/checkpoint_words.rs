@@ -175,7 +175,7 @@ pub fn is_rest(row: &Row) -> bool {
 
 /// What `--top` left out.
 pub fn more(left_out: usize) -> String {
-    format!("{} more; --top shows them", count(left_out as u64, "candidate"))
+    format!("{}; --top shows them", count(left_out as u64, "more candidate"))
 }
 
 /// The lines of a plan that differ from those before: which calls, and the first of the plans that it stands for.
@@ -213,12 +213,12 @@ fn ordinal(number: usize) -> String {
 pub fn change(change: &CodeChange) -> (String, &'static str) {
     const WRAP: &str = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
     match change {
-        CodeChange::Wrap(Some(caller)) => (format!("at {caller}, where it is called as block(x)"), WRAP),
+        CodeChange::Wrap(Some(caller)) => (format!("at {caller}, instead of x = block(x)"), WRAP),
         CodeChange::WrapForward(caller) => (
-            format!("{caller} calls it, which is installed code: for each of these modules, once after they are made"),
+            format!("{caller} calls it, which is installed code; for each of the modules, once after they are made"),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),
-        CodeChange::Wrap(None) => ("where it is called as block(x)".to_owned(), WRAP),
+        CodeChange::Wrap(None) => ("where it is called, instead of x = block(x)".to_owned(), WRAP),
         CodeChange::Transformers => (
             "once, after the model is made".to_owned(),
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",

@@ -49,7 +49,7 @@ impl TextReport {
         words::cost(device, best).iter().try_for_each(|cost| self.words("  ", cost, out))?;
 
         let (place, code) = words::change(&best.change);
-        self.words("  ", &place, out)?;
+        self.words("  ", &format!("{place}:"), out)?;
         // Code is to be copied as it is, however narrow the terminal.
         writeln!(out, "    {}", self.tint(code))?;
 
