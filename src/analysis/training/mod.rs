@@ -3,8 +3,12 @@
 //! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
 //! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order.
 
+pub mod backward;
+mod nodes;
 pub mod phases;
 pub mod role;
+mod tape;
 
+pub use backward::BackwardSites;
 pub use phases::{Phase, PhaseSpan, Phases};
 pub use role::{Role, Roles};
