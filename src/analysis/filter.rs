@@ -1,7 +1,8 @@
 //! `--include` and `--exclude`: which stacks count.
 
+use super::sites::Origin;
 use crate::error::{Error, Result};
-use crate::model::{Snapshot, StackId};
+use crate::model::Snapshot;
 use regex::RegexSet;
 
 /// Regular expressions over stacks.
@@ -36,11 +37,13 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether a stack passes. The empty stack passes unless something must be included.
-    pub fn passes(&self, snapshot: &Snapshot, stack: StackId) -> bool {
-        let frames: Vec<String> = snapshot
-            .stacks
-            .frames(stack)
+    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
+    /// unless something must be included.
+    pub fn passes(&self, snapshot: &Snapshot, origin: Origin) -> bool {
+        let frames: Vec<String> = [Some(origin.stack), origin.forward]
+            .into_iter()
+            .flatten()
+            .flat_map(|stack| snapshot.stacks.frames(stack))
             .map(|frame| {
                 let strings = &snapshot.strings;
                 format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name))

@@ -37,7 +37,7 @@ pub use flame::{DeviceFlame, FlameOptions, FlameReport};
 pub use fragmentation::{
     DeviceFragmentation, FragmentationOptions, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
-pub use grouping::GroupBy;
+pub use grouping::{GroupBy, Inference};
 pub use growth::{Rate, Verdict};
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout, Sweep};
@@ -49,8 +49,8 @@ pub use peak::{DevicePeak, PeakOptions, PeakReport};
 pub use pinning::{Pinning, PinningRow};
 pub use place::Place;
 pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
-pub use sites::Sites;
+pub use sites::{Origin, Sites};
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{Phase, Phases, Roles};
+pub use training::{BackwardSites, Phase, Phases, Roles};
 pub use when::When;

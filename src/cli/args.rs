@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use super::Failure;
-use crate::analysis::{Filter, GroupBy, When, XAxis};
+use crate::analysis::{Filter, GroupBy, Inference, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -82,6 +82,8 @@ pub struct PeakArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +116,8 @@ pub struct TimelineArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +141,8 @@ pub struct FlamegraphArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
     /// Keep the C++ frames of allocator, dispatcher and interpreter
     #[arg(long)]
     pub all_frames: bool,
@@ -155,6 +161,8 @@ pub struct ReportArgs {
     /// What the x axis of the timeline counts
     #[arg(long, value_enum, default_value_t = AxisArg::Time)]
     pub x: AxisArg,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -207,6 +215,8 @@ pub struct FragmentationArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -224,6 +234,8 @@ pub struct OomArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -247,6 +259,8 @@ pub struct LeaksArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 fn parse_regex(text: &str) -> Result<Regex, String> {
@@ -293,6 +307,20 @@ impl FilterArgs {
     /// The filter that they ask for.
     pub fn compile(&self) -> Result<Filter, Failure> {
         Filter::new(&self.include, &self.exclude).map_err(|error| Failure::Message(error.to_string()))
+    }
+}
+
+/// What may be said without being recorded.
+#[derive(Debug, Args)]
+pub struct InferArgs {
+    /// Do not infer which lines of forward the memory of backward passes goes back to
+    #[arg(long)]
+    no_infer: bool,
+}
+
+impl From<&InferArgs> for Inference {
+    fn from(args: &InferArgs) -> Self {
+        if args.no_infer { Self::Off } else { Self::On }
     }
 }
 
