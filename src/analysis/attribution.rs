@@ -1,10 +1,7 @@
 //! Who holds the memory at an instant.
 
-use super::annotations::Annotations;
-use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
-use super::sites::Sites;
-use crate::model::{Snapshot, StackId};
+use super::sites::Origin;
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
 
@@ -41,33 +38,24 @@ pub struct Attribution {
 struct Group {
     bytes: u64,
     blocks: u64,
-    /// Bytes per stack, to pick the row's example.
-    stacks: IndexMap<StackId, u64>,
+    /// Bytes by origin, to pick the row's example.
+    origins: IndexMap<Origin, u64>,
 }
 
 impl Group {
-    fn add(&mut self, holder: &Holder) {
-        self.bytes = self.bytes.wrapping_add(holder.bytes);
+    fn add(&mut self, origin: Origin, bytes: u64) {
+        self.bytes = self.bytes.wrapping_add(bytes);
         self.blocks += 1;
-        let stack_bytes = self.stacks.entry(holder.stack).or_default();
-        *stack_bytes = stack_bytes.wrapping_add(holder.bytes);
+        let origin_bytes = self.origins.entry(origin).or_default();
+        *origin_bytes = origin_bytes.wrapping_add(bytes);
     }
 }
 
 impl Attribution {
-    /// Groups everything that counts for `metric` at an instant.
-    pub fn of(
-        sites: &Sites<'_>,
-        annotations: &Annotations,
-        filter: &Filter,
-        snapshot: &Snapshot,
-        history: &History,
-        at: (Metric, Instant),
-        by: GroupBy,
-    ) -> Self {
-        let grouper = Grouper::new(sites, annotations, filter, snapshot, history, by);
-        let (total_bytes, rows) = grouped_rows(&grouper, history, at);
-        Self { by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    /// Groups everything that counts for a metric at an instant.
+    pub(super) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
+        let (total_bytes, rows) = grouped_rows(grouper, history, at);
+        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
     /// Groups the allocations with these indexes.
@@ -121,6 +109,7 @@ pub(super) fn grouped_rows(
 
 /// Bytes and blocks by group.
 struct Sums<'g> {
+    grouper: &'g Grouper<'g>,
     groups: Groups<'g>,
     by_group: Vec<Group>,
     total: u64,
@@ -128,25 +117,26 @@ struct Sums<'g> {
 
 impl<'g> Sums<'g> {
     fn new(grouper: &'g Grouper<'g>) -> Self {
-        Self { groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
+        Self { grouper, groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
     }
 
     fn add(&mut self, holder: &Holder) {
         self.total = self.total.wrapping_add(holder.bytes);
+        let origin = self.grouper.origin(holder);
         for &group in self.groups.of(holder) {
             if group >= self.by_group.len() {
                 self.by_group.resize_with(group + 1, Group::default);
             }
-            self.by_group[group].add(holder);
+            self.by_group[group].add(origin, holder.bytes);
         }
     }
 
     fn rows(self) -> (u64, Vec<(Key, Row)>) {
         let heads =
-            self.groups.heads(|group| self.by_group[group].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
+            self.groups.heads(|group| self.by_group[group].origins.iter().map(|(&origin, &bytes)| (origin, bytes)));
         let row = |((key, head), sum): ((Key, RowHead), &Group)| {
-            let RowHead { label, stack } = head;
-            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred: false, stack })
+            let RowHead { label, inferred, stack } = head;
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
         rows.sort_by(|(_, a), (_, b)| {

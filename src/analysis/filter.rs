@@ -1,5 +1,6 @@
 //! `--include` and `--exclude`: which stacks count.
 
+use super::sites::Origin;
 use crate::error::{Error, Result};
 use crate::model::{Frame, Snapshot, StackId};
 use regex::RegexSet;
@@ -36,9 +37,11 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether a stack passes. The empty stack passes unless something must be included.
-    pub fn passes(&self, snapshot: &Snapshot, stack: StackId) -> bool {
-        let frames = frame_texts(snapshot, stack);
+    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
+    /// unless something must be included.
+    pub fn passes(&self, snapshot: &Snapshot, origin: Origin) -> bool {
+        let stacks = [Some(origin.stack), origin.forward].into_iter().flatten();
+        let frames: Vec<String> = stacks.flat_map(|stack| frame_texts(snapshot, stack)).collect();
         let any = |set: &RegexSet| frames.iter().any(|frame| set.is_match(frame));
         self.include.as_ref().is_none_or(any) && !self.exclude.as_ref().is_some_and(any)
     }

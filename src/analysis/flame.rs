@@ -5,7 +5,7 @@ use super::attribution::grouped_rows;
 use super::frames::{FrameKind, package};
 use super::grouping::{GroupBy, Grouper, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::Sites;
+use super::sites::{INFERRED_BACKWARD, Origin, Sites};
 use crate::error::Result;
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::History;
@@ -87,12 +87,17 @@ impl FlameReport {
         let device = |peak: DevicePeak| {
             let history = histories.iter().find(|history| history.device == peak.device)?;
             let filter = &options.peak.filter;
-            let grouper = Grouper::new(&sites, &annotations, filter, snapshot, history, GroupBy::Stack);
+            let grouper = Grouper::new(&sites, &annotations, filter, snapshot, history, GroupBy::Stack).inferring(
+                options.peak.inference,
+                history,
+                peak.metric,
+                Some(peak.instant),
+            );
             let (_, rows) = grouped_rows(&grouper, history, (peak.metric, peak.instant));
             let mut tree = Tree::new();
             for (key, row) in rows {
                 let path = match key {
-                    Key::Stack(stack) => path(&sites, snapshot, stack, options.all_frames),
+                    Key::Stack(origin) => origin_path(&sites, snapshot, origin, options.all_frames),
                     _ => vec![(row.label, Owner::Nobody)],
                 };
                 tree.add(path, row.bytes, row.blocks);
@@ -101,6 +106,17 @@ impl FlameReport {
         };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
+}
+
+/// Frames of an allocation, root first: inside of those of the forward stack that was inferred for it its own.
+fn origin_path(sites: &Sites<'_>, snapshot: &Snapshot, origin: Origin, all: bool) -> Vec<(String, Owner)> {
+    let own = path(sites, snapshot, origin.stack, all);
+    let Some(forward) = origin.forward else { return own };
+    let mut frames = path(sites, snapshot, forward, all);
+    frames.push((INFERRED_BACKWARD.to_owned(), Owner::Nobody));
+    frames.extend(own);
+    frames.truncate(MAX_DEPTH);
+    frames
 }
 
 /// Frames of a stack, root first.

@@ -44,7 +44,7 @@ pub use flame::{DeviceFlame, FlameOptions, FlameReport};
 pub use fragmentation::{
     DeviceFragmentation, FragmentationOptions, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
-pub use grouping::GroupBy;
+pub use grouping::{GroupBy, Inference};
 pub use growth::{Rate, Verdict};
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout, Sweep};
@@ -57,8 +57,8 @@ pub use pinning::{Pinning, PinningRow};
 pub use place::Place;
 pub use ranks::RanksReport;
 pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
-pub use sites::Sites;
+pub use sites::{Origin, Sites};
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{Phase, Phases, Roles};
+pub use training::{BackwardSites, Phase, Phases, Roles};
 pub use when::When;

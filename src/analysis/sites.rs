@@ -11,6 +11,17 @@ pub const NO_STACK: &str = "(no stack)";
 pub const NO_PYTHON: &str = "(no Python code)";
 /// Label of the frame between a backward operator and its forward operator.
 const BACKWARD: &str = "(backward)";
+/// The same where that operator is inferred.
+pub const INFERRED_BACKWARD: &str = "(backward, inferred)";
+
+/// What is known about the code behind an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// Its stack, as recorded.
+    pub stack: StackId,
+    /// For one that backward made, the stack in forward that was inferred for it: see [`super::BackwardSites`].
+    pub forward: Option<StackId>,
+}
 
 /// Labels of frames and stacks, worked out once per frame.
 #[derive(Debug)]
@@ -136,6 +147,16 @@ impl<'s> Sites<'s> {
     /// Every frame of a stack as a label, innermost first.
     pub fn stack_labels(&self, stack: StackId) -> Vec<String> {
         self.snapshot.stacks.frame_ids(stack).iter().map(|&frame| self.label(frame)).collect()
+    }
+
+    /// The same of an allocation: behind its own frames those of the forward stack that was inferred for it.
+    pub fn origin_labels(&self, origin: Origin) -> Vec<String> {
+        let mut labels = self.stack_labels(origin.stack);
+        if let Some(forward) = origin.forward {
+            labels.push(INFERRED_BACKWARD.to_owned());
+            labels.extend(self.stack_labels(forward));
+        }
+        labels
     }
 
     /// The function a frame runs, without its line: `file.py function`.

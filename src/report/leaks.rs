@@ -97,15 +97,14 @@ pub fn projection(projection: &Projection) -> String {
     format!("at {rate} allocated per step, {capacity} are full {when} (the last one peaked at {peak})")
 }
 
-/// What verdicts mean, for those that are no leaks.
+/// What verdicts mean, for those that are no leaks, and stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
     let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces)";
-    [(Verdict::Growth, growth), (Verdict::Cache, cache)]
-        .into_iter()
-        .filter_map(|(verdict, meaning)| has(verdict).then_some(meaning))
-        .collect()
+    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
+    let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
+    verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::INFERRED)).collect()
 }
 
 /// Where the oldest block is from.

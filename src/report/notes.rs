@@ -325,6 +325,9 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
 
+/// What the star behind a label means.
+pub const INFERRED: &str = "* inferred: backward has no Python frames; --no-infer shows that";
+
 /// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.
 pub fn duration(micros: i64) -> String {
     let seconds = micros as f64 / 1e6;

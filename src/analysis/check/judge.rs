@@ -8,7 +8,7 @@ use crate::analysis::annotations::Annotations;
 use crate::analysis::attribution::{Attribution, Row, grouped_rows};
 use crate::analysis::filter::{Filter, frame_texts};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
-use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Key};
+use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::sites::Sites;
@@ -249,13 +249,14 @@ impl<'r> Judge<'r> {
     /// What sites hold together at the peak of allocated bytes, and each of them.
     fn matching(&self, history: &History, most: &SiteLimit) -> (Measured, Vec<Row>) {
         let filter = Filter::default();
+        // A budget is about what was recorded: memory of backward passes belongs to no site here.
         let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Stack);
         let peak = (Metric::Allocated, history.maxima[Metric::Allocated as usize].instant);
         let mut matching: IndexMap<String, Row> = IndexMap::new();
         let mut unknown = 0;
         for (key, row) in grouped_rows(&grouper, history, peak).1 {
             let frames = match key {
-                Key::Stack(stack) => frame_texts(self.snapshot, stack),
+                Key::Stack(origin) => frame_texts(self.snapshot, origin.stack),
                 _ => Vec::new(),
             };
             if most.is_about(&row.label, &frames) {
@@ -273,7 +274,8 @@ impl<'r> Judge<'r> {
 
     fn attribution(&self, history: &History, at: (Metric, Instant)) -> Attribution {
         let filter = Filter::default();
-        Attribution::of(&self.sites, &self.annotations, &filter, self.snapshot, history, at, GroupBy::Site)
+        let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Site);
+        Attribution::of(&grouper.inferring(Inference::On, history, at.0, Some(at.1)), history, at)
     }
 
     fn maximum(&self, history: &History, metric: Metric) -> Measured {

@@ -9,7 +9,7 @@ use super::{Checkpointed, NoCandidates};
 use crate::analysis::attribution::Attribution;
 use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
-use crate::analysis::grouping::Grouper;
+use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
 use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
 use crate::model::{Action, Snapshot};
@@ -298,7 +298,8 @@ impl<'a> Workbench<'a> {
             .enumerate()
             .filter(|(index, allocation)| allocation.allocated_at(instant) && !gone.contains(&(*index as u32)));
         let filter = Filter::default();
-        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site);
+        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site)
+            .inferring(Inference::On, self.history, Metric::Allocated, Some(instant));
         let left = left.map(|(index, _)| index);
         let mut attribution = Attribution::of_allocations(&grouper, self.history, Metric::Allocated, left);
         attribution.keep_top(LIMIT_ROWS);

@@ -4,10 +4,14 @@
 //! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order,
 //! [`calls`] finds the calls of the model's functions.
 
+pub mod backward;
 pub mod calls;
+mod nodes;
 pub mod phases;
 pub mod role;
+mod tape;
 
+pub use backward::BackwardSites;
 pub use calls::{Call, Calls, ForwardFunction};
 pub use phases::{Phase, PhaseSpan, Phases};
 pub use role::{Role, Roles};

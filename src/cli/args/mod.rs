@@ -8,7 +8,7 @@ pub use ranks::RanksArgs;
 
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
-use crate::analysis::{Filter, GroupBy, When, XAxis};
+use crate::analysis::{Filter, GroupBy, Inference, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -103,6 +103,8 @@ pub struct PeakArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +137,8 @@ pub struct TimelineArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -158,6 +162,8 @@ pub struct FlamegraphArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
     /// Keep the C++ frames of allocator, dispatcher and interpreter
     #[arg(long)]
     pub all_frames: bool,
@@ -176,6 +182,8 @@ pub struct ReportArgs {
     /// What the x axis of the timeline counts
     #[arg(long, value_enum, default_value_t = AxisArg::Time)]
     pub x: AxisArg,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -228,6 +236,8 @@ pub struct FragmentationArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -245,6 +255,8 @@ pub struct OomArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -268,6 +280,8 @@ pub struct LeaksArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -382,6 +396,20 @@ impl FilterArgs {
     /// The filter that they ask for.
     pub fn compile(&self) -> Result<Filter, Failure> {
         Filter::new(&self.include, &self.exclude).map_err(|error| Failure::Message(error.to_string()))
+    }
+}
+
+/// What may be said without being recorded.
+#[derive(Debug, Args)]
+pub struct InferArgs {
+    /// Do not infer which lines of forward the memory of backward passes goes back to
+    #[arg(long)]
+    no_infer: bool,
+}
+
+impl From<&InferArgs> for Inference {
+    fn from(args: &InferArgs) -> Self {
+        if args.no_infer { Self::Off } else { Self::On }
     }
 }
 

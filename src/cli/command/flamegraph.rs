@@ -16,6 +16,7 @@ pub fn run(args: &FlamegraphArgs) -> Result<Outcome, Failure> {
         from: args.from.clone(),
         to: args.to.clone(),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
         ..PeakOptions::default()
     };

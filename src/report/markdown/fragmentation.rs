@@ -1,6 +1,6 @@
 //! `memviz fragmentation` as Markdown.
 
-use super::{cell, code, escape};
+use super::{cell, code, escape, star};
 use crate::analysis::{DeviceFragmentation, FragmentationReport, OverTimeRow, PinningRow};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, signed};
@@ -82,9 +82,15 @@ pub(super) fn pinning(by: &str, rows: &[PinningRow], total: u64, out: &mut dyn W
     for row in rows {
         let (bytes, share) = (Bytes(row.pinned_free_bytes), percent(row.pinned_free_bytes, total));
         let alone = Bytes(row.alone_free_bytes);
-        writeln!(out, "| {bytes} | {share:.1}% | {} | {alone} | {} |", row.blocks, cell(&row.label))?;
+        writeln!(
+            out,
+            "| {bytes} | {share:.1}% | {} | {alone} | {} |",
+            row.blocks,
+            cell(&words::starred(&row.label, row.inferred))
+        )?;
     }
-    writeln!(out, "| **{}** | | | | **total** |\n", Bytes(total))
+    writeln!(out, "| **{}** | | | | **total** |\n", Bytes(total))?;
+    star(rows.iter().any(|row| row.inferred), out)
 }
 
 fn over_time(rows: &[OverTimeRow], out: &mut dyn Write) -> io::Result<()> {

@@ -11,7 +11,7 @@ mod peak;
 mod ranks;
 
 use super::check::CheckedInput;
-use super::notes::{safe, signed};
+use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
@@ -76,6 +76,11 @@ fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
 /// A code span in a table cell, where bars must be escaped even inside code.
 pub(super) fn cell(text: &str) -> String {
     code(&text.replace('|', "\\|"))
+}
+
+/// What the star behind labels means, where there is one.
+pub(super) fn star(is_there: bool, out: &mut dyn Write) -> io::Result<()> {
+    if is_there { writeln!(out, "{}\n", escape(notes::INFERRED)) } else { Ok(()) }
 }
 
 /// A code span: the fence is longer than any run of backticks inside.

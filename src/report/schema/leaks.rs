@@ -70,6 +70,8 @@ pub struct ProjectionSteps {
 pub struct Leak {
     /// The group.
     pub label: String,
+    /// Whether the label is inferred.
+    pub inferred: bool,
     /// What it adds per step.
     #[serde(flatten)]
     pub rate: Rate,
@@ -119,6 +121,7 @@ impl From<&LeakRow> for Leak {
     fn from(row: &LeakRow) -> Self {
         Self {
             label: row.label.clone(),
+            inferred: row.inferred,
             rate: row.rate,
             live_bytes: row.live_bytes,
             live_blocks: row.live_blocks,

@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, safe};
 use crate::report::operators;
+use crate::report::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -63,6 +64,9 @@ impl TextReport {
             _ => format!("total, by {}", attribution.by.name()),
         };
         writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        if attribution.rows.iter().any(|row| row.inferred) {
+            self.star(out)?;
+        }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
@@ -70,6 +74,12 @@ impl TextReport {
             writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
         }
         Ok(())
+    }
+
+    /// What the star behind labels means.
+    pub(super) fn star(&self, out: &mut dyn Write) -> io::Result<()> {
+        let line = format!("             {}", notes::INFERRED);
+        writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
     }
 
     /// What passed through each operator: as many columns as there is room for.
@@ -110,9 +120,7 @@ impl TextReport {
             line += &format!("  {blocks:>7}");
             used += 9;
         }
-        let label = safe(&row.label);
-        let inferred = if row.inferred { " (inferred)" } else { "" };
-        let label = shorten(&format!("{label}{inferred}"), width.saturating_sub(used + 2));
+        let label = shorten(&starred(&safe(&row.label), row.inferred), width.saturating_sub(used + 2));
         writeln!(out, "{line}  {label}")
     }
 
