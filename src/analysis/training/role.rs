@@ -64,7 +64,9 @@ impl Roles {
             let mut outermost = 0;
             for frame in snapshot.stacks.frame_ids(StackId(id)) {
                 let marks = frames.get(frame.index()).copied().unwrap_or(0);
-                all |= marks;
+                // Reentrant checkpointing starts a backward pass from where it ran the forward again.
+                let within = if all & mark::BACKWARD != 0 { mark::RECOMPUTE } else { 0 };
+                all |= marks & !within;
                 if marks & mark::PYTHON != 0 {
                     outermost = marks;
                 }
@@ -230,5 +232,8 @@ mod tests {
         let again = [("/home/u/m.py", "forward"), (checkpoint, "recompute_fn"), (checkpoint, "unpack_hook")];
         assert_eq!(role(&forward), Role::Module);
         assert_eq!(role(&again), Role::Recompute);
+        let graph = "/venv/lib/python3.11/site-packages/torch/autograd/graph.py";
+        let reentrant = [(graph, "_engine_run_backward"), (checkpoint, "backward")];
+        assert_eq!(role(&reentrant), Role::Backward);
     }
 }
