@@ -4,9 +4,11 @@ use super::annotations::Annotations;
 use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use super::sites::Sites;
+use super::training::Evidence;
 use crate::model::{Snapshot, StackId};
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
+use std::cmp::Reverse;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,19 @@ pub struct Row {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
+    pub evidence: Vec<Reason>,
+}
+
+/// Why blocks are in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What decided.
+    pub evidence: Evidence,
+    /// Bytes of the metric.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
 }
 
 /// Label of the row that [`Attribution::keep_top`] sums up the rest in.
@@ -41,8 +56,11 @@ pub struct Attribution {
 struct Group {
     bytes: u64,
     blocks: u64,
+    inferred: bool,
     /// Bytes per stack, to pick the row's example.
     stacks: IndexMap<StackId, u64>,
+    /// Bytes and blocks by what decided.
+    evidence: IndexMap<Evidence, (u64, u64)>,
 }
 
 impl Group {
@@ -51,6 +69,23 @@ impl Group {
         self.blocks += 1;
         let stack_bytes = self.stacks.entry(holder.stack).or_default();
         *stack_bytes = stack_bytes.wrapping_add(holder.bytes);
+    }
+
+    /// Counts what put a holder into the group.
+    fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
+        self.inferred |= grouper.is_inferred(holder);
+        if grouper.by == GroupBy::Category {
+            let (bytes, blocks) = self.evidence.entry(grouper.decision(holder).evidence).or_default();
+            *bytes = bytes.wrapping_add(holder.bytes);
+            *blocks += 1;
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let reason = |(&evidence, &(bytes, blocks)): (&Evidence, &(u64, u64))| Reason { evidence, bytes, blocks };
+        let mut reasons: Vec<Reason> = self.evidence.iter().map(reason).collect();
+        reasons.sort_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
+        reasons
     }
 }
 
@@ -101,8 +136,8 @@ impl Attribution {
             label: OTHER.to_owned(),
             bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
             blocks: rest.iter().map(|row| row.blocks).sum(),
-            inferred: false,
-            stack: Vec::new(),
+            inferred: rest.iter().any(|row| row.inferred),
+            ..Row::default()
         });
     }
 }
@@ -133,11 +168,13 @@ impl<'g> Sums<'g> {
 
     fn add(&mut self, holder: &Holder) {
         self.total = self.total.wrapping_add(holder.bytes);
+        let grouper = self.groups.grouper;
         for &group in self.groups.of(holder) {
             if group >= self.by_group.len() {
                 self.by_group.resize_with(group + 1, Group::default);
             }
             self.by_group[group].add(holder);
+            self.by_group[group].explain(grouper, holder);
         }
     }
 
@@ -146,7 +183,8 @@ impl<'g> Sums<'g> {
             self.groups.heads(|group| self.by_group[group].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
         let row = |((key, head), sum): ((Key, RowHead), &Group)| {
             let RowHead { label, stack } = head;
-            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred: false, stack })
+            let evidence = sum.reasons();
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred: sum.inferred, stack, evidence })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
         rows.sort_by(|(_, a), (_, b)| {

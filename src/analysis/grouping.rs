@@ -4,6 +4,7 @@ use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
 use super::sites::{NO_STACK, Sites, backward_of, line_label};
+use super::training::{Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
 use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
@@ -38,6 +39,10 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
+    /// What the memory is for: see [`Category`].
+    Category,
+    /// The part of the training step that allocated it: see [`Phase`].
+    Phase,
 }
 
 impl GroupBy {
@@ -54,6 +59,8 @@ impl GroupBy {
             Self::Annotation => "annotation",
             Self::Operator => "operator",
             Self::NnModule => "nn_module",
+            Self::Category => "category",
+            Self::Phase => "phase",
         }
     }
 
@@ -201,7 +208,39 @@ pub(super) struct Grouper<'a> {
     filter: &'a Filter,
     pub(super) snapshot: &'a Snapshot,
     pools: Pools<'a>,
+    training: Training,
     pub(super) by: GroupBy,
+}
+
+/// What decides about the groups of holders that have it in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Shared {
+    /// Their stack, and whether they are from before the recording.
+    Stack(StackId, bool),
+    Category(Category),
+    /// `None` before the recording.
+    Phase(Option<Phase>),
+}
+
+/// What is known about the training step, where groups are made of it.
+enum Training {
+    NotAsked,
+    Categories(Categories),
+    Phases(Phases),
+}
+
+impl Training {
+    fn of(sites: &Sites<'_>, annotations: &Annotations, snapshot: &Snapshot, history: &History, by: GroupBy) -> Self {
+        if !matches!(by, GroupBy::Category | GroupBy::Phase) {
+            return Self::NotAsked;
+        }
+        let roles = Roles::of(sites);
+        let phases = Phases::of(snapshot, history, annotations, &roles);
+        if by == GroupBy::Phase {
+            return Self::Phases(phases);
+        }
+        Self::Categories(Categories::of(snapshot, history, &phases, &roles, sites))
+    }
 }
 
 impl<'a> Grouper<'a> {
@@ -217,12 +256,20 @@ impl<'a> Grouper<'a> {
             GroupBy::Stream | GroupBy::Pool => Pools::of(snapshot, history),
             _ => Pools::default(),
         };
-        Self { sites, annotations, filter, snapshot, pools, by }
+        let training = Training::of(sites, annotations, snapshot, history, by);
+        Self { sites, annotations, filter, snapshot, pools, training, by }
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
-    pub(super) fn shared(&self, holder: &Holder) -> Option<(StackId, bool)> {
-        self.by.is_by_stack().then_some((holder.stack, holder.baseline))
+    pub(super) fn shared(&self, holder: &Holder) -> Option<Shared> {
+        match self.by {
+            by if by.is_by_stack() => Some(Shared::Stack(holder.stack, holder.baseline)),
+            // Filters look at stacks.
+            _ if !self.filter.is_empty() => None,
+            GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
+            GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
+            _ => None,
+        }
     }
 
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
@@ -266,8 +313,43 @@ impl<'a> Grouper<'a> {
                 let modules = self.sites.nn_modules(stack);
                 if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
             }
+            GroupBy::Category => Key::Special(self.decision(holder).category.name()),
+            GroupBy::Phase => Key::Special(self.phase(holder).map_or(BASELINE, Phase::name)),
         };
         vec![one]
+    }
+
+    /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
+    pub(super) fn decision(&self, holder: &Holder) -> Decision {
+        match &self.training {
+            Training::Categories(categories) => categories.get(holder.index),
+            _ => Decision::default(),
+        }
+    }
+
+    /// The phase that a block was made in; `None` for blocks from before the recording.
+    fn phase(&self, holder: &Holder) -> Option<Phase> {
+        holder.row.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
+    }
+
+    /// The span of the phase that a block was made in.
+    fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
+        match &self.training {
+            Training::Phases(phases) => phases.span(History::entry_before(holder.born)?),
+            _ => None,
+        }
+    }
+
+    /// Whether the group of a holder is inferred rather than recorded.
+    pub(super) fn is_inferred(&self, holder: &Holder) -> bool {
+        match &self.training {
+            Training::Categories(_) => {
+                let Decision { category, evidence } = self.decision(holder);
+                category != Category::Unknown && !evidence.is_recorded()
+            }
+            Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::NotAsked => false,
+        }
     }
 
     fn site(&self, stack: StackId) -> Key {
@@ -336,10 +418,10 @@ pub(super) struct RowHead {
 
 /// Groups in the order in which they were met. Analyses keep sums of their own for each.
 pub(super) struct Groups<'g> {
-    grouper: &'g Grouper<'g>,
+    pub(super) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
     /// Groups of what shares them.
-    known: HashMap<(StackId, bool), Vec<usize>>,
+    known: HashMap<Shared, Vec<usize>>,
     /// Groups of the last holder that does not.
     last: Vec<usize>,
 }

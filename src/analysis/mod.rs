@@ -32,7 +32,7 @@ pub mod training;
 pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
-pub use attribution::{Attribution, Row};
+pub use attribution::{Attribution, Reason, Row};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};
@@ -56,5 +56,5 @@ pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::Sites;
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{Phase, Phases, Roles};
+pub use training::{Categories, Category, Evidence, Phase, Phases, Roles};
 pub use when::When;

@@ -514,6 +514,10 @@ pub enum ByArg {
     Operator,
     /// The calls of `nn.Module` (profiler traces)
     NnModule,
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
 }
 
 impl From<AxisArg> for XAxis {
@@ -538,6 +542,8 @@ impl From<ByArg> for GroupBy {
             ByArg::Annotation => Self::Annotation,
             ByArg::Operator => Self::Operator,
             ByArg::NnModule => Self::NnModule,
+            ByArg::Category => Self::Category,
+            ByArg::Phase => Self::Phase,
         }
     }
 }

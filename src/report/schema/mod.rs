@@ -25,6 +25,7 @@ pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, 
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
 
 use super::{Source, notes};
+use crate::analysis::attribution::Reason;
 use crate::analysis::{Attribution, GroupBy};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
@@ -166,6 +167,26 @@ pub struct AttributionRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first. Left out unless rows stand for categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<EvidenceRow>,
+}
+
+/// Why blocks are in a category.
+#[derive(Debug, Serialize)]
+pub struct EvidenceRow {
+    /// In words.
+    pub reason: &'static str,
+    /// Bytes that it decided about.
+    pub bytes: u64,
+    /// Blocks that it decided about.
+    pub blocks: u64,
+}
+
+impl From<&Reason> for EvidenceRow {
+    fn from(reason: &Reason) -> Self {
+        Self { reason: reason.evidence.words(), bytes: reason.bytes, blocks: reason.blocks }
+    }
 }
 
 impl From<&Attribution> for AttributionRows {
@@ -176,6 +197,7 @@ impl From<&Attribution> for AttributionRows {
             blocks: row.blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
+            evidence: row.evidence.iter().map(EvidenceRow::from).collect(),
         });
         Self {
             by: attribution.by,

@@ -139,8 +139,8 @@ impl TextReport {
                 label,
                 bytes: row.pinned_free_bytes,
                 blocks: row.blocks,
-                inferred: false,
                 stack: row.stack.clone(),
+                ..Row::default()
             };
             self.row(&shown, total, largest, out)?;
             if stacks {
@@ -174,7 +174,7 @@ impl TextReport {
         for class in classes {
             let label = words::size_class(class);
             let (bytes, blocks) = (bytes(class), class.blocks);
-            self.row(&Row { label, bytes, blocks, inferred: false, stack: Vec::new() }, total, largest, out)?;
+            self.row(&Row { label, bytes, blocks, ..Row::default() }, total, largest, out)?;
         }
         Ok(())
     }
