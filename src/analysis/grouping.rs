@@ -5,6 +5,7 @@ use super::filter::Filter;
 use super::frames::FrameKind;
 use super::sites::{NO_STACK, Sites, backward_of, line_label};
 use super::training::{Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::error::{Error, Result};
 use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
@@ -62,6 +63,19 @@ impl GroupBy {
             Self::Category => "category",
             Self::Phase => "phase",
         }
+    }
+
+    /// Whether what a metric counts can be grouped like this.
+    ///
+    /// # Errors
+    /// When it cannot: a segment holds blocks of many categories.
+    pub(super) fn require(self, metric: Metric) -> Result<()> {
+        if self == Self::Category && metric == Metric::Reserved {
+            let message =
+                "segments have no category: expected the metric allocated, active or requested, found reserved";
+            return Err(Error::Request(message.to_owned()));
+        }
+        Ok(())
     }
 
     /// Whether rows overlap, so that they do not sum to the total.
@@ -226,7 +240,11 @@ pub(super) enum Shared {
 enum Training {
     NotAsked,
     Categories(Categories),
-    Phases(Phases),
+    Phases {
+        phases: Phases,
+        /// Row of the device's first entry.
+        first_row: usize,
+    },
 }
 
 impl Training {
@@ -237,7 +255,7 @@ impl Training {
         let roles = Roles::of(sites);
         let phases = Phases::of(snapshot, history, annotations, &roles);
         if by == GroupBy::Phase {
-            return Self::Phases(phases);
+            return Self::Phases { phases, first_row: history.rows.start };
         }
         Self::Categories(Categories::of(snapshot, history, &phases, &roles, sites))
     }
@@ -332,10 +350,10 @@ impl<'a> Grouper<'a> {
         holder.row.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
     }
 
-    /// The span of the phase that a block was made in.
+    /// The span of the phase that made a holder.
     fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
         match &self.training {
-            Training::Phases(phases) => phases.span(History::entry_before(holder.born)?),
+            Training::Phases { phases, first_row } => phases.span(holder.row?.checked_sub(*first_row)? as u32),
             _ => None,
         }
     }
@@ -347,7 +365,7 @@ impl<'a> Grouper<'a> {
                 let Decision { category, evidence } = self.decision(holder);
                 category != Category::Unknown && !evidence.is_recorded()
             }
-            Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::Phases { .. } => self.span(holder).is_some_and(|span| !span.recorded),
             Training::NotAsked => false,
         }
     }

@@ -56,5 +56,5 @@ pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::Sites;
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{Categories, Category, Evidence, Phase, Phases, Roles};
+pub use training::{Categories, Category, Evidence, Phase, PhaseSummary, Phases, Roles};
 pub use when::When;

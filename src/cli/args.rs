@@ -143,6 +143,9 @@ pub struct FlamegraphArgs {
     /// Search the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
+    /// Groups between the root and the frames
+    #[arg(long, value_enum)]
+    pub by: Option<SplitArg>,
     #[command(flatten)]
     pub filter: FilterArgs,
     /// Keep the C++ frames of allocator, dispatcher and interpreter
@@ -181,6 +184,24 @@ pub enum FlameFormatArg {
     Svg,
     /// Folded stacks: inferno, speedscope, flamegraph.pl
     Folded,
+}
+
+/// What can stand around stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitArg {
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
+}
+
+impl From<SplitArg> for GroupBy {
+    fn from(by: SplitArg) -> Self {
+        match by {
+            SplitArg::Category => Self::Category,
+            SplitArg::Phase => Self::Phase,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -19,6 +19,7 @@ pub mod page;
 pub mod picture;
 pub mod schema;
 mod text;
+mod training;
 mod words;
 
 pub use csv::CsvReport;

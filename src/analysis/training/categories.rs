@@ -12,7 +12,7 @@ use super::stretches::{Cursor, Stretch, Stretches};
 use super::workspace;
 use crate::analysis::Sites;
 use crate::model::{Action, ContextId, Snapshot, StackId};
-use crate::replay::{Allocation, History, NEVER};
+use crate::replay::{Allocation, History, Instant, NEVER};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -43,8 +43,17 @@ impl Categories {
                 *last = allocation.born;
             }
         }
-        let judge =
-            Judge { snapshot, history, phases, roles, stretches: &stretches, parameters: &parameters, last_born };
+        let of_workspace_size = of_workspace_size(snapshot, history);
+        let judge = Judge {
+            snapshot,
+            history,
+            phases,
+            roles,
+            stretches: &stretches,
+            parameters: &parameters,
+            last_born,
+            of_workspace_size,
+        };
         let labels = labels(snapshot, history);
         let mut memory = Memory::new(snapshot.stacks.len());
         let mut cursor = Cursor::new(&stretches);
@@ -96,6 +105,19 @@ fn labels(snapshot: &Snapshot, history: &History) -> HashMap<u32, Category, Rand
     said.collect()
 }
 
+/// How many blocks of the size of a workspace each stack makes, and how many of them are never freed.
+fn of_workspace_size(snapshot: &Snapshot, history: &History) -> HashMap<(StackId, u64), (u32, u32), RandomState> {
+    let mut counts: HashMap<_, (u32, u32), RandomState> = HashMap::default();
+    for (index, allocation) in history.allocations.iter().enumerate() {
+        if workspace::is_size(allocation.requested) {
+            let (made, kept) = counts.entry((history.stack_of(snapshot, index), allocation.requested)).or_default();
+            *made += 1;
+            *kept += u32::from(allocation.freed == NEVER);
+        }
+    }
+    counts
+}
+
 /// An allocation under judgement.
 struct Block {
     index: usize,
@@ -118,6 +140,8 @@ struct Judge<'a> {
     parameters: &'a Parameters,
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
+    /// By stack and size: see [`of_workspace_size`].
+    of_workspace_size: HashMap<(StackId, u64), (u32, u32), RandomState>,
 }
 
 impl Judge<'_> {
@@ -148,6 +172,8 @@ impl Judge<'_> {
         match stretch.phase {
             Phase::Forward => self.made_in_forward(block, number, stretch, memory),
             Phase::Backward => self.made_in_backward(block, number, stretch, memory),
+            // A recording without phases has nothing to be gone within.
+            Phase::Other if self.stretches.get(1).is_none() => UNDECIDED,
             _ if !stretch.outlived_by(block.allocation.freed) => GONE,
             Phase::Optimizer => self.made_in_optimizer(block, number),
             Phase::Data => self.made_in_data(block, number),
@@ -155,17 +181,34 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a block is a workspace by its size: never freed, unlike whatever else its stack makes. A leak is made
+    /// again. `None` where that, and a step that goes on without freeing it, remain to be seen.
+    fn is_workspace(&self, block: &Block, outlives_step: bool) -> Option<bool> {
+        let Allocation { freed, requested, .. } = block.allocation;
+        let (made, kept) = self.of_workspace_size.get(&(block.stack, requested)).copied().unwrap_or_default();
+        match () {
+            () if freed != NEVER || kept != 1 => Some(false),
+            () if outlives_step || workspace::is_distinct_size(requested) => Some(true),
+            // What the last step made, as those before.
+            () if made > 1 => Some(false),
+            () => None,
+        }
+    }
+
     fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Verdict {
-        let Allocation { born, freed, requested, .. } = block.allocation;
+        let Allocation { born, freed, .. } = block.allocation;
         let backward = self.stretches.next(Phase::Backward, number);
         let Some((next, _)) = backward.filter(|(_, backward)| backward.begins_before(freed)) else {
             return self.never_reaches_backward(block, stretch, backward.is_some(), memory);
         };
-        let for_good = freed == NEVER && workspace::is_size(requested);
         let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > stretch.end.max(born));
         let outlives = self.stretches.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
+        match self.is_workspace(block, outlives) {
+            Some(true) => return (Category::Workspace, Evidence::WorkspaceSize),
+            None => return UNDECIDED,
+            Some(false) => {}
+        }
         match () {
-            () if for_good && (outlives || !returns) => (Category::Workspace, Evidence::WorkspaceSize),
             // Made once and kept over steps: a cache of some sort.
             () if outlives && !returns => UNDECIDED,
             () => (Category::Activation, Evidence::HeldForBackward),
@@ -174,7 +217,7 @@ impl Judge<'_> {
 
     /// A block of forward that is gone when the next backward pass begins, or that none follows.
     fn never_reaches_backward(&self, block: &Block, stretch: Stretch, followed: bool, memory: &Memory) -> Verdict {
-        let Allocation { born, freed, requested, .. } = block.allocation;
+        let Allocation { born, freed, .. } = block.allocation;
         if let Some(oom) = self.stretches.oom_between(born, stretch.end)
             && freed > oom + 1
         {
@@ -184,7 +227,7 @@ impl Judge<'_> {
         }
         match () {
             () if followed || !stretch.outlived_by(freed) => GONE,
-            () if freed == NEVER && workspace::is_size(requested) => (Category::Workspace, Evidence::WorkspaceSize),
+            () if self.is_workspace(block, false) == Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
             () if memory.made_only(block.stack, Category::Activation) => (Category::Activation, Evidence::AsBefore),
             () => UNDECIDED,
         }
@@ -194,7 +237,13 @@ impl Judge<'_> {
         let Allocation { born, freed, requested, .. } = block.allocation;
         if self.roles.role(block.stack) == Role::Recompute {
             let end = memory.recomputation_end(self, born);
-            return if freed <= end { GONE } else { (Category::Activation, Evidence::Recomputed) };
+            return match () {
+                () if freed <= end => GONE,
+                () if self.is_workspace(block, stretch.outlived_by(freed)) == Some(true) => {
+                    (Category::Workspace, Evidence::WorkspaceSize)
+                }
+                () => (Category::Activation, Evidence::Recomputed),
+            };
         }
         if !stretch.outlived_by(freed) {
             return GONE;
@@ -210,7 +259,8 @@ impl Judge<'_> {
             };
         }
         match () {
-            () if workspace::is_size(requested) && freed == NEVER && !mirrors => {
+            // Of the backward pass all stacks are alike, so that only sizes of their own tell.
+            () if freed == NEVER && workspace::is_size(requested) && !mirrors => {
                 (Category::Workspace, Evidence::WorkspaceSize)
             }
             () if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
@@ -247,17 +297,20 @@ impl Judge<'_> {
     }
 
     fn made_in_data(&self, block: &Block, number: usize) -> Verdict {
-        let Allocation { freed, .. } = block.allocation;
+        let Allocation { born, freed, .. } = block.allocation;
         let Some((first, forward)) = self.stretches.next(Phase::Forward, number) else { return UNDECIDED };
         if !forward.begins_before(freed) {
             return GONE;
         }
-        // A batch is gone when the next one is there. What stays longer is one if its line makes such things each step.
+        let span = History::entry_before(born).and_then(|entry| self.phases.span(entry));
+        if self.roles.role(block.stack) == Role::Data || span.is_some_and(|span| span.recorded) {
+            return (Category::Input, Evidence::ReachesForward);
+        }
+        // A batch is gone when the next one is there.
         let later =
             self.stretches.next(Phase::Forward, first).and_then(|(next, _)| self.stretches.next(Phase::Forward, next));
         let stays = later.is_some_and(|(_, forward)| forward.begins_before(freed));
-        let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > forward.end);
-        if stays && !returns { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
+        if stays { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 
     /// A block from before the recording.
@@ -276,9 +329,24 @@ impl Judge<'_> {
             _ if by_zero_grad && self.parameters.of_size(requested) > 0 => {
                 (Category::Gradient, Evidence::DroppedByZeroGrad)
             }
-            _ if freed == NEVER && workspace::is_size(requested) => UNDECIDED,
+            _ if freed == NEVER
+                && workspace::is_distinct_size(requested)
+                && self.parameters.of_size(requested) == 0 =>
+            {
+                (Category::Workspace, Evidence::WorkspaceSize)
+            }
+            _ if self.is_freed_by_first_backward(freed) => (Category::Activation, Evidence::FreedByBackward),
             _ => (Category::Unknown, Evidence::BeforeRecording),
         }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether a block from before the recording was made by the forward that the recording starts in.
+    fn is_freed_by_first_backward(&self, freed: Instant) -> bool {
+        let starts = self.stretches.get(0).is_some_and(|first| matches!(first.phase, Phase::Forward));
+        let backward = self.stretches.from(Phase::Backward, 0).map(|(_, backward)| backward);
+        starts && backward.is_some_and(|backward| backward.begins_before(freed) && !backward.outlived_by(freed))
     }
 }
 

@@ -114,6 +114,8 @@ pub enum Evidence {
     MirrorsParameter,
     /// From before the recording, has a parameter's size, and `zero_grad` drops it.
     DroppedByZeroGrad,
+    /// From before the recording, which starts in forward, and freed by the backward pass after it.
+    FreedByBackward,
     /// Its stack is inside `torch.distributed` or NCCL.
     CommunicationStack,
     /// Its stack is inside a library's workspace.
@@ -162,6 +164,7 @@ impl Evidence {
             Self::MirrorsInOptimizer => "made in the optimizer phase, size of a parameter, outlives the next step",
             Self::MirrorsParameter => "made by backward, size of a parameter, outlives backward",
             Self::DroppedByZeroGrad => "size of a parameter, dropped by zero_grad",
+            Self::FreedByBackward => "from before the recording, freed by backward",
             Self::CommunicationStack => "stack of torch.distributed or NCCL",
             Self::WorkspaceStack => "stack of a library's workspace",
             Self::WorkspaceSize => "size of the cuBLAS workspace, kept for good",

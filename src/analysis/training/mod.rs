@@ -12,6 +12,7 @@ mod parameters;
 pub mod phases;
 pub mod role;
 mod stretches;
+pub mod summary;
 mod workspace;
 
 pub use calls::{Call, Calls, ForwardFunction};
@@ -19,3 +20,4 @@ pub use categories::{Categories, Decision};
 pub use category::{Category, Evidence};
 pub use phases::{Phase, PhaseSpan, Phases};
 pub use role::{Role, Roles};
+pub use summary::PhaseSummary;

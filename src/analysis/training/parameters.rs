@@ -86,14 +86,14 @@ impl Parameters {
                     let leaves_gradient = origin == Origin::Elsewhere
                         && roles.role(stack) != Role::Recompute
                         && stretch.outlived_by(allocation.freed)
-                        && !(workspace::is_size(allocation.requested) && allocation.freed == NEVER);
+                        && !(workspace::is_cublas_size(allocation.requested) && allocation.freed == NEVER);
                     if leaves_gradient {
                         let size = sizes.entry(allocation.requested).or_default();
                         size.last = (number, if size.last.0 == number { size.last.1 + 1 } else { 1 });
                         size.gradients = size.gradients.max(size.last.1);
                     }
                 }
-                _ if persists && !workspace::is_size(allocation.requested) => {
+                _ if persists && !workspace::is_distinct_size(allocation.requested) => {
                     sizes.entry(allocation.requested).or_default().candidates[rank].push(index as u32);
                 }
                 _ => {}

@@ -19,7 +19,7 @@ pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
 };
-pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use info::{AnnotationCount, Info, InfoDevice, PhaseRow, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};

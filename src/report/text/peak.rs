@@ -51,6 +51,8 @@ impl TextReport {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
+            // Of categories nearly all are inferred, which the last line says.
+            let row = &Row { inferred: row.inferred && attribution.by != GroupBy::Category, ..row.clone() };
             self.row(row, attribution.total_bytes, largest, out)?;
             if attribution.by == GroupBy::Stack {
                 self.stack(row, out)?;
@@ -60,9 +62,13 @@ impl TextReport {
         let what = match (attribution.total_bytes, attribution.by.is_inclusive()) {
             (0, _) => "nothing is held".to_owned(),
             (_, true) => format!("held in all, by {}", attribution.by.name()),
+            (_, false) if attribution.by == GroupBy::Category => {
+                "total, by category: inferred from stacks, phases, lifetimes and sizes".to_owned()
+            }
             _ => format!("total, by {}", attribution.by.name()),
         };
-        writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(13);
+        writeln!(out, "{total:>11}  {}", self.dim(&shorten_end(&what, room)))?;
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
