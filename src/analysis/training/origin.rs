@@ -221,15 +221,11 @@ impl Lines {
             return None;
         }
         let near = |children: u64| line.checked_sub(children).is_some_and(|below| below <= PARAMETERS_WITHIN);
-        let is_parameter = match self.children {
-            Some(children) => near(children),
-            // A module without children. What is moved first are parameters, if there are any.
-            None => self.apply.first() == Some(&line),
-        };
-        let rank = self.apply.range(..line).count();
-        Some(match (is_parameter, rank, self.apply.len()) {
-            (true, _, _) => Category::Parameter,
-            (false, 1, 3) => Category::Gradient,
+        // Where no module has children, what is moved first are parameters, if there are any.
+        let may_be_parameter = self.children.is_none_or(near);
+        Some(match (self.apply.range(..line).count(), self.apply.len()) {
+            (0, _) if may_be_parameter => Category::Parameter,
+            (1, 3) => Category::Gradient,
             _ => Category::Buffer,
         })
     }
