@@ -306,10 +306,8 @@ impl Judge<'_> {
         if self.roles.role(block.stack) == Role::Data || span.is_some_and(|span| span.recorded) {
             return (Category::Input, Evidence::ReachesForward);
         }
-        // A batch is gone when the next one is there.
-        let later =
-            self.stretches.next(Phase::Forward, first).and_then(|(next, _)| self.stretches.next(Phase::Forward, next));
-        let stays = later.is_some_and(|(_, forward)| forward.begins_before(freed));
+        // A batch is gone when forward gets the next one. What stays may be anything.
+        let stays = self.stretches.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
         if stays { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 

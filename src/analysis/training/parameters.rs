@@ -103,7 +103,14 @@ impl Parameters {
         for (bytes, size) in sizes {
             let mut missing = size.gradients.saturating_sub(size.known);
             let (mut settled, mut possible) = (0, 0);
+            // A parameter is there whenever it gets a gradient.
+            let last = stretches.get(size.last.0).filter(|_| size.gradients > 0);
+            let is_there = |&&index: &&u32| {
+                let freed = history.allocations.get(index as usize).map_or(0, |allocation| allocation.freed);
+                last.is_none_or(|last| last.begins_before(freed))
+            };
             for class in &size.candidates {
+                let class: Vec<u32> = class.iter().filter(is_there).copied().collect();
                 possible += class.len() as u32;
                 if missing == 0 || class.is_empty() {
                     continue;
@@ -114,7 +121,7 @@ impl Parameters {
                 }
                 missing -= class.len() as u32;
                 settled += class.len() as u32;
-                found.extend(class.iter().map(|&index| (index, Evidence::GradientCount)));
+                found.extend(class.into_iter().map(|index| (index, Evidence::GradientCount)));
             }
             // Where it is open which of several blocks are the parameters, they are there all the same.
             let count = size.known + if missing == 0 { settled } else { settled.max(possible) };
