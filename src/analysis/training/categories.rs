@@ -9,7 +9,7 @@ use super::parameters::Parameters;
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretch, Stretches};
-use super::workspace;
+use super::workspace::{self, Workspaces};
 use crate::analysis::Sites;
 use crate::model::{Action, ContextId, Snapshot, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER};
@@ -43,7 +43,7 @@ impl Categories {
                 *last = allocation.born;
             }
         }
-        let of_workspace_size = of_workspace_size(snapshot, history);
+        let workspaces = Workspaces::of(snapshot, history, &stretches, roles);
         let judge = Judge {
             snapshot,
             history,
@@ -52,7 +52,7 @@ impl Categories {
             stretches: &stretches,
             parameters: &parameters,
             last_born,
-            of_workspace_size,
+            workspaces,
         };
         let labels = labels(snapshot, history);
         let mut memory = Memory::new(snapshot.stacks.len());
@@ -105,19 +105,6 @@ fn labels(snapshot: &Snapshot, history: &History) -> HashMap<u32, Category, Rand
     said.collect()
 }
 
-/// How many blocks of the size of a workspace each stack makes, and how many of them are never freed.
-fn of_workspace_size(snapshot: &Snapshot, history: &History) -> HashMap<(StackId, u64), (u32, u32), RandomState> {
-    let mut counts: HashMap<_, (u32, u32), RandomState> = HashMap::default();
-    for (index, allocation) in history.allocations.iter().enumerate() {
-        if workspace::is_size(allocation.requested) {
-            let (made, kept) = counts.entry((history.stack_of(snapshot, index), allocation.requested)).or_default();
-            *made += 1;
-            *kept += u32::from(allocation.freed == NEVER);
-        }
-    }
-    counts
-}
-
 /// An allocation under judgement.
 struct Block {
     index: usize,
@@ -140,8 +127,7 @@ struct Judge<'a> {
     parameters: &'a Parameters,
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
-    /// By stack and size: see [`of_workspace_size`].
-    of_workspace_size: HashMap<(StackId, u64), (u32, u32), RandomState>,
+    workspaces: Workspaces,
 }
 
 impl Judge<'_> {
@@ -181,20 +167,6 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a block is a workspace by its size: never freed, unlike whatever else its stack makes. A leak is made
-    /// again. `None` where that, and a step that goes on without freeing it, remain to be seen.
-    fn is_workspace(&self, block: &Block, outlives_step: bool) -> Option<bool> {
-        let Allocation { freed, requested, .. } = block.allocation;
-        let (made, kept) = self.of_workspace_size.get(&(block.stack, requested)).copied().unwrap_or_default();
-        match () {
-            () if freed != NEVER || kept != 1 => Some(false),
-            () if outlives_step || workspace::is_distinct_size(requested) => Some(true),
-            // What the last step made, as those before.
-            () if made > 1 => Some(false),
-            () => None,
-        }
-    }
-
     fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Verdict {
         let Allocation { born, freed, .. } = block.allocation;
         let backward = self.stretches.next(Phase::Backward, number);
@@ -203,7 +175,7 @@ impl Judge<'_> {
         };
         let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > stretch.end.max(born));
         let outlives = self.stretches.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
-        match self.is_workspace(block, outlives) {
+        match self.workspaces.has(block.stack, &block.allocation, outlives) {
             Some(true) => return (Category::Workspace, Evidence::WorkspaceSize),
             None => return UNDECIDED,
             Some(false) => {}
@@ -227,7 +199,9 @@ impl Judge<'_> {
         }
         match () {
             () if followed || !stretch.outlived_by(freed) => GONE,
-            () if self.is_workspace(block, false) == Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+            () if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) => {
+                (Category::Workspace, Evidence::WorkspaceSize)
+            }
             () if memory.made_only(block.stack, Category::Activation) => (Category::Activation, Evidence::AsBefore),
             () => UNDECIDED,
         }
@@ -239,7 +213,7 @@ impl Judge<'_> {
             let end = memory.recomputation_end(self, born);
             return match () {
                 () if freed <= end => GONE,
-                () if self.is_workspace(block, stretch.outlived_by(freed)) == Some(true) => {
+                () if self.workspaces.has(block.stack, &block.allocation, stretch.outlived_by(freed)) == Some(true) => {
                     (Category::Workspace, Evidence::WorkspaceSize)
                 }
                 () => (Category::Activation, Evidence::Recomputed),
@@ -259,9 +233,12 @@ impl Judge<'_> {
             };
         }
         match () {
-            // Of the backward pass all stacks are alike, so that only sizes of their own tell.
-            () if freed == NEVER && workspace::is_size(requested) && !mirrors => {
-                (Category::Workspace, Evidence::WorkspaceSize)
+            () if workspace::is_size(requested) => {
+                match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
+                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                    Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
+                    _ => UNDECIDED,
+                }
             }
             () if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
             () => UNDECIDED,

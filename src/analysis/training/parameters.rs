@@ -81,19 +81,20 @@ impl Parameters {
                 Origin::Elsewhere => 2,
                 _ => continue,
             };
+            let may_be_workspace = workspace::is_size(allocation.requested) && allocation.freed == NEVER;
             match place {
                 Some((number, stretch)) if stretch.phase == Phase::Backward => {
                     let leaves_gradient = origin == Origin::Elsewhere
                         && roles.role(stack) != Role::Recompute
                         && stretch.outlived_by(allocation.freed)
-                        && !(workspace::is_cublas_size(allocation.requested) && allocation.freed == NEVER);
+                        && !may_be_workspace;
                     if leaves_gradient {
                         let size = sizes.entry(allocation.requested).or_default();
                         size.last = (number, if size.last.0 == number { size.last.1 + 1 } else { 1 });
                         size.gradients = size.gradients.max(size.last.1);
                     }
                 }
-                _ if persists && !workspace::is_distinct_size(allocation.requested) => {
+                _ if persists && !(may_be_workspace && rank == 2 && place.is_some()) => {
                     sizes.entry(allocation.requested).or_default().candidates[rank].push(index as u32);
                 }
                 _ => {}
