@@ -65,6 +65,15 @@ impl GroupBy {
         }
     }
 
+    /// The groups that there can be, where they are the same for every recording.
+    pub(super) fn all_groups(self) -> Vec<&'static str> {
+        match self {
+            Self::Category => Category::ALL.map(Category::name).to_vec(),
+            Self::Phase => Phase::ALL.map(Phase::name).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether what a metric counts can be grouped like this.
     ///
     /// # Errors
