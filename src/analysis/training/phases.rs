@@ -4,11 +4,12 @@ use super::role::{Role, Roles};
 use crate::analysis::Annotations;
 use crate::model::{Action, Snapshot, StackId, StrId};
 use crate::replay::{History, Instant};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// The part of a training step that an entry belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// From the model's inputs to the loss.

@@ -83,7 +83,7 @@ pub struct InfoDevice {
 }
 
 /// All entries of one phase.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,

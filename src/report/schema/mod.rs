@@ -173,7 +173,7 @@ pub struct AttributionRow {
 }
 
 /// Why blocks are in a category.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct EvidenceRow {
     /// In words.
     pub reason: &'static str,
