@@ -2,8 +2,10 @@
 
 use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use super::sites::Origin;
+use super::training::Evidence;
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
+use std::cmp::Reverse;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,19 @@ pub struct Row {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
+    pub evidence: Vec<Reason>,
+}
+
+/// Why blocks are in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What decided.
+    pub evidence: Evidence,
+    /// Bytes of the metric.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
 }
 
 /// Label of the row that [`Attribution::keep_top`] sums up the rest in.
@@ -38,8 +53,11 @@ pub struct Attribution {
 struct Group {
     bytes: u64,
     blocks: u64,
+    inferred: bool,
     /// Bytes by origin, to pick the row's example.
     origins: IndexMap<Origin, u64>,
+    /// Bytes and blocks by what decided.
+    evidence: IndexMap<Evidence, (u64, u64)>,
 }
 
 impl Group {
@@ -48,6 +66,23 @@ impl Group {
         self.blocks += 1;
         let origin_bytes = self.origins.entry(origin).or_default();
         *origin_bytes = origin_bytes.wrapping_add(bytes);
+    }
+
+    /// Counts what put a holder into the group.
+    fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
+        self.inferred |= grouper.is_inferred(holder);
+        if grouper.by == GroupBy::Category {
+            let (bytes, blocks) = self.evidence.entry(grouper.decision(holder).evidence).or_default();
+            *bytes = bytes.wrapping_add(holder.bytes);
+            *blocks += 1;
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let reason = |(&evidence, &(bytes, blocks)): (&Evidence, &(u64, u64))| Reason { evidence, bytes, blocks };
+        let mut reasons: Vec<Reason> = self.evidence.iter().map(reason).collect();
+        reasons.sort_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
+        reasons
     }
 }
 
@@ -89,8 +124,8 @@ impl Attribution {
             label: OTHER.to_owned(),
             bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
             blocks: rest.iter().map(|row| row.blocks).sum(),
-            inferred: false,
-            stack: Vec::new(),
+            inferred: rest.iter().any(|row| row.inferred),
+            ..Row::default()
         });
     }
 }
@@ -122,12 +157,14 @@ impl<'g> Sums<'g> {
 
     fn add(&mut self, holder: &Holder) {
         self.total = self.total.wrapping_add(holder.bytes);
-        let origin = self.grouper.origin(holder);
+        let grouper = self.grouper;
+        let origin = grouper.origin(holder);
         for &group in self.groups.of(holder) {
             if group >= self.by_group.len() {
                 self.by_group.resize_with(group + 1, Group::default);
             }
             self.by_group[group].add(origin, holder.bytes);
+            self.by_group[group].explain(grouper, holder);
         }
     }
 
@@ -136,7 +173,9 @@ impl<'g> Sums<'g> {
             self.groups.heads(|group| self.by_group[group].origins.iter().map(|(&origin, &bytes)| (origin, bytes)));
         let row = |((key, head), sum): ((Key, RowHead), &Group)| {
             let RowHead { label, inferred, stack } = head;
-            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack })
+            let inferred = inferred || sum.inferred;
+            let evidence = sum.reasons();
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
         rows.sort_by(|(_, a), (_, b)| {

@@ -4,7 +4,8 @@ use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
 use super::sites::{NO_STACK, Origin, Sites, backward_of, line_label};
-use super::training::BackwardSites;
+use super::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::error::{Error, Result};
 use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
@@ -39,6 +40,10 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
+    /// What the memory is for: see [`Category`].
+    Category,
+    /// The part of the training step that allocated it: see [`Phase`].
+    Phase,
 }
 
 impl GroupBy {
@@ -55,7 +60,31 @@ impl GroupBy {
             Self::Annotation => "annotation",
             Self::Operator => "operator",
             Self::NnModule => "nn_module",
+            Self::Category => "category",
+            Self::Phase => "phase",
         }
+    }
+
+    /// The groups that there can be, where they are the same for every recording.
+    pub(super) fn all_groups(self) -> Vec<&'static str> {
+        match self {
+            Self::Category => Category::ALL.map(Category::name).to_vec(),
+            Self::Phase => Phase::ALL.map(Phase::name).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether what a metric counts can be grouped like this.
+    ///
+    /// # Errors
+    /// When it cannot: a segment holds blocks of many categories.
+    pub(super) fn require(self, metric: Metric) -> Result<()> {
+        if self == Self::Category && metric == Metric::Reserved {
+            let message =
+                "segments have no category: expected the metric allocated, active or requested, found reserved";
+            return Err(Error::Request(message.to_owned()));
+        }
+        Ok(())
     }
 
     /// Whether rows overlap, so that they do not sum to the total.
@@ -69,7 +98,7 @@ impl GroupBy {
     }
 
     /// Whether a forward stack says which group a block of backward is in. Snapshots have no operators.
-    fn is_by_code(self) -> bool {
+    pub fn is_by_code(self) -> bool {
         matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
     }
 
@@ -222,7 +251,43 @@ pub(super) struct Grouper<'a> {
     pub(super) snapshot: &'a Snapshot,
     pools: Pools<'a>,
     backward: BackwardSites,
+    training: Training,
     pub(super) by: GroupBy,
+}
+
+/// What decides about the groups of holders that have it in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Shared {
+    /// The code behind them, and whether they are from before the recording.
+    Origin(Origin, bool),
+    Category(Category),
+    /// `None` before the recording.
+    Phase(Option<Phase>),
+}
+
+/// What is known about the training step, where groups are made of it.
+enum Training {
+    NotAsked,
+    Categories(Categories),
+    Phases {
+        phases: Phases,
+        /// Row of the device's first entry.
+        first_row: usize,
+    },
+}
+
+impl Training {
+    fn of(sites: &Sites<'_>, annotations: &Annotations, snapshot: &Snapshot, history: &History, by: GroupBy) -> Self {
+        if !matches!(by, GroupBy::Category | GroupBy::Phase) {
+            return Self::NotAsked;
+        }
+        let roles = Roles::of(sites);
+        let phases = Phases::of(snapshot, history, annotations, &roles);
+        if by == GroupBy::Phase {
+            return Self::Phases { phases, first_row: history.rows.start };
+        }
+        Self::Categories(Categories::of(snapshot, history, &phases, &roles, sites))
+    }
 }
 
 impl<'a> Grouper<'a> {
@@ -238,7 +303,8 @@ impl<'a> Grouper<'a> {
             GroupBy::Stream | GroupBy::Pool => Pools::of(snapshot, history),
             _ => Pools::default(),
         };
-        Self { sites, annotations, filter, snapshot, pools, backward: BackwardSites::default(), by }
+        let training = Training::of(sites, annotations, snapshot, history, by);
+        Self { sites, annotations, filter, snapshot, pools, backward: BackwardSites::default(), training, by }
     }
 
     /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
@@ -263,8 +329,15 @@ impl<'a> Grouper<'a> {
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
-    pub(super) fn shared(&self, holder: &Holder) -> Option<(Origin, bool)> {
-        self.by.is_by_stack().then(|| (self.origin(holder), holder.baseline))
+    pub(super) fn shared(&self, holder: &Holder) -> Option<Shared> {
+        match self.by {
+            by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
+            // Filters look at stacks.
+            _ if !self.filter.is_empty() => None,
+            GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
+            GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
+            _ => None,
+        }
     }
 
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
@@ -320,8 +393,43 @@ impl<'a> Grouper<'a> {
                 let modules = self.sites.nn_modules(stack);
                 if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
             }
+            GroupBy::Category => Key::Special(self.decision(holder).category.name()),
+            GroupBy::Phase => Key::Special(self.phase(holder).map_or(BASELINE, Phase::name)),
         };
         vec![one]
+    }
+
+    /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
+    pub(super) fn decision(&self, holder: &Holder) -> Decision {
+        match &self.training {
+            Training::Categories(categories) => categories.get(holder.index),
+            _ => Decision::default(),
+        }
+    }
+
+    /// The phase that a block was made in; `None` for blocks from before the recording.
+    fn phase(&self, holder: &Holder) -> Option<Phase> {
+        holder.row.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
+    }
+
+    /// The span of the phase that made a holder.
+    fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
+        match &self.training {
+            Training::Phases { phases, first_row } => phases.span(holder.row?.checked_sub(*first_row)? as u32),
+            _ => None,
+        }
+    }
+
+    /// Whether the group of a holder is inferred rather than recorded.
+    pub(super) fn is_inferred(&self, holder: &Holder) -> bool {
+        match &self.training {
+            Training::Categories(_) => {
+                let Decision { category, evidence } = self.decision(holder);
+                category != Category::Unknown && !evidence.is_recorded()
+            }
+            Training::Phases { .. } => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::NotAsked => false,
+        }
     }
 
     fn site(&self, stack: StackId) -> Key {
@@ -392,10 +500,10 @@ pub(super) struct RowHead {
 
 /// Groups in the order in which they were met. Analyses keep sums of their own for each.
 pub(super) struct Groups<'g> {
-    grouper: &'g Grouper<'g>,
+    pub(super) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
     /// Groups of what shares them.
-    known: HashMap<(Origin, bool), Vec<usize>>,
+    known: HashMap<Shared, Vec<usize>>,
     /// Groups of the last holder that does not.
     last: Vec<usize>,
 }

@@ -34,7 +34,7 @@ pub mod training;
 pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
-pub use attribution::{Attribution, Row};
+pub use attribution::{Attribution, Reason, Row};
 pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
@@ -60,5 +60,5 @@ pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
 pub use sites::{Origin, Sites};
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{BackwardSites, Phase, Phases, Roles};
+pub use training::{BackwardSites, Categories, Category, Evidence, Phase, PhaseSummary, Phases, Roles};
 pub use when::When;

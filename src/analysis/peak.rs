@@ -107,8 +107,9 @@ impl PeakReport {
     /// Finds each device's peak and attributes it.
     ///
     /// # Errors
-    /// When a device does not exist, or the instant asked for exists on none.
+    /// When a device does not exist, the instant asked for exists on none, or the counter cannot be grouped as asked.
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        options.by.require(options.metric)?;
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);

@@ -299,6 +299,7 @@ fn bands(
     let metric = options.peak.metric;
     let (_, rows) = grouped_rows(grouper, history, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
+    let at_peak: Vec<Key> = rows.iter().map(|(key, _)| key.clone()).collect();
     let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
     let hidden = own.split_off(top.min(own.len()));
     let mut bands: Vec<Band> = Vec::new();
@@ -308,8 +309,15 @@ fn bands(
         by_key.extend(key.map(|key| (key, bands.len())));
         bands.push(Band { label, inferred, bytes: Vec::new(), peak_blocks });
     };
+    // Where there are few groups, those that hold nothing at the peak have bands, too.
+    let few = grouper.by.all_groups().into_iter().map(Key::Special).filter(|key| !at_peak.contains(key));
+    let absent = few.take(top.saturating_sub(own.len()));
     for (key, row) in own {
         add(Some(key), row.label, row.blocks);
+    }
+    for key in absent {
+        let label = grouper.label(&key, false);
+        add(Some(key), label, 0);
     }
     add(None, OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum());
     // What cannot be attributed may appear at other times only, and has a band all the same. What was there before

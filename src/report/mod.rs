@@ -24,6 +24,7 @@ pub mod picture;
 mod ranks;
 pub mod schema;
 mod text;
+mod training;
 mod words;
 
 pub use csv::CsvReport;

@@ -326,7 +326,13 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
 }
 
 /// What the star behind a label means.
-pub const INFERRED: &str = "* inferred: backward has no Python frames; --no-infer shows that";
+pub fn inferred(by: GroupBy) -> &'static str {
+    match by {
+        GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
+        GroupBy::Phase => "* inferred from stacks and the order of entries",
+        _ => "* inferred: backward has no Python frames; --no-infer shows that",
+    }
+}
 
 /// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.
 pub fn duration(micros: i64) -> String {

@@ -10,7 +10,7 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
-/// What a row is called, with a star where that is inferred: [`super::notes::INFERRED`].
+/// What a row is called, with a star where that is inferred: [`super::notes::inferred`].
 pub fn starred(label: &str, inferred: bool) -> String {
     if inferred { format!("{label} *") } else { label.to_owned() }
 }

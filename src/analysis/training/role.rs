@@ -64,9 +64,13 @@ impl Roles {
         let frames: Vec<u16> = (0..snapshot.stacks.frame_count() as u32).map(|id| frame(id).unwrap_or(0)).collect();
         let stack = |id: u32| {
             let mut all = 0;
-            let (mut innermost, mut outermost) = (None, 0);
+            let (mut innermost, mut outermost, mut is_nested) = (None, 0, false);
             for frame in snapshot.stacks.frame_ids(StackId(id)) {
-                let marks = frames.get(frame.index()).copied().unwrap_or(0);
+                let mut marks = frames.get(frame.index()).copied().unwrap_or(0);
+                // Reentrant checkpointing runs a part of forward again, and then the engine over it.
+                if all & mark::BACKWARD != 0 && marks & mark::RECOMPUTE != 0 {
+                    (is_nested, marks) = (true, marks & !mark::RECOMPUTE);
+                }
                 all |= marks;
                 if marks & mark::PYTHON != 0 {
                     innermost = innermost.or(Some(marks));
@@ -77,9 +81,8 @@ impl Roles {
             if outermost & mark::ENGINE_ROOT != 0 {
                 all |= mark::BACKWARD;
             }
-            // Reentrant checkpointing runs a part of forward again, and then the engine over it.
-            if all & mark::RECOMPUTE != 0 && innermost.is_some_and(|marks| marks & mark::ENGINE_CALL != 0) {
-                all = all & !mark::RECOMPUTE | mark::ENGINE_CALL;
+            if is_nested && innermost.is_some_and(|marks| marks & mark::ENGINE_CALL != 0) {
+                all |= mark::ENGINE_CALL;
             }
             all
         };
@@ -257,7 +260,8 @@ mod tests {
         assert_eq!(role(&forward), Role::Module);
         assert_eq!(role(&again), Role::Recompute);
         let graph = "/venv/lib/python3.11/site-packages/torch/autograd/graph.py";
+        let reentrant = [(graph, "_engine_run_backward"), (checkpoint, "backward")];
+        assert_eq!(role(&reentrant), Role::Backward);
         assert_eq!(role(&[("/home/u/m.py", "forward"), (checkpoint, "backward")]), Role::Recompute);
-        assert_eq!(role(&[(graph, "_engine_run_backward"), (checkpoint, "backward")]), Role::Backward);
     }
 }

@@ -160,6 +160,9 @@ pub struct FlamegraphArgs {
     /// Search the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
+    /// Groups between the root and the frames
+    #[arg(long, value_enum)]
+    pub by: Option<SplitArg>,
     #[command(flatten)]
     pub filter: FilterArgs,
     #[command(flatten)]
@@ -202,6 +205,24 @@ pub enum FlameFormatArg {
     Svg,
     /// Folded stacks: inferno, speedscope, flamegraph.pl
     Folded,
+}
+
+/// What can stand around stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitArg {
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
+}
+
+impl From<SplitArg> for GroupBy {
+    fn from(by: SplitArg) -> Self {
+        match by {
+            SplitArg::Category => Self::Category,
+            SplitArg::Phase => Self::Phase,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -589,6 +610,10 @@ pub enum ByArg {
     Operator,
     /// The calls of `nn.Module` (profiler traces)
     NnModule,
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
 }
 
 impl From<AxisArg> for XAxis {
@@ -613,6 +638,8 @@ impl From<ByArg> for GroupBy {
             ByArg::Annotation => Self::Annotation,
             ByArg::Operator => Self::Operator,
             ByArg::NnModule => Self::NnModule,
+            ByArg::Category => Self::Category,
+            ByArg::Phase => Self::Phase,
         }
     }
 }

@@ -14,7 +14,8 @@ use super::check::CheckedInput;
 use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+    CheckpointReport, DiffReport, FragmentationReport, GroupBy, InfoReport, LeakReport, OomReport, PeakReport,
+    RanksReport,
 };
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
@@ -79,8 +80,8 @@ pub(super) fn cell(text: &str) -> String {
 }
 
 /// What the star behind labels means, where there is one.
-pub(super) fn star(is_there: bool, out: &mut dyn Write) -> io::Result<()> {
-    if is_there { writeln!(out, "{}\n", escape(notes::INFERRED)) } else { Ok(()) }
+pub(super) fn star(is_there: bool, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
+    if is_there { writeln!(out, "{}\n", escape(notes::inferred(by))) } else { Ok(()) }
 }
 
 /// A code span: the fence is longer than any run of backticks inside.

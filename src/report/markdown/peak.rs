@@ -65,7 +65,7 @@ pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io:
         )?;
     }
     writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))?;
-    star(attribution.rows.iter().any(|row| row.inferred), out)
+    star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)
 }
 
 /// What passed through each operator.

@@ -85,7 +85,7 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
     }
     writeln!(out, "</table>")?;
     if top.rows.iter().any(|row| row.inferred) {
-        writeln!(out, "<p class=\"note\">{}</p>", escape(notes::INFERRED))?;
+        writeln!(out, "<p class=\"note\">{}</p>", escape(notes::inferred(top.by)))?;
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut 
     }
     writeln!(out, "| **{}** | | | **{}** |\n", Bytes(top.total_bytes), peak.metric.name())?;
     if top.rows.iter().any(|row| row.inferred) {
-        writeln!(out, "{}\n", escape(notes::INFERRED))?;
+        writeln!(out, "{}\n", escape(notes::inferred(top.by)))?;
     }
     stacks(peak, shown, out)
 }

@@ -29,7 +29,7 @@ pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
 };
-pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use info::{AnnotationCount, Info, InfoDevice, PhaseRow, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
@@ -38,6 +38,7 @@ pub use ranks::{
 };
 
 use super::{Source, notes};
+use crate::analysis::attribution::Reason;
 use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
@@ -186,6 +187,26 @@ pub struct AttributionRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first. Left out unless rows stand for categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<EvidenceRow>,
+}
+
+/// Why blocks are in a category.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EvidenceRow {
+    /// In words.
+    pub reason: &'static str,
+    /// Bytes that it decided about.
+    pub bytes: u64,
+    /// Blocks that it decided about.
+    pub blocks: u64,
+}
+
+impl From<&Reason> for EvidenceRow {
+    fn from(reason: &Reason) -> Self {
+        Self { reason: reason.evidence.words(), bytes: reason.bytes, blocks: reason.blocks }
+    }
 }
 
 impl From<&Row> for AttributionRow {
@@ -196,6 +217,7 @@ impl From<&Row> for AttributionRow {
             blocks: row.blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
+            evidence: row.evidence.iter().map(EvidenceRow::from).collect(),
         }
     }
 }

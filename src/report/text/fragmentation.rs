@@ -121,7 +121,7 @@ impl TextReport {
         self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
         writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))?;
-        if pinning.rows.iter().any(|row| row.inferred) { self.star(out) } else { Ok(()) }
+        if pinning.rows.iter().any(|row| row.inferred) { self.star(by, out) } else { Ok(()) }
     }
 
     /// Rows of a pinning, with their stacks if wanted.
@@ -140,8 +140,8 @@ impl TextReport {
                 label,
                 bytes: row.pinned_free_bytes,
                 blocks: row.blocks,
-                inferred: false,
                 stack: row.stack.clone(),
+                ..Row::default()
             };
             self.row(&shown, total, largest, out)?;
             if stacks {
@@ -175,7 +175,7 @@ impl TextReport {
         for class in classes {
             let label = words::size_class(class);
             let (bytes, blocks) = (bytes(class), class.blocks);
-            self.row(&Row { label, bytes, blocks, inferred: false, stack: Vec::new() }, total, largest, out)?;
+            self.row(&Row { label, bytes, blocks, ..Row::default() }, total, largest, out)?;
         }
         Ok(())
     }

@@ -52,6 +52,8 @@ impl TextReport {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
+            // Of categories nearly all are inferred, which the last line says.
+            let row = &Row { inferred: row.inferred && attribution.by != GroupBy::Category, ..row.clone() };
             self.row(row, attribution.total_bytes, largest, out)?;
             if attribution.by == GroupBy::Stack {
                 self.stack(row, out)?;
@@ -63,9 +65,10 @@ impl TextReport {
             (_, true) => format!("held in all, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
         };
-        writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(13);
+        writeln!(out, "{total:>11}  {}", self.dim(&shorten_end(&what, room)))?;
         if attribution.rows.iter().any(|row| row.inferred) {
-            self.star(out)?;
+            self.star(attribution.by, out)?;
         }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
@@ -77,8 +80,8 @@ impl TextReport {
     }
 
     /// What the star behind labels means.
-    pub(super) fn star(&self, out: &mut dyn Write) -> io::Result<()> {
-        let line = format!("             {}", notes::INFERRED);
+    pub(super) fn star(&self, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
+        let line = format!("             {}", notes::inferred(by));
         writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
     }
 
