@@ -8,7 +8,8 @@ mod browser;
 mod synthetic;
 
 use memviz::Recording;
-use memviz::analysis::{DeviceTimeline, FlameOptions, GroupBy, PeakOptions, TimelineOptions, XAxis};
+use memviz::analysis::checkpoint::CurveOptions;
+use memviz::analysis::{CheckpointOptions, DeviceTimeline, FlameOptions, GroupBy, PeakOptions, TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
 use memviz::replay::Metric;
 use memviz::report::page::Page;
@@ -42,6 +43,10 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
     for (name, color) in [("segments by state", BlockColor::State), ("segments by site", BlockColor::Group(TOP))] {
         text(name, &|out| picture::segment_map(source, &map, color).write(out).unwrap());
     }
+    let curves = CurveOptions { axis: XAxis::Entry, columns: picture::columns(recording.histories.len()) };
+    let options = CheckpointOptions { curves: Some(curves), ..CheckpointOptions::default() };
+    let report = recording.checkpoint(&options).unwrap();
+    text("checkpoint", &|out| picture::checkpoint(source, &report).write(out).unwrap());
     let overview = recording.overview(&timeline_options(recording, XAxis::Time)).unwrap();
     let page = Page { source, overview: &overview };
     text("report", &|out| page.svg(out).unwrap());

@@ -2,7 +2,7 @@
 //!
 //! `torch.utils.checkpoint` trades memory for time: what a forward function keeps for backward is dropped when the
 //! function returns, and the function runs again right before its backward. Which functions would be worth it follows
-//! from the recording of a run without: [`recompute`] works out what would change about each call, [`simulation`] plays
+//! from the recording of a run without: `recompute` works out what would change about each call, `simulation` plays
 //! the history with those changes.
 
 mod allocator;

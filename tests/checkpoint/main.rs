@@ -1,5 +1,8 @@
 //! What `memviz checkpoint` predicts is what PyTorch measures when checkpointing is turned on.
 
+mod by_hand;
+mod program;
+#[path = "../support/mod.rs"]
 mod support;
 
 use memviz::analysis::checkpoint::{Candidate, CodeChange, CurveOptions, NoCandidates};
@@ -109,7 +112,7 @@ fn figures_of_every_candidate_agree() {
             }
         }
     }
-    assert!(candidates > 40, "{candidates} candidates");
+    assert!(candidates > 30, "{candidates} candidates");
 }
 
 #[test]
