@@ -93,6 +93,24 @@ impl Attribution {
         Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
+    /// Groups the allocations with these indexes, with bytes of one's own.
+    pub(super) fn of_blocks(
+        grouper: &Grouper<'_>,
+        history: &History,
+        metric: Metric,
+        blocks: impl IntoIterator<Item = (usize, u64)>,
+    ) -> Self {
+        let mut sums = Sums::new(grouper);
+        for (index, bytes) in blocks {
+            if let Some(mut holder) = Holder::of_allocation(grouper.snapshot, history, metric, index) {
+                holder.bytes = bytes;
+                sums.add(&holder);
+            }
+        }
+        let (total_bytes, rows) = sums.rows();
+        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    }
+
     /// Groups the allocations with these indexes.
     pub(super) fn of_allocations(
         grouper: &Grouper<'_>,

@@ -11,6 +11,8 @@ use crate::model::bytes::Bytes;
 
 /// What a candidate's row is called that stands for the call that runs again.
 pub const RERUN: &str = "(the call that runs again)";
+/// What its row for workspaces is called that the engine's thread needs to run calls again.
+pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
 /// Where times come from.
@@ -158,15 +160,10 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
 /// What is there at the new peak, the call that runs again as a row of its own.
 pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
     let limit = &candidate.limit;
-    let rerun = limit.rerun.then(|| Row {
-        label: RERUN.to_owned(),
-        bytes: limit.rerun_bytes,
-        blocks: 0,
-        inferred: false,
-        stack: Vec::new(),
-        evidence: Vec::new(),
-    });
-    rerun.into_iter().chain(limit.rows.iter().cloned()).collect()
+    let row = |label: &str, bytes| Row { label: label.to_owned(), bytes, ..Row::default() };
+    let rerun = limit.rerun.then(|| row(RERUN, limit.rerun_bytes));
+    let workspaces = (limit.workspace_bytes > 0).then(|| row(WORKSPACES, limit.workspace_bytes));
+    rerun.into_iter().chain(limit.rows.iter().cloned()).chain(workspaces).collect()
 }
 
 /// Whether a row sums up what has no row of its own, and so does not set the scale.

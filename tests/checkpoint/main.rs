@@ -105,7 +105,7 @@ fn figures_of_every_candidate_agree() {
                 let every: Vec<usize> = candidate.plan.iter().map(|plan| plan.every).collect();
                 assert!(every.iter().copied().eq(1..=candidate.calls.min(16)), "{path} {label}: {every:?}");
                 let rows: u64 = candidate.limit.rows.iter().map(|row| row.bytes).sum();
-                let there = rows + candidate.limit.rerun_bytes;
+                let there = rows + candidate.limit.rerun_bytes + candidate.limit.workspace_bytes;
                 assert_eq!(there, candidate.predicted_peak_bytes as u64, "{path} {label}: rows sum to the new peak");
                 assert!(candidate.recompute_us <= device.forward_us, "{path} {label}: a part of the forward pass");
                 candidates += 1;

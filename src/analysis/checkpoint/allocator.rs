@@ -122,6 +122,14 @@ impl Allocator {
         Handle::Placed(found)
     }
 
+    /// Bytes of a block.
+    pub(super) fn size(&self, handle: Handle) -> u64 {
+        match handle {
+            Handle::Exact(size) => size,
+            Handle::Placed(index) => self.blocks[index as usize].size,
+        }
+    }
+
     /// Takes a block back.
     pub(super) fn free(&mut self, handle: Handle) {
         let index = match handle {

@@ -1,6 +1,7 @@
 //! Functions that could be checkpointed, and what that would do.
 
 use super::curve::{self, CurveOptions};
+use super::limit::{Limit, blocks_left};
 use super::passes::Passes;
 use super::play::Stage;
 use super::recompute::{Recompute, Recomputing};
@@ -11,11 +12,11 @@ use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
 use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
-use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
+use crate::analysis::{Annotations, Filter, GroupBy, Place, Sites};
 use crate::model::{Action, Snapshot};
 use crate::replay::{History, Instant, Metric};
 use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,21 +50,6 @@ pub struct Plan {
     pub every: usize,
     /// The peak of allocated.
     pub predicted_peak_bytes: i64,
-}
-
-/// The highest point that is left.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
-    /// Where it is in the recorded history.
-    pub place: Place,
-    /// The phase.
-    pub phase: Phase,
-    /// Whether a call runs again there.
-    pub rerun: bool,
-    /// What is allocated by then by the call that runs again.
-    pub rerun_bytes: u64,
-    /// What else is there, by site.
-    pub rows: Vec<Row>,
 }
 
 /// What to write.
@@ -242,7 +228,7 @@ impl<'a> Workbench<'a> {
             predicted_peak_bytes: lowest.bytes,
             saved_bytes,
             plan: (1..=longest).into_par_iter().map(plan).collect(),
-            limit: self.limit(&lowest, &every(1).collect::<Vec<_>>()),
+            limit: self.limit(&lowest, &every(1).collect::<Vec<_>>(), workspace_bytes),
             change: self.change(function),
             function: index,
         })
@@ -281,33 +267,25 @@ impl<'a> Workbench<'a> {
     }
 
     /// What is there at the new peak.
-    fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute]) -> Limit {
-        let instant = peak.instant;
-        let rerun = peak.rerun.and_then(|call| recomputes.get(call).copied());
-        let mut gone: HashSet<u32> = HashSet::new();
-        for recompute in recomputes {
-            // What runs again right here is not back yet.
-            let is_rerun = rerun.is_some_and(|rerun| std::ptr::eq(rerun, *recompute));
-            let is_gone = |from: Instant, to: Instant| from <= instant && (instant < to || (is_rerun && instant == to));
-            gone.extend(recompute.gaps.iter().filter(|gap| is_gone(gap.from, gap.to)).map(|gap| gap.allocation));
-        }
-        let left = self
-            .history
-            .allocations
-            .iter()
-            .enumerate()
-            .filter(|(index, allocation)| allocation.allocated_at(instant) && !gone.contains(&(*index as u32)));
+    fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute], workspace_bytes: u64) -> Limit {
+        let played = self.stage.as_ref().filter(|stage| peak.instant <= stage.end());
+        let left = match played {
+            Some(stage) => stage.blocks_at(recomputes, workspace_bytes, peak),
+            None => blocks_left(self.history, recomputes, peak),
+        };
         let filter = Filter::default();
         let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site)
-            .inferring(Inference::On, self.history, Metric::Allocated, Some(instant));
-        let left = left.map(|(index, _)| index);
-        let mut attribution = Attribution::of_allocations(&grouper, self.history, Metric::Allocated, left);
+            .inferring(Inference::On, self.history, Metric::Allocated, Some(peak.instant));
+        let mut attribution = Attribution::of_blocks(&grouper, self.history, Metric::Allocated, left);
         attribution.keep_top(LIMIT_ROWS);
+        let first = recomputes.iter().map(|recompute| recompute.resume).min();
+        let workspace_bytes = if first.is_some_and(|first| first <= peak.instant) { workspace_bytes } else { 0 };
         Limit {
-            place: Place::of(self.snapshot, self.history, self.annotations, instant),
-            phase: self.phases.at(instant),
-            rerun: rerun.is_some(),
-            rerun_bytes: rerun.map_or(0, |rerun| rerun.rerun_peak_bytes),
+            place: Place::of(self.snapshot, self.history, self.annotations, peak.instant),
+            phase: self.phases.at(peak.instant),
+            rerun: peak.rerun.is_some(),
+            rerun_bytes: (peak.bytes as u64).saturating_sub(attribution.total_bytes.saturating_add(workspace_bytes)),
+            workspace_bytes,
             rows: attribution.rows,
         }
     }

@@ -8,13 +8,15 @@
 mod allocator;
 mod candidate;
 mod curve;
+mod limit;
 mod passes;
 mod play;
 mod recompute;
 mod simulation;
 
-pub use candidate::{Candidate, CodeChange, Limit, Plan};
+pub use candidate::{Candidate, CodeChange, Plan};
 pub use curve::CurveOptions;
+pub use limit::Limit;
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 

@@ -72,7 +72,12 @@ impl<'a> Stage<'a> {
     /// workspaces more.
     pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
         let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
-        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
+        self.play(calls, workspace_bytes, |moment, player| {
+            let (instant, bytes, rerun) = match moment {
+                Moment::At(instant) => (instant, player.allocator.allocated as i64, None),
+                Moment::BeforeRerun(..) => return,
+                Moment::Rerun(instant, call, bytes) => (instant, bytes as i64, Some(call)),
+            };
             if bytes > peak.bytes {
                 peak = NewPeak { bytes, instant, rerun };
             }
@@ -82,14 +87,31 @@ impl<'a> Stage<'a> {
 
     /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
     pub(super) fn points(&self, calls: &[&Recompute], workspace_bytes: u64, visit: &mut dyn FnMut(Instant, Point)) {
-        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
-            visit(instant, if rerun.is_some() { Point::Spike(bytes) } else { Point::Level(bytes) });
+        self.play(calls, workspace_bytes, |moment, player| match moment {
+            Moment::At(instant) => visit(instant, Point::Level(player.allocator.allocated as i64)),
+            Moment::BeforeRerun(..) => {}
+            Moment::Rerun(instant, _, bytes) => visit(instant, Point::Spike(bytes as i64)),
         });
     }
 
-    /// Calls `visit` with each instant and the bytes allocated at it, and, where a call runs again, with the most that is
-    /// allocated meanwhile and the call.
-    fn play(&self, calls: &[&Recompute], workspace_bytes: u64, mut visit: impl FnMut(Instant, i64, Option<usize>)) {
+    /// The blocks in use at a peak, by their allocation, with the sizes they have in the play; before a call runs again,
+    /// where one does.
+    pub(super) fn blocks_at(&self, calls: &[&Recompute], workspace_bytes: u64, peak: &NewPeak) -> Vec<(usize, u64)> {
+        let wanted = match peak.rerun {
+            Some(call) => Moment::BeforeRerun(peak.instant, call),
+            None => Moment::At(peak.instant),
+        };
+        let mut blocks = Vec::new();
+        self.play(calls, workspace_bytes, |moment, player| {
+            if moment == wanted {
+                blocks = player.blocks();
+            }
+        });
+        blocks
+    }
+
+    /// Plays the entries, with calls checkpointed, and calls `visit` at each [`Moment`].
+    fn play(&self, calls: &[&Recompute], workspace_bytes: u64, mut visit: impl FnMut(Moment, &Player<'_, '_>)) {
         let mut changes: Vec<(Instant, Change)> = Vec::new();
         for (call, recompute) in calls.iter().enumerate().filter(|(_, recompute)| recompute.start < self.end) {
             changes.push((recompute.resume, Change::Rerun(call)));
@@ -99,21 +121,34 @@ impl<'a> Stage<'a> {
         let mut changes = changes.into_iter().peekable();
         let mut player = Player { stage: self, allocator: self.start.clone(), handles: self.handles.clone() };
         let mut workspace_bytes = Some(workspace_bytes);
-        visit(0, player.allocator.allocated as i64, None);
+        visit(Moment::At(0), &player);
         for entry in 0..self.end {
             while let Some((_, change)) = changes.next_if(|&(at, _)| at <= entry) {
                 match change {
                     Change::Drop(allocation) => player.drop(allocation),
                     Change::Rerun(call) => {
                         player.allocator.allocated += workspace_bytes.take().unwrap_or(0);
-                        visit(entry, player.rerun(calls[call]) as i64, Some(call));
+                        visit(Moment::BeforeRerun(entry, call), &player);
+                        let bytes = player.rerun(calls[call]);
+                        visit(Moment::Rerun(entry, call, bytes), &player);
                     }
                 }
             }
             player.apply(entry);
-            visit(entry + 1, player.allocator.allocated as i64, None);
+            visit(Moment::At(entry + 1), &player);
         }
     }
+}
+
+/// A point of a play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// This instant.
+    At(Instant),
+    /// At an instant, before this call runs again.
+    BeforeRerun(Instant, usize),
+    /// At an instant, after this call has run again, and the most that was allocated meanwhile.
+    Rerun(Instant, usize, u64),
 }
 
 struct Player<'s, 'a> {
@@ -143,6 +178,12 @@ impl Player<'_, '_> {
         if let Some(slot) = self.handles.get_mut(index as usize) {
             *slot = Some(handle);
         }
+    }
+
+    /// Every block in use by its allocation, with its size.
+    fn blocks(&self) -> Vec<(usize, u64)> {
+        let blocks = self.handles.iter().enumerate();
+        blocks.filter_map(|(index, handle)| Some((index, self.allocator.size((*handle)?)))).collect()
     }
 
     fn take(&mut self, index: u32) -> Option<Handle> {

@@ -107,6 +107,8 @@ pub struct CheckpointLimit {
     pub rerun: bool,
     /// What that call has allocated by then.
     pub rerun_bytes: u64,
+    /// Workspaces of the engine's thread, which it needs to run calls again.
+    pub workspace_bytes: u64,
     /// What else is there, by site, the largest first and the rest as `(other)`.
     pub rows: Vec<AttributionRow>,
 }
@@ -152,6 +154,7 @@ impl From<&Limit> for CheckpointLimit {
             at: PhasedInstant { at: (&limit.place).into(), phase: limit.phase },
             rerun: limit.rerun,
             rerun_bytes: limit.rerun_bytes,
+            workspace_bytes: limit.workspace_bytes,
             rows: limit.rows.iter().map(AttributionRow::from).collect(),
         }
     }
