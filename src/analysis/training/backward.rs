@@ -2,8 +2,8 @@
 //!
 //! The engine's threads have no Python frames, so a snapshot does not say. But the engine runs the nodes of the autograd
 //! graph in the reverse order of forward (by sequence number, the highest first), and what a node frees tells where in
-//! forward it belongs: the tensors it had saved carry their forward stacks. [`super::nodes`] cuts backward into nodes,
-//! [`super::tape`] lists the operators of forward; `Alignment` here puts one beside the other.
+//! forward it belongs: the tensors it had saved carry their forward stacks. `nodes` cuts backward into nodes,
+//! `tape` lists the operators of forward; `Alignment` here puts one beside the other.
 
 use super::nodes::{Node, NodeReader, Run};
 use super::role::Roles;

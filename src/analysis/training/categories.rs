@@ -1,7 +1,7 @@
 //! What each allocation of a device is for.
 //!
-//! What the file itself says comes first, then what stacks say ([`super::origin`]), then how lifetimes lie to phases and
-//! sizes to each other ([`super::parameters`]). What none of it decides is [`Category::Unknown`].
+//! What the file itself says comes first, then what stacks say (`origin`), then how lifetimes lie to phases and
+//! sizes to each other (`parameters`). What none of it decides is [`Category::Unknown`].
 
 use super::category::{Category, Evidence};
 use super::origin::{Origin, Origins};
