@@ -24,6 +24,9 @@ pub enum Error {
     /// The JSON is no profiler trace, or none with memory events.
     #[error("not a profiler trace or memory timeline: {0}")]
     NotATrace(String),
+    /// The JSON is something else altogether.
+    #[error("{0}")]
+    UnknownJson(String),
     /// The compressed container is damaged.
     #[error("damaged {format} data after {at} decompressed bytes: {message}")]
     Compression {

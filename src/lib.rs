@@ -33,6 +33,7 @@ pub mod analysis;
 pub mod error;
 pub mod input;
 pub mod model;
+pub mod ranks;
 pub mod recording;
 pub mod replay;
 pub mod report;

@@ -2,12 +2,12 @@
 
 use crate::analysis::diff::Side;
 use crate::analysis::{
-    CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions, FragmentationReport,
-    InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport, SegmentMapReport,
-    TimelineOptions, TimelineReport,
+    CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions,
+    FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport,
+    SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::Result;
-use crate::input::{self, Compression, Contents, ReadOptions};
+use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{HeadStart, History, profile};
 use std::io::Read;
@@ -41,7 +41,15 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
-        let input = input::read_any(stream, options, HeadStart::default())?;
+        Self::unpacked(Unpacked::new(stream, options)?, options)
+    }
+
+    /// As [`Recording::open`], from an input that was begun.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn unpacked(input: Unpacked, options: &ReadOptions) -> Result<Self> {
+        let input = input.read(options, HeadStart::default())?;
         let (snapshot, histories) = match input.contents {
             Contents::Snapshot(snapshot, head_start) => {
                 let histories = head_start.finish(&snapshot);
@@ -123,6 +131,11 @@ impl Recording {
     /// As [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         CheckpointReport::of(&self.snapshot, &self.histories, options)
+    }
+
+    /// What it measures against what it may.
+    pub fn check(&self, options: &CheckOptions) -> CheckReport {
+        CheckReport::of(&self.snapshot, &self.histories, options)
     }
 
     /// What a comparison with another recording needs of this one.

@@ -87,6 +87,9 @@ fn usage_errors_are_2_and_name_what_is_accepted() {
         let run = memviz(args);
         run.expect(2);
         assert_eq!(run.stdout, "", "{args:?}");
+        // Without a command it is help that is wanted.
+        assert!(args.is_empty() || run.stderr.lines().count() == 1, "{args:?}: {}", run.stderr);
+        assert!(args.is_empty() || run.stderr.starts_with("memviz: "), "{args:?}: {}", run.stderr);
         for part in parts {
             assert!(run.stderr.contains(part), "{args:?} does not mention {part:?}: {}", run.stderr);
         }

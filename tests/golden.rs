@@ -7,10 +7,13 @@ mod support;
 
 use memviz::Recording;
 use memviz::analysis::{
-    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, When,
+    Budgets, CheckOptions, CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions,
+    PeakOptions, When,
 };
 use memviz::input::ReadOptions;
 use memviz::model::Action;
+use memviz::report::check::CheckedInput;
+use memviz::report::schema::InputHead;
 use memviz::report::{Render, Source, Sources, TextReport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -136,6 +139,18 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.leaks.json", "empty", &["leaks", "--format", "json"]),
     ("empty.leaks.csv", "empty", &["leaks", "--format", "csv"]),
     ("empty.leaks.md", "empty", &["leaks", "--format", "markdown"]),
+    ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),
+    ("gpt_train_ckpt.diff.json", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--top", "2", "--format", "json"]),
+    ("gpt_train_ckpt.diff.csv", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "csv"]),
+    ("gpt_train_ckpt.diff.md", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "markdown"]),
+    ("gpt_train_ckpt.diff.function.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--by", "function", "--top", "5"]),
+    ("tiny.diff.svg", "tiny", &["diff", GPT_TRAIN, "--format", "svg", "--align", "entry"]),
+    ("multi_gpu.diff.txt", "multi_gpu", &["diff", GPT_TRAIN, "--by", "stack", "--top", "1"]),
+    ("gpt_train.diff.md", "gpt_train", &["diff", GPT_TRAIN, "--format", "markdown"]),
+    ("expandable.diff.md", "expandable", &["diff", GPT_TRAIN, "--top", "1", "--format", "markdown"]),
+    ("no_history.diff.txt", "no_history", &["diff", GPT_TRAIN, "--top", "3"]),
+    ("empty.diff.txt", "empty", &["diff", GPT_TRAIN]),
+    ("trace.diff.txt", TRACE, &["diff", GPT_TRAIN, "--top", "5"]),
     ("gpt_train.checkpoint.txt", "gpt_train", &["checkpoint"]),
     ("gpt_train.checkpoint.json", "gpt_train", &["checkpoint", "--top", "1", "--format", "json"]),
     ("gpt_train.checkpoint.csv", "gpt_train", &["checkpoint", "--format", "csv"]),
@@ -161,18 +176,6 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.checkpoint.txt", "empty", &["checkpoint"]),
     ("empty.checkpoint.md", "empty", &["checkpoint", "--format", "markdown"]),
     ("trace.checkpoint.txt", TRACE, &["checkpoint", "--device", "0"]),
-    ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),
-    ("gpt_train_ckpt.diff.json", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--top", "2", "--format", "json"]),
-    ("gpt_train_ckpt.diff.csv", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "csv"]),
-    ("gpt_train_ckpt.diff.md", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "markdown"]),
-    ("gpt_train_ckpt.diff.function.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--by", "function", "--top", "5"]),
-    ("tiny.diff.svg", "tiny", &["diff", GPT_TRAIN, "--format", "svg", "--align", "entry"]),
-    ("multi_gpu.diff.txt", "multi_gpu", &["diff", GPT_TRAIN, "--by", "stack", "--top", "1"]),
-    ("gpt_train.diff.md", "gpt_train", &["diff", GPT_TRAIN, "--format", "markdown"]),
-    ("expandable.diff.md", "expandable", &["diff", GPT_TRAIN, "--top", "1", "--format", "markdown"]),
-    ("no_history.diff.txt", "no_history", &["diff", GPT_TRAIN, "--top", "3"]),
-    ("empty.diff.txt", "empty", &["diff", GPT_TRAIN]),
-    ("trace.diff.txt", TRACE, &["diff", GPT_TRAIN, "--top", "5"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
@@ -273,18 +276,45 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
         "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz",
         &["peak", "--format", "json"],
     ),
+    ("ranks8.ranks.txt", RANKS8, &["ranks"]),
+    ("ranks8.ranks.json", RANKS8, &["ranks", "--format", "json", "--top", "3"]),
+    ("ranks8.ranks.csv", RANKS8, &["ranks", "--format", "csv"]),
+    ("ranks8.ranks.md", RANKS8, &["ranks", "--format", "markdown"]),
+    ("ranks8.ranks.reserved.txt", RANKS8, &["ranks", "--metric", "reserved", "--top", "5"]),
+    ("multi_gpu.ranks.txt", "multi_gpu", &["ranks"]),
+    ("empty.ranks.txt", "empty", &["ranks"]),
     ("memory_timeline.info.txt", "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.json.gz", &["info"]),
 ];
+
+/// The recordings of a run's ranks, for answers about several.
+const RANKS8: &str = "fixtures/snapshots/ranks8";
 
 /// Pictures of the README, made by the commands it gives: file, fixture, arguments.
 const README_PICTURES: &[(&str, &str, &[&str])] = &[
     ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
-    ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
     ("diff.svg", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "svg", "--align", "step"]),
+    ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
     ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
+    ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
+
+/// Golden file, exit code, format, recordings. Budgets that are kept, exceeded, and cannot be judged.
+const CHECKS: &[(&str, i32, &str, &[&str])] = &[
+    ("gpt_train.check.txt", 1, "text", &["gpt_train"]),
+    ("gpt_train.check.json", 1, "json", &["gpt_train"]),
+    ("gpt_train.check.md", 1, "markdown", &["gpt_train"]),
+    ("gpt_train.check.junit.xml", 1, "junit", &["gpt_train"]),
+    ("gpt_train.check.github.txt", 1, "github", &["gpt_train"]),
+    ("multi_gpu.check.txt", 2, "text", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.md", 2, "markdown", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.junit.xml", 2, "junit", &["multi_gpu", "ring"]),
+    ("multi_gpu.check.github.txt", 2, "github", &["multi_gpu", "ring"]),
+];
+/// What they are.
+const BUDGETS: [&str; 8] =
+    ["--max-peak", "4GiB", "--max-reserved", "5GB", "--max-fragmentation", "30%", "--max-site", r"minigpt\.py=1GiB"];
 
 /// Text as wide as a terminal: stem of the golden file, fixture, what is asked.
 const IN_TERMINALS: &[(&str, &str, Question)] = &[
@@ -295,11 +325,13 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
     ("leak.leaks", "leak", Question::Leaks),
     ("leak_slow.leaks", "leak_slow", Question::Leaks),
+    ("leak_slow.check", "leak_slow", Question::Check),
+    ("ring.check", "ring", Question::Check),
+    ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
+    ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
     ("gpt_train.checkpoint", "gpt_train", Question::Checkpoint),
     ("resnet_train.checkpoint", "resnet_train", Question::Checkpoint),
     ("gpt_train_ckpt.checkpoint", "gpt_train_ckpt", Question::Checkpoint),
-    ("gpt_train_ckpt.diff", "gpt_train_ckpt", Question::Diff(GroupBy::Site)),
-    ("expandable.diff", "expandable", Question::Diff(GroupBy::Stack)),
     ("annotated.info", "annotated", Question::Info),
     ("conf_roundup.info", "conf_roundup", Question::Info),
     ("fragmented.fragmentation", "fragmented", Question::Fragmentation(GroupBy::Site)),
@@ -322,9 +354,10 @@ enum Question {
     OverTime,
     Oom(GroupBy),
     Leaks,
-    Checkpoint,
+    Check,
     /// Against `gpt_train`.
     Diff(GroupBy),
+    Checkpoint,
 }
 
 #[test]
@@ -339,8 +372,16 @@ fn answers_are_as_before() {
         assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
         failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
     }
+    for (golden, code, format, recordings) in CHECKS {
+        let paths: Vec<String> = recordings.iter().map(|recording| path_of(recording)).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let run = support::memviz(&[&["check", "--format", format], &BUDGETS[..], &paths].concat());
+        run.expect(*code);
+        assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
+        failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
+    }
     for (picture, recording, args) in README_PICTURES {
-        let run = support::memviz(&[*args, &[fixture(recording).as_str()]].concat());
+        let run = support::memviz(&[*args, &[path_of(recording).as_str()]].concat());
         failures.extend(compare(&format!("docs/{picture}"), &run.expect(0).stdout));
     }
     for (stem, name, question) in IN_TERMINALS {
@@ -370,8 +411,8 @@ fn pipes_get_what_the_library_renders() {
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
         ("leak_slow", Question::Leaks, &["leaks"]),
-        ("resnet_train", Question::Checkpoint, &["checkpoint"]),
         ("multi_gpu", Question::Diff(GroupBy::Stack), &["diff", GPT_TRAIN, "--by", "stack"]),
+        ("resnet_train", Question::Checkpoint, &["checkpoint"]),
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
@@ -404,7 +445,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Annotation,
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
-    let questions = [Question::Info, Question::OverTime, Question::Leaks, Question::Checkpoint].into_iter().chain(both);
+    let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Check, Question::Checkpoint];
+    let questions = one.into_iter().chain(both);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -481,6 +523,19 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
             text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Check => {
+            let budgets = Budgets {
+                max_peak: Some(300 << 20),
+                max_reserved: Some(80 << 30),
+                max_fragmentation: "0.5%".parse().ok(),
+                max_leak: Some(1 << 20),
+                max_sites: vec![r"forward|cases\.py:\d+ \w+=100MiB".parse().unwrap()],
+                ..Budgets::default()
+            };
+            let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
+            let answer = Ok((InputHead::of(source).into_owned(), report));
+            text.check(&[CheckedInput { path: path.to_owned(), answer }], &mut out).unwrap();
         }
         Question::Checkpoint => {
             // As many candidates as people get.

@@ -45,6 +45,7 @@ const PARTIAL: &[(&str, i32, Known, &str)] = &[
     ("multi_gpu_t201", 1, Known::OnlyEnd, "PyTorch 2.0 records the current device alone"),
     ("pinned_only_t215", 0, Known::OnlyEnd, "device memory was not recorded"),
     ("state_only", 0, Known::OnlyEndAndAnEntry, "enabled=\"state\" keeps stacks of blocks, but no history"),
+    ("encoder_late", 0, Known::Late, "recording began after the first step"),
     ("gpt_late", 0, Known::Late, "recording began after the first step"),
     ("gpt_late_alloc_only", 0, Known::Late, "recording began after the first step"),
     ("gpt_late_t215", 0, Known::Late, "recording began after the first step"),

@@ -73,6 +73,11 @@ impl Annotations {
         chain.into_iter().rev().filter_map(|range| self.ranges.get(range as usize))
     }
 
+    /// The times at which what is open changes, in order.
+    pub fn changes(&self) -> impl Iterator<Item = i64> + '_ {
+        self.changes.iter().map(|&(time, _)| time)
+    }
+
     /// Sweeps over the sorted ranges, noting what is open from each time on, and how deep each range lies.
     fn nest(&mut self) {
         let mut times: Vec<(i64, bool, u32)> = Vec::with_capacity(self.ranges.len() * 2);

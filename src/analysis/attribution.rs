@@ -1,12 +1,11 @@
 //! Who holds the memory at an instant.
 
-use super::annotations::Annotations;
-use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
-use super::sites::Sites;
-use crate::model::{Snapshot, StackId};
+use super::sites::Origin;
+use super::training::Evidence;
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
+use std::cmp::Reverse;
 
 /// Bytes held by one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +20,19 @@ pub struct Row {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
+    pub evidence: Vec<Reason>,
+}
+
+/// Why blocks are in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What decided.
+    pub evidence: Evidence,
+    /// Bytes of the metric.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
 }
 
 /// Label of the row that [`Attribution::keep_top`] sums up the rest in.
@@ -41,33 +53,44 @@ pub struct Attribution {
 struct Group {
     bytes: u64,
     blocks: u64,
-    /// Bytes per stack, to pick the row's example.
-    stacks: IndexMap<StackId, u64>,
+    inferred: bool,
+    /// Bytes by origin, to pick the row's example.
+    origins: IndexMap<Origin, u64>,
+    /// Bytes and blocks by what decided.
+    evidence: IndexMap<Evidence, (u64, u64)>,
 }
 
 impl Group {
-    fn add(&mut self, holder: &Holder) {
-        self.bytes = self.bytes.wrapping_add(holder.bytes);
+    fn add(&mut self, origin: Origin, bytes: u64) {
+        self.bytes = self.bytes.wrapping_add(bytes);
         self.blocks += 1;
-        let stack_bytes = self.stacks.entry(holder.stack).or_default();
-        *stack_bytes = stack_bytes.wrapping_add(holder.bytes);
+        let origin_bytes = self.origins.entry(origin).or_default();
+        *origin_bytes = origin_bytes.wrapping_add(bytes);
+    }
+
+    /// Counts what put a holder into the group.
+    fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
+        self.inferred |= grouper.is_inferred(holder);
+        if grouper.by == GroupBy::Category {
+            let (bytes, blocks) = self.evidence.entry(grouper.decision(holder).evidence).or_default();
+            *bytes = bytes.wrapping_add(holder.bytes);
+            *blocks += 1;
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let reason = |(&evidence, &(bytes, blocks)): (&Evidence, &(u64, u64))| Reason { evidence, bytes, blocks };
+        let mut reasons: Vec<Reason> = self.evidence.iter().map(reason).collect();
+        reasons.sort_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
+        reasons
     }
 }
 
 impl Attribution {
-    /// Groups everything that counts for `metric` at an instant.
-    pub fn of(
-        sites: &Sites<'_>,
-        annotations: &Annotations,
-        filter: &Filter,
-        snapshot: &Snapshot,
-        history: &History,
-        at: (Metric, Instant),
-        by: GroupBy,
-    ) -> Self {
-        let grouper = Grouper::new(sites, annotations, filter, snapshot, history, by);
-        let (total_bytes, rows) = grouped_rows(&grouper, history, at);
-        Self { by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+    /// Groups everything that counts for a metric at an instant.
+    pub(super) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
+        let (total_bytes, rows) = grouped_rows(grouper, history, at);
+        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
     /// Groups the allocations with these indexes.
@@ -101,8 +124,8 @@ impl Attribution {
             label: OTHER.to_owned(),
             bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
             blocks: rest.iter().map(|row| row.blocks).sum(),
-            inferred: false,
-            stack: Vec::new(),
+            inferred: rest.iter().any(|row| row.inferred),
+            ..Row::default()
         });
     }
 }
@@ -121,6 +144,7 @@ pub(super) fn grouped_rows(
 
 /// Bytes and blocks by group.
 struct Sums<'g> {
+    grouper: &'g Grouper<'g>,
     groups: Groups<'g>,
     by_group: Vec<Group>,
     total: u64,
@@ -128,25 +152,30 @@ struct Sums<'g> {
 
 impl<'g> Sums<'g> {
     fn new(grouper: &'g Grouper<'g>) -> Self {
-        Self { groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
+        Self { grouper, groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
     }
 
     fn add(&mut self, holder: &Holder) {
         self.total = self.total.wrapping_add(holder.bytes);
+        let grouper = self.grouper;
+        let origin = grouper.origin(holder);
         for &group in self.groups.of(holder) {
             if group >= self.by_group.len() {
                 self.by_group.resize_with(group + 1, Group::default);
             }
-            self.by_group[group].add(holder);
+            self.by_group[group].add(origin, holder.bytes);
+            self.by_group[group].explain(grouper, holder);
         }
     }
 
     fn rows(self) -> (u64, Vec<(Key, Row)>) {
         let heads =
-            self.groups.heads(|group| self.by_group[group].stacks.iter().map(|(&stack, &bytes)| (stack, bytes)));
+            self.groups.heads(|group| self.by_group[group].origins.iter().map(|(&origin, &bytes)| (origin, bytes)));
         let row = |((key, head), sum): ((Key, RowHead), &Group)| {
-            let RowHead { label, stack } = head;
-            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred: false, stack })
+            let RowHead { label, inferred, stack } = head;
+            let inferred = inferred || sum.inferred;
+            let evidence = sum.reasons();
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
         rows.sort_by(|(_, a), (_, b)| {

@@ -1,7 +1,8 @@
 //! `--include` and `--exclude`: which stacks count.
 
+use super::sites::Origin;
 use crate::error::{Error, Result};
-use crate::model::{Snapshot, StackId};
+use crate::model::{Frame, Snapshot, StackId};
 use regex::RegexSet;
 
 /// Regular expressions over stacks.
@@ -36,17 +37,19 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether a stack passes. The empty stack passes unless something must be included.
-    pub fn passes(&self, snapshot: &Snapshot, stack: StackId) -> bool {
-        let frames: Vec<String> = snapshot
-            .stacks
-            .frames(stack)
-            .map(|frame| {
-                let strings = &snapshot.strings;
-                format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name))
-            })
-            .collect();
+    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
+    /// unless something must be included.
+    pub fn passes(&self, snapshot: &Snapshot, origin: Origin) -> bool {
+        let stacks = [Some(origin.stack), origin.forward].into_iter().flatten();
+        let frames: Vec<String> = stacks.flat_map(|stack| frame_texts(snapshot, stack)).collect();
         let any = |set: &RegexSet| frames.iter().any(|frame| set.is_match(frame));
         self.include.as_ref().is_none_or(any) && !self.exclude.as_ref().is_some_and(any)
     }
+}
+
+/// Frames of a stack as expressions see them: `path/file.py:line function`.
+pub(super) fn frame_texts(snapshot: &Snapshot, stack: StackId) -> Vec<String> {
+    let strings = &snapshot.strings;
+    let text = |frame: &Frame| format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name));
+    snapshot.stacks.frames(stack).map(text).collect()
 }

@@ -1,14 +1,14 @@
 //! Live bytes as a tree of stack frames, root to innermost.
 
 use super::annotations::Annotations;
-use super::attribution::grouped_rows;
 use super::frames::{FrameKind, package};
-use super::grouping::{GroupBy, Grouper, Key};
+use super::grouping::{GroupBy, Grouper, Holder, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::Sites;
-use crate::error::Result;
+use super::sites::{INFERRED_BACKWARD, Origin, Sites};
+use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::History;
+use indexmap::IndexMap;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -24,6 +24,8 @@ pub struct FlameOptions {
     /// Whether to keep the C++ frames of allocator, dispatcher and interpreter, which are the same under every
     /// allocation.
     pub all_frames: bool,
+    /// Groups that stand between the root and the frames; each block must be in one of them.
+    pub split: Option<GroupBy>,
 }
 
 /// All devices.
@@ -70,6 +72,8 @@ pub enum Owner {
     Package(String),
     /// C++.
     Native,
+    /// A group of [`FlameOptions::split`].
+    Group,
     /// Nobody: the root, and blocks without frames.
     Nobody,
 }
@@ -78,8 +82,14 @@ impl FlameReport {
     /// Builds every device's tree.
     ///
     /// # Errors
-    /// As [`PeakReport::of`].
+    /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &FlameOptions) -> Result<Self> {
+        if let Some(by) = options.split {
+            by.require(options.peak.metric)?;
+            if by.is_inclusive() {
+                return Err(Error::Request(format!("groups by {} overlap, so they cannot split a tree", by.name())));
+            }
+        }
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
         let report = PeakReport::of(snapshot, histories, &peak)?;
         let annotations = Annotations::of(snapshot);
@@ -87,20 +97,47 @@ impl FlameReport {
         let device = |peak: DevicePeak| {
             let history = histories.iter().find(|history| history.device == peak.device)?;
             let filter = &options.peak.filter;
-            let grouper = Grouper::new(&sites, &annotations, filter, snapshot, history, GroupBy::Stack);
-            let (_, rows) = grouped_rows(&grouper, history, (peak.metric, peak.instant));
+            let grouper = |by| Grouper::new(&sites, &annotations, filter, snapshot, history, by);
+            let (metric, instant) = (peak.metric, peak.instant);
+            let stacks = grouper(GroupBy::Stack).inferring(options.peak.inference, history, metric, Some(instant));
+            let split = options.split.map(grouper);
+            let mut sums: IndexMap<(Option<Key>, Key), (u64, u64)> = IndexMap::new();
+            let counts = |born, gone| born <= instant && instant < gone;
+            Holder::visit(snapshot, history, metric, counts, |holder| {
+                let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
+                for key in stacks.keys(holder) {
+                    let (bytes, blocks) = sums.entry((group.clone(), key)).or_default();
+                    *bytes = bytes.wrapping_add(holder.bytes);
+                    *blocks += 1;
+                }
+            });
             let mut tree = Tree::new();
-            for (key, row) in rows {
-                let path = match key {
-                    Key::Stack(stack) => path(&sites, snapshot, stack, options.all_frames),
-                    _ => vec![(row.label, Owner::Nobody)],
-                };
-                tree.add(path, row.bytes, row.blocks);
+            for ((group, key), (bytes, blocks)) in sums {
+                // What a filter excludes, or is from before the recording, needs no group of the same name around it.
+                let group = group.filter(|group| *group != key).zip(split.as_ref());
+                let mut frames: Vec<_> =
+                    group.map(|(group, split)| (split.label(&group, false), Owner::Group)).into_iter().collect();
+                match key {
+                    Key::Stack(origin) => frames.extend(origin_path(&sites, snapshot, origin, options.all_frames)),
+                    key => frames.push((stacks.label(&key, false), Owner::Nobody)),
+                }
+                tree.add(frames, bytes, blocks);
             }
             Some(DeviceFlame { nodes: tree.flatten(peak.metric.name()), peak })
         };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
+}
+
+/// Frames of an allocation, root first: inside of those of the forward stack that was inferred for it its own.
+fn origin_path(sites: &Sites<'_>, snapshot: &Snapshot, origin: Origin, all: bool) -> Vec<(String, Owner)> {
+    let own = path(sites, snapshot, origin.stack, all);
+    let Some(forward) = origin.forward else { return own };
+    let mut frames = path(sites, snapshot, forward, all);
+    frames.push((INFERRED_BACKWARD.to_owned(), Owner::Nobody));
+    frames.extend(own);
+    frames.truncate(MAX_DEPTH);
+    frames
 }
 
 /// Frames of a stack, root first.

@@ -3,7 +3,7 @@
 use super::annotations::Annotations;
 use super::figures::{Figures, SizeClass, size_classes};
 use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper};
+use super::grouping::{GroupBy, Grouper, Inference};
 use super::layout::{Layout, SegmentLayout};
 use super::over_time::{MostInactive, OverTimeRow, most_inactive, over_time};
 use super::peak::{for_each_device, select_devices};
@@ -29,6 +29,8 @@ pub struct FragmentationOptions {
     pub top: Option<usize>,
     /// Stacks that count on their own.
     pub filter: Filter,
+    /// Whether labels may be inferred.
+    pub inference: Inference,
     /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
     pub points: Option<u32>,
     /// Devices wanted; empty for all.
@@ -143,7 +145,12 @@ fn device(
         Some(when) => when.resolve(snapshot, history, annotations, metric, Purpose::At)?,
     };
     let layout = Layout::at(snapshot, history, instant);
-    let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+    let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by).inferring(
+        options.inference,
+        history,
+        metric,
+        Some(instant),
+    );
     let mut pinning = Pinning::of(&grouper, history, &layout);
     if let Some(top) = options.top {
         pinning.keep_top(top, options.by.is_inclusive());

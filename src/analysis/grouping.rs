@@ -3,7 +3,9 @@
 use super::annotations::Annotations;
 use super::filter::Filter;
 use super::frames::FrameKind;
-use super::sites::{NO_STACK, Sites, backward_of, line_label};
+use super::sites::{NO_STACK, Origin, Sites, backward_of, line_label};
+use super::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::error::{Error, Result};
 use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
@@ -38,6 +40,10 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
+    /// What the memory is for: see [`Category`].
+    Category,
+    /// The part of the training step that allocated it: see [`Phase`].
+    Phase,
 }
 
 impl GroupBy {
@@ -54,7 +60,31 @@ impl GroupBy {
             Self::Annotation => "annotation",
             Self::Operator => "operator",
             Self::NnModule => "nn_module",
+            Self::Category => "category",
+            Self::Phase => "phase",
         }
+    }
+
+    /// The groups that there can be, where they are the same for every recording.
+    pub(super) fn all_groups(self) -> Vec<&'static str> {
+        match self {
+            Self::Category => Category::ALL.map(Category::name).to_vec(),
+            Self::Phase => Phase::ALL.map(Phase::name).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether what a metric counts can be grouped like this.
+    ///
+    /// # Errors
+    /// When it cannot: a segment holds blocks of many categories.
+    pub(super) fn require(self, metric: Metric) -> Result<()> {
+        if self == Self::Category && metric == Metric::Reserved {
+            let message =
+                "segments have no category: expected the metric allocated, active or requested, found reserved";
+            return Err(Error::Request(message.to_owned()));
+        }
+        Ok(())
     }
 
     /// Whether rows overlap, so that they do not sum to the total.
@@ -67,13 +97,25 @@ impl GroupBy {
         self.is_by_stack() && !self.is_inclusive()
     }
 
+    /// Whether a forward stack says which group a block of backward is in. Snapshots have no operators.
+    pub fn is_by_code(self) -> bool {
+        matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
+    }
+
     /// Whether a block's group follows from its stack.
     fn is_by_stack(self) -> bool {
-        matches!(
-            self,
-            Self::Site | Self::Stack | Self::Function | Self::File | Self::Module | Self::Operator | Self::NnModule
-        )
+        self.is_by_code() || matches!(self, Self::Operator | Self::NnModule)
     }
+}
+
+/// Whether what the recording does not tell is inferred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inference {
+    /// Memory that backward passes allocate is attributed to lines of forward: see [`BackwardSites`].
+    #[default]
+    On,
+    /// Nothing is inferred.
+    Off,
 }
 
 /// Label of blocks from before the first kept entry whose stack the file does not hold.
@@ -99,13 +141,15 @@ pub(super) enum Key {
     /// A function of a file.
     Function { file: StrId, name: StrId },
     /// A whole stack.
-    Stack(StackId),
+    Stack(Origin),
     /// Anything that its text identifies.
     Text(String),
     /// Open annotations or modules, outermost first.
     Nested(Vec<StrId>),
     /// What a backward operator goes back to.
     Backward(Box<Key>),
+    /// The same where it is inferred.
+    InferredBackward(Box<Key>),
 }
 
 impl Key {
@@ -115,6 +159,11 @@ impl Key {
     /// Whether the group is one of [`Key::APART`].
     pub(super) fn stands_apart(&self) -> bool {
         Self::APART.contains(self)
+    }
+
+    /// Whether the group is inferred rather than recorded.
+    pub(super) fn is_inferred(&self) -> bool {
+        matches!(self, Self::InferredBackward(_) | Self::Stack(Origin { forward: Some(_), .. }))
     }
 }
 
@@ -201,7 +250,44 @@ pub(super) struct Grouper<'a> {
     filter: &'a Filter,
     pub(super) snapshot: &'a Snapshot,
     pools: Pools<'a>,
+    backward: BackwardSites,
+    training: Training,
     pub(super) by: GroupBy,
+}
+
+/// What decides about the groups of holders that have it in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Shared {
+    /// The code behind them, and whether they are from before the recording.
+    Origin(Origin, bool),
+    Category(Category),
+    /// `None` before the recording.
+    Phase(Option<Phase>),
+}
+
+/// What is known about the training step, where groups are made of it.
+enum Training {
+    NotAsked,
+    Categories(Categories),
+    Phases {
+        phases: Phases,
+        /// Row of the device's first entry.
+        first_row: usize,
+    },
+}
+
+impl Training {
+    fn of(sites: &Sites<'_>, annotations: &Annotations, snapshot: &Snapshot, history: &History, by: GroupBy) -> Self {
+        if !matches!(by, GroupBy::Category | GroupBy::Phase) {
+            return Self::NotAsked;
+        }
+        let roles = Roles::of(sites);
+        let phases = Phases::of(snapshot, history, annotations, &roles);
+        if by == GroupBy::Phase {
+            return Self::Phases { phases, first_row: history.rows.start };
+        }
+        Self::Categories(Categories::of(snapshot, history, &phases, &roles, sites))
+    }
 }
 
 impl<'a> Grouper<'a> {
@@ -217,20 +303,61 @@ impl<'a> Grouper<'a> {
             GroupBy::Stream | GroupBy::Pool => Pools::of(snapshot, history),
             _ => Pools::default(),
         };
-        Self { sites, annotations, filter, snapshot, pools, by }
+        let training = Training::of(sites, annotations, snapshot, history, by);
+        Self { sites, annotations, filter, snapshot, pools, backward: BackwardSites::default(), training, by }
+    }
+
+    /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
+    /// blocks that are in use then. Segments ([`Metric::Reserved`]) are those of many allocations.
+    pub(super) fn inferring(
+        mut self,
+        inference: Inference,
+        history: &History,
+        metric: Metric,
+        instant: Option<Instant>,
+    ) -> Self {
+        let has_segments = self.snapshot.notes.format.has_segments();
+        if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
+            self.backward = BackwardSites::of(self.sites, history, instant);
+        }
+        self
+    }
+
+    /// The code behind a holder.
+    pub(super) fn origin(&self, holder: &Holder) -> Origin {
+        Origin { stack: holder.stack, forward: self.backward.forward_stack(holder.index) }
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
-    pub(super) fn shared(&self, holder: &Holder) -> Option<(StackId, bool)> {
-        self.by.is_by_stack().then_some((holder.stack, holder.baseline))
+    pub(super) fn shared(&self, holder: &Holder) -> Option<Shared> {
+        match self.by {
+            by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
+            // Filters look at stacks.
+            _ if !self.filter.is_empty() => None,
+            GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
+            GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
+            _ => None,
+        }
     }
 
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
     pub(super) fn keys(&self, holder: &Holder) -> Vec<Key> {
-        let stack = holder.stack;
-        if !self.filter.is_empty() && !self.filter.passes(self.snapshot, stack) {
+        let origin = self.origin(holder);
+        if !self.filter.is_empty() && !self.filter.passes(self.snapshot, origin) {
             return vec![Key::Special(FILTERED)];
         }
+        match origin.forward {
+            Some(_) if self.by == GroupBy::Stack => vec![Key::Stack(origin)],
+            Some(forward) => {
+                let inferred = |key| Key::InferredBackward(Box::new(key));
+                self.recorded_keys(holder, forward).into_iter().map(inferred).collect()
+            }
+            None => self.recorded_keys(holder, origin.stack),
+        }
+    }
+
+    /// The groups of a holder with this stack.
+    fn recorded_keys(&self, holder: &Holder, stack: StackId) -> Vec<Key> {
         let context = holder.row.filter(|_| self.snapshot.notes.format.has_segments());
         let context = context.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
         let origin = holder.origin.filter(|_| self.snapshot.notes.format.has_segments());
@@ -242,7 +369,7 @@ impl<'a> Grouper<'a> {
                 _ => NO_STACK,
             }),
             GroupBy::Site => self.site(stack),
-            GroupBy::Stack => Key::Stack(stack),
+            GroupBy::Stack => Key::Stack(Origin { stack, forward: None }),
             GroupBy::File => Key::Text(self.sites.file(stack)),
             GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
@@ -266,8 +393,43 @@ impl<'a> Grouper<'a> {
                 let modules = self.sites.nn_modules(stack);
                 if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
             }
+            GroupBy::Category => Key::Special(self.decision(holder).category.name()),
+            GroupBy::Phase => Key::Special(self.phase(holder).map_or(BASELINE, Phase::name)),
         };
         vec![one]
+    }
+
+    /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
+    pub(super) fn decision(&self, holder: &Holder) -> Decision {
+        match &self.training {
+            Training::Categories(categories) => categories.get(holder.index),
+            _ => Decision::default(),
+        }
+    }
+
+    /// The phase that a block was made in; `None` for blocks from before the recording.
+    fn phase(&self, holder: &Holder) -> Option<Phase> {
+        holder.row.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
+    }
+
+    /// The span of the phase that made a holder.
+    fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
+        match &self.training {
+            Training::Phases { phases, first_row } => phases.span(holder.row?.checked_sub(*first_row)? as u32),
+            _ => None,
+        }
+    }
+
+    /// Whether the group of a holder is inferred rather than recorded.
+    pub(super) fn is_inferred(&self, holder: &Holder) -> bool {
+        match &self.training {
+            Training::Categories(_) => {
+                let Decision { category, evidence } = self.decision(holder);
+                category != Category::Unknown && !evidence.is_recorded()
+            }
+            Training::Phases { .. } => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::NotAsked => false,
+        }
     }
 
     fn site(&self, stack: StackId) -> Key {
@@ -319,10 +481,11 @@ impl<'a> Grouper<'a> {
         match key {
             Key::Special(label) => (*label).to_owned(),
             Key::Text(text) => text.clone(),
-            Key::Stack(stack) => self.sites.site(*stack),
+            Key::Stack(Origin { forward: Some(forward), .. }) => backward_of(&self.sites.site(*forward)),
+            Key::Stack(Origin { stack, .. }) => self.sites.site(*stack),
             &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
-            Key::Backward(forward) => backward_of(&self.label(forward, whole_path)),
+            Key::Backward(forward) | Key::InferredBackward(forward) => backward_of(&self.label(forward, whole_path)),
             Key::Nested(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
         }
     }
@@ -331,15 +494,16 @@ impl<'a> Grouper<'a> {
 /// What a row is called, and an example of its stacks.
 pub(super) struct RowHead {
     pub(super) label: String,
+    pub(super) inferred: bool,
     pub(super) stack: Vec<String>,
 }
 
 /// Groups in the order in which they were met. Analyses keep sums of their own for each.
 pub(super) struct Groups<'g> {
-    grouper: &'g Grouper<'g>,
+    pub(super) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
     /// Groups of what shares them.
-    known: HashMap<(StackId, bool), Vec<usize>>,
+    known: HashMap<Shared, Vec<usize>>,
     /// Groups of the last holder that does not.
     last: Vec<usize>,
 }
@@ -369,16 +533,22 @@ impl<'g> Groups<'g> {
         }
     }
 
+    /// The code behind the allocation with this index.
+    pub(super) fn origin_of(&self, history: &History, index: usize) -> Origin {
+        let holder = Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index);
+        holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
+    }
+
     /// Whether a group is that of blocks which a filter excludes.
     pub(super) fn is_filtered_out(&self, group: usize) -> bool {
         self.keys.get_index(group) == Some(&Key::Special(FILTERED))
     }
 
     /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes
-    /// by stack. Where two keys of different files would share a label, both show their whole path.
-    pub(super) fn heads<I: Iterator<Item = (StackId, u64)>>(
+    /// by origin. Where two keys of different files would share a label, both show their whole path.
+    pub(super) fn heads<I: Iterator<Item = (Origin, u64)>>(
         &self,
-        bytes_by_stack: impl Fn(usize) -> I,
+        bytes_by_origin: impl Fn(usize) -> I,
     ) -> Vec<(Key, RowHead)> {
         let grouper = self.grouper;
         let mut uses: HashMap<String, usize> = HashMap::new();
@@ -389,9 +559,9 @@ impl<'g> Groups<'g> {
             let short = grouper.label(key, false);
             let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(key, true) } else { short };
             let on_stacks = grouper.by.is_by_stack() && *key != Key::Special(FILTERED);
-            let example = bytes_by_stack(index).max_by_key(|&(stack, bytes)| (bytes, Reverse(stack)));
-            let stack = example.filter(|_| on_stacks).map(|(stack, _)| grouper.sites.stack_labels(stack));
-            (key.clone(), RowHead { label, stack: stack.unwrap_or_default() })
+            let example = bytes_by_origin(index).max_by_key(|&(origin, bytes)| (bytes, Reverse(origin)));
+            let stack = example.filter(|_| on_stacks).map(|(origin, _)| grouper.sites.origin_labels(origin));
+            (key.clone(), RowHead { label, inferred: key.is_inferred(), stack: stack.unwrap_or_default() })
         };
         self.keys.iter().enumerate().map(head).collect()
     }

@@ -2,10 +2,14 @@
 
 use super::annotations::Annotations;
 use super::peak::select_devices;
+use super::sites::Sites;
+use super::steps::{NoSteps, StepRule, Steps};
+use super::training::{Phase, PhaseSummary, Phases, Roles};
 use crate::error::Result;
 use crate::model::{Action, DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Maximum};
 use indexmap::IndexMap;
+use rayon::prelude::*;
 
 /// One device of a recording.
 #[derive(Clone, Debug)]
@@ -28,10 +32,21 @@ pub struct DeviceInfo {
     pub maxima: [Maximum; 4],
     /// Counters at the end.
     pub end: Counters,
+    /// The steps of the program, or why there are none.
+    pub steps: std::result::Result<Steps, NoSteps>,
+    /// The phases of its steps that occur.
+    pub phases: Vec<PhaseSummary>,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
     pub anomalies: Anomalies,
+}
+
+impl DeviceInfo {
+    /// Whether anything but [`Phase::Other`] was found.
+    pub fn has_phases(&self) -> bool {
+        self.phases.iter().any(|phase| phase.phase != Phase::Other)
+    }
 }
 
 /// Ranges of one name.
@@ -67,8 +82,12 @@ impl InfoReport {
     /// When a device is named that the recording does not have.
     pub fn of(snapshot: &Snapshot, histories: &[History], devices: &[DeviceId]) -> Result<Self> {
         let devices = select_devices(histories, devices)?;
+        let ranges = Annotations::of(snapshot);
+        let rule = StepRule::of(snapshot, &ranges, None)?;
+        let sites = Sites::new(snapshot);
+        let roles = Roles::of(&sites);
         let mut annotations: IndexMap<_, AnnotationSummary> = IndexMap::new();
-        for range in &Annotations::of(snapshot).ranges {
+        for range in &ranges.ranges {
             let name = snapshot.strings.get(range.name).to_owned();
             let new = AnnotationSummary { name, count: 0, total_us: 0, open: 0 };
             let summary = annotations.entry(range.name).or_insert(new);
@@ -80,7 +99,14 @@ impl InfoReport {
             }
         }
         Ok(Self {
-            devices: devices.into_iter().map(|history| device(snapshot, history)).collect(),
+            devices: devices
+                .into_par_iter()
+                .map(|history| {
+                    let phases = Phases::of(snapshot, history, &ranges, &roles);
+                    let phases = PhaseSummary::all(snapshot, history, &phases);
+                    device(snapshot, history, rule.steps(snapshot, history, &sites), phases)
+                })
+                .collect(),
             annotations: annotations.into_values().collect(),
             stacks: snapshot.stacks.len() - 1,
             frames: snapshot.stacks.frame_count(),
@@ -88,7 +114,12 @@ impl InfoReport {
     }
 }
 
-fn device(snapshot: &Snapshot, history: &History) -> DeviceInfo {
+fn device(
+    snapshot: &Snapshot,
+    history: &History,
+    steps: std::result::Result<Steps, NoSteps>,
+    phases: Vec<PhaseSummary>,
+) -> DeviceInfo {
     let segments = snapshot.segments_of(history.device);
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
     let span = times.first().copied().zip(times.last().copied());
@@ -102,6 +133,8 @@ fn device(snapshot: &Snapshot, history: &History) -> DeviceInfo {
         baseline: history.start,
         maxima: history.maxima,
         end: history.end,
+        steps,
+        phases,
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),
     }

@@ -6,13 +6,13 @@
 
 use super::annotations::Annotations;
 use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper, Groups};
+use super::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
 use super::growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use super::peak::{highest, select_devices};
-use super::sites::Sites;
+use super::sites::{Origin, Sites};
 use super::steps::{NoSteps, StepRule, Steps};
 use crate::error::{Error, Result};
-use crate::model::{Action, DeviceId, Snapshot, StackId};
+use crate::model::{Action, DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -32,6 +32,8 @@ pub struct LeakOptions {
     pub capacity: Option<u64>,
     /// Stacks that count.
     pub filter: Filter,
+    /// Whether labels may be inferred.
+    pub inference: Inference,
     /// Number of rows kept.
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
@@ -43,6 +45,8 @@ pub struct LeakOptions {
 pub struct LeakRow {
     /// The group.
     pub label: String,
+    /// Whether the label is inferred rather than recorded.
+    pub inferred: bool,
     /// What it does.
     pub verdict: Verdict,
     /// What it adds per step; nothing for [`Verdict::Cache`].
@@ -187,7 +191,12 @@ fn device_leaks(
     let mut rows = if all_ends.len() < MIN_STEPS {
         Vec::new()
     } else {
-        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by).inferring(
+            options.inference,
+            history,
+            Metric::Allocated,
+            None,
+        );
         grown(snapshot, history, all_ends, &sample, &mut Groups::new(&grouper), sites)
     };
     rows.sort_by(|a, b| {
@@ -297,23 +306,25 @@ fn grown(
     }
     // Within a group the oldest first.
     crossings.sort_unstable_by_key(|crossing| (crossing.group, crossing.allocation));
-    let labels: Vec<String> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head.label).collect();
+    let heads: Vec<RowHead> = groups.heads(|_| iter::empty()).into_iter().map(|(_, head)| head).collect();
     let row = |blocks: &[Crossing]| {
         let survivors = blocks.iter().map(|block| survivor(history, block));
         let series = Series::of(survivors, ends.len());
         let judgement = series.judge(sample.warm_up, sample.stride)?;
         let held = if judgement.verdict == Verdict::Cache { &series.old } else { &series.live };
         let last = |values: &[i128]| values.last().and_then(|&value| u64::try_from(value).ok());
-        let stack = example(snapshot, history, sample, blocks, judgement.verdict);
+        let origin = example(groups, history, sample, blocks, judgement.verdict);
+        let head = heads.get(blocks.first()?.group)?;
         Some(LeakRow {
-            label: labels.get(blocks.first()?.group)?.clone(),
+            label: head.label.clone(),
+            inferred: head.inferred,
             verdict: judgement.verdict,
             rate: judgement.rate,
             live_bytes: last(&held.requested)?,
             live_blocks: last(&held.blocks)?,
             filled_in: judgement.filled_in.map(|index| sample.number(index)),
-            oldest: stack.and_then(|stack| oldest(snapshot, history, all_ends, blocks, stack)),
-            stack: stack.map(|stack| sites.stack_labels(stack)).unwrap_or_default(),
+            oldest: origin.and_then(|origin| oldest(snapshot, groups, history, all_ends, blocks, origin)),
+            stack: origin.map(|origin| sites.origin_labels(origin)).unwrap_or_default(),
         })
     };
     crossings.chunk_by(|a, b| a.group == b.group).filter_map(row).collect()
@@ -330,17 +341,17 @@ fn survivor(history: &History, block: &Crossing) -> Survivor {
     }
 }
 
-/// The stack that most of what a verdict is about comes from: what stays of a leak, what came after the warm-up of
+/// The code that most of what a verdict is about comes from: what stays of a leak, what came after the warm-up of
 /// growth, what a cache holds.
 fn example(
-    snapshot: &Snapshot,
+    groups: &Groups<'_>,
     history: &History,
     sample: &Sample,
     blocks: &[Crossing],
     verdict: Verdict,
-) -> Option<StackId> {
+) -> Option<Origin> {
     let last = sample.ends.len().checked_sub(1)?;
-    let mut stacks: IndexMap<StackId, u128> = IndexMap::new();
+    let mut origins: IndexMap<Origin, u128> = IndexMap::new();
     for block in blocks {
         let allocation = &history.allocations[block.allocation];
         let counts = match verdict {
@@ -349,24 +360,25 @@ fn example(
             Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
         };
         if counts {
-            *stacks.entry(history.stack_of(snapshot, block.allocation)).or_default() +=
+            *origins.entry(groups.origin_of(history, block.allocation)).or_default() +=
                 u128::from(allocation.requested);
         }
     }
-    stacks.into_iter().max_by_key(|&(stack, bytes)| (bytes, Reverse(stack))).map(|(stack, _)| stack)
+    origins.into_iter().max_by_key(|&(origin, bytes)| (bytes, Reverse(origin))).map(|(origin, _)| origin)
 }
 
-/// The oldest block of a stack that is live at the end of the last step.
+/// The oldest block of an origin that is live at the end of the last step.
 fn oldest(
     snapshot: &Snapshot,
+    groups: &Groups<'_>,
     history: &History,
     all_ends: &[Instant],
     blocks: &[Crossing],
-    stack: StackId,
+    origin: Origin,
 ) -> Option<Oldest> {
     let &end = all_ends.last()?;
     let block = blocks.iter().find(|block| {
-        history.allocations[block.allocation].allocated_at(end) && history.stack_of(snapshot, block.allocation) == stack
+        history.allocations[block.allocation].allocated_at(end) && groups.origin_of(history, block.allocation) == origin
     })?;
     let born = history.allocations[block.allocation].born;
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);

@@ -5,6 +5,7 @@
 
 pub mod annotations;
 pub mod attribution;
+pub mod check;
 pub mod checkpoint;
 pub mod diff;
 pub mod figures;
@@ -23,6 +24,7 @@ pub mod overview;
 pub mod peak;
 pub mod pinning;
 pub mod place;
+pub mod ranks;
 mod repetition;
 pub mod segment_map;
 pub mod sites;
@@ -32,7 +34,8 @@ pub mod training;
 pub mod when;
 
 pub use annotations::{AnnotationRange, Annotations};
-pub use attribution::{Attribution, Row};
+pub use attribution::{Attribution, Reason, Row};
+pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use figures::{Figures, SizeClass};
@@ -41,7 +44,7 @@ pub use flame::{DeviceFlame, FlameOptions, FlameReport};
 pub use fragmentation::{
     DeviceFragmentation, FragmentationOptions, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
-pub use grouping::GroupBy;
+pub use grouping::{GroupBy, Inference};
 pub use growth::{Rate, Verdict};
 pub use info::{DeviceInfo, InfoReport};
 pub use layout::{Layout, Piece, SegmentLayout, Sweep};
@@ -52,9 +55,10 @@ pub use overview::Overview;
 pub use peak::{DevicePeak, PeakOptions, PeakReport};
 pub use pinning::{Pinning, PinningRow};
 pub use place::Place;
+pub use ranks::RanksReport;
 pub use segment_map::{DeviceSegmentMap, SegmentMapReport};
-pub use sites::Sites;
+pub use sites::{Origin, Sites};
 pub use steps::{NoSteps, StepSource, Steps};
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
-pub use training::{Phase, Phases, Roles};
+pub use training::{BackwardSites, Categories, Category, Evidence, Phase, PhaseSummary, Phases, Roles};
 pub use when::When;

@@ -31,16 +31,16 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Answers all questions. Of `options`, the devices matter to all of them; bands and columns are the timeline's.
+    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them; bands and columns are the timeline's.
     ///
     /// # Errors
     /// As [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &TimelineOptions) -> Result<Self> {
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
-        let (by, devices) = (peak.by, peak.devices.clone());
-        let oom = OomOptions { by, devices: devices.clone(), ..OomOptions::default() };
-        let leaks = LeakOptions { devices, ..LeakOptions::default() };
+        let PeakOptions { by, inference, devices, .. } = peak.clone();
+        let oom = OomOptions { by, inference, devices: devices.clone(), ..OomOptions::default() };
+        let leaks = LeakOptions { inference, devices, ..LeakOptions::default() };
         let at_oom = PeakOptions { at: Some(When::Oom), ..peak.clone() };
         Ok(Self {
             peak: PeakReport::of(snapshot, histories, &peak)?,

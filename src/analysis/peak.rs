@@ -3,7 +3,7 @@
 use super::annotations::Annotations;
 use super::attribution::Attribution;
 use super::filter::Filter;
-use super::grouping::GroupBy;
+use super::grouping::{GroupBy, Grouper, Inference};
 use super::place::Place;
 use super::sites::Sites;
 use super::when::{Purpose, When};
@@ -31,6 +31,8 @@ pub struct PeakOptions {
     pub top: Option<usize>,
     /// Stacks that count.
     pub filter: Filter,
+    /// Whether labels may be inferred.
+    pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
@@ -105,8 +107,9 @@ impl PeakReport {
     /// Finds each device's peak and attributes it.
     ///
     /// # Errors
-    /// When a device does not exist, or the instant asked for exists on none.
+    /// When a device does not exist, the instant asked for exists on none, or the counter cannot be grouped as asked.
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+        options.by.require(options.metric)?;
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);
@@ -188,8 +191,13 @@ fn device_peak(
 
     let Place { entry, time_us, since_start_us, annotations: names, .. } =
         Place::of(snapshot, history, annotations, instant);
-    let mut attribution =
-        Attribution::of(sites, annotations, &options.filter, snapshot, history, (metric, instant), options.by);
+    let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by).inferring(
+        options.inference,
+        history,
+        metric,
+        Some(instant),
+    );
+    let mut attribution = Attribution::of(&grouper, history, (metric, instant));
     if let Some(top) = options.top {
         attribution.keep_top(top);
     }

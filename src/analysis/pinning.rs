@@ -7,7 +7,7 @@
 use super::attribution::OTHER;
 use super::grouping::{Grouper, Groups, RowHead};
 use super::layout::{Layout, Piece, SegmentLayout};
-use crate::model::StackId;
+use super::sites::Origin;
 use crate::replay::{History, page_size};
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -29,6 +29,8 @@ pub struct PinningRow {
     pub alone_free_bytes: u64,
     /// The most that a single block is charged.
     pub worst_block_bytes: u64,
+    /// Whether the label is inferred rather than recorded.
+    pub inferred: bool,
     /// The stack that is charged most in the group, innermost frame first; empty where stacks are not what is grouped.
     pub stack: Vec<String>,
 }
@@ -104,20 +106,21 @@ impl Pinning {
                 }
             });
         }
-        let mut by_stack: Vec<IndexMap<StackId, u64>> = vec![IndexMap::new(); rows.len()];
+        let mut by_origin: Vec<IndexMap<Origin, u64>> = vec![IndexMap::new(); rows.len()];
         for (&block, &bytes) in &charged {
+            let origin = groups.origin_of(history, block);
             for &group in groups.of_allocation(history, block) {
                 let row = &mut rows[group];
                 row.bytes += history.allocations[block].size;
                 row.blocks += 1;
                 row.pinned_free_bytes += bytes;
                 row.worst_block_bytes = row.worst_block_bytes.max(bytes);
-                *by_stack[group].entry(history.stack_of(grouper.snapshot, block)).or_default() += bytes;
+                *by_origin[group].entry(origin).or_default() += bytes;
             }
         }
-        let heads = groups.heads(|group| by_stack[group].iter().map(|(&stack, &bytes)| (stack, bytes)));
-        for (row, (_, RowHead { label, stack })) in rows.iter_mut().zip(heads) {
-            (row.label, row.stack) = (label, stack);
+        let heads = groups.heads(|group| by_origin[group].iter().map(|(&origin, &bytes)| (origin, bytes)));
+        for (row, (_, RowHead { label, inferred, stack })) in rows.iter_mut().zip(heads) {
+            (row.label, row.inferred, row.stack) = (label, inferred, stack);
         }
         rows.sort_by(|a, b| {
             let order = b.pinned_free_bytes.cmp(&a.pinned_free_bytes).then_with(|| a.label.cmp(&b.label));
@@ -144,6 +147,7 @@ impl Pinning {
             pinned_free_bytes: sum(|row| row.pinned_free_bytes),
             alone_free_bytes: sum(|row| row.alone_free_bytes),
             worst_block_bytes: rest.iter().map(|row| row.worst_block_bytes).max().unwrap_or(0),
+            inferred: false,
             stack: Vec::new(),
         });
     }

@@ -51,15 +51,17 @@ impl SegmentMapReport {
         let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, ..options.clone() })?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);
-        let device = |peak: DevicePeak| {
-            let history = histories.iter().find(|history| history.device == peak.device)?;
-            let grouper = Grouper::new(&sites, &annotations, &options.filter, snapshot, history, options.by);
-            let rows = rows(snapshot, history, &grouper, &peak);
-            let layout = Layout::at(snapshot, history, peak.instant);
-            let figures = |segment| Figures::of_segment(history, &layout, segment);
-            let figures = layout.segments.iter().map(figures).collect();
-            Some(DeviceSegmentMap { peak, layout, figures, rows })
-        };
+        let device =
+            |peak: DevicePeak| {
+                let history = histories.iter().find(|history| history.device == peak.device)?;
+                let grouper = Grouper::new(&sites, &annotations, &options.filter, snapshot, history, options.by)
+                    .inferring(options.inference, history, peak.metric, Some(peak.instant));
+                let rows = rows(snapshot, history, &grouper, &peak);
+                let layout = Layout::at(snapshot, history, peak.instant);
+                let figures = |segment| Figures::of_segment(history, &layout, segment);
+                let figures = layout.segments.iter().map(figures).collect();
+                Some(DeviceSegmentMap { peak, layout, figures, rows })
+            };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
 }

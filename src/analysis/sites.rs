@@ -11,6 +11,17 @@ pub const NO_STACK: &str = "(no stack)";
 pub const NO_PYTHON: &str = "(no Python code)";
 /// Label of the frame between a backward operator and its forward operator.
 const BACKWARD: &str = "(backward)";
+/// The same where that operator is inferred.
+pub const INFERRED_BACKWARD: &str = "(backward, inferred)";
+
+/// What is known about the code behind an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// Its stack, as recorded.
+    pub stack: StackId,
+    /// For one that backward made, the stack in forward that was inferred for it: see [`super::BackwardSites`].
+    pub forward: Option<StackId>,
+}
 
 /// Labels of frames and stacks, worked out once per frame.
 #[derive(Debug)]
@@ -60,6 +71,30 @@ impl<'s> Sites<'s> {
         let Some(frame) = self.site_frame(stack) else { return NO_STACK.to_owned() };
         let label = self.label(frame);
         if self.is_backward(stack, frame) { backward_of(&label) } else { label }
+    }
+
+    /// File and line of the code that a stack is charged to, where it is Python.
+    pub fn source_line(&self, stack: StackId) -> Option<(&'s str, u64)> {
+        let id = self.site_frame(stack)?;
+        let frame = self.snapshot.stacks.frame(id)?;
+        if let Some((file, line, _)) = original_trace(self.snapshot, frame) {
+            return Some((file, line));
+        }
+        let file = self.snapshot.strings.get(frame.filename);
+        (self.kind(id).is_python() && has_line(frame.line, file)).then_some((file, frame.line))
+    }
+
+    /// The label of a stack under `--by site`, where its file has to be told from another one of that name.
+    pub fn site_with_path(&self, stack: StackId) -> String {
+        let frame = self.site_frame(stack).and_then(|id| self.snapshot.stacks.frame(id).map(|frame| (id, frame)));
+        match frame {
+            Some((id, frame)) if self.kind(id).is_python() && self.original_line(id).is_none() => {
+                let strings = &self.snapshot.strings;
+                let label = line_label(strings.get(frame.filename), frame.line, strings.get(frame.name), true);
+                if self.is_backward(stack, id) { backward_of(&label) } else { label }
+            }
+            _ => self.site(stack),
+        }
     }
 
     /// Whether a frame of a stack belongs to the forward operator that a backward one goes back to.
@@ -112,6 +147,16 @@ impl<'s> Sites<'s> {
     /// Every frame of a stack as a label, innermost first.
     pub fn stack_labels(&self, stack: StackId) -> Vec<String> {
         self.snapshot.stacks.frame_ids(stack).iter().map(|&frame| self.label(frame)).collect()
+    }
+
+    /// The same of an allocation: behind its own frames those of the forward stack that was inferred for it.
+    pub fn origin_labels(&self, origin: Origin) -> Vec<String> {
+        let mut labels = self.stack_labels(origin.stack);
+        if let Some(forward) = origin.forward {
+            labels.push(INFERRED_BACKWARD.to_owned());
+            labels.extend(self.stack_labels(forward));
+        }
+        labels
     }
 
     /// The function a frame runs, without its line: `file.py function`.

@@ -86,6 +86,8 @@ pub struct Column {
 pub struct Band {
     /// The group, as in the rows of [`DeviceTimeline::peak`].
     pub label: String,
+    /// Whether the label is inferred rather than recorded.
+    pub inferred: bool,
     /// Bytes in each column. At the peak they equal the group's row.
     pub bytes: Vec<u64>,
     /// Blocks at the peak.
@@ -230,7 +232,12 @@ fn device_timeline(
     let metric = options.peak.metric;
     let (columns, ooms) = sample(snapshot, history, metric, scale);
     let peak_column = columns.iter().position(|column| column.instant >= peak.instant).unwrap_or(0);
-    let grouper = Grouper::new(sites, annotations, &options.peak.filter, snapshot, history, options.peak.by);
+    let grouper = Grouper::new(sites, annotations, &options.peak.filter, snapshot, history, options.peak.by).inferring(
+        options.peak.inference,
+        history,
+        metric,
+        None,
+    );
     let bands = bands(snapshot, history, &grouper, &peak, options, &columns);
     let ribbons = ribbons(snapshot, history, annotations, scale);
     DeviceTimeline { peak, axis: scale.axis, range: scale.range, columns, peak_column, bands, ooms, ribbons }
@@ -292,16 +299,25 @@ fn bands(
     let metric = options.peak.metric;
     let (_, rows) = grouped_rows(grouper, history, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
+    let at_peak: Vec<Key> = rows.iter().map(|(key, _)| key.clone()).collect();
     let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
     let hidden = own.split_off(top.min(own.len()));
     let mut bands: Vec<Band> = Vec::new();
     let mut by_key: HashMap<Key, usize> = HashMap::new();
     let mut add = |key: Option<Key>, label, peak_blocks| {
+        let inferred = key.as_ref().is_some_and(Key::is_inferred);
         by_key.extend(key.map(|key| (key, bands.len())));
-        bands.push(Band { label, bytes: Vec::new(), peak_blocks });
+        bands.push(Band { label, inferred, bytes: Vec::new(), peak_blocks });
     };
+    // Where there are few groups, those that hold nothing at the peak have bands, too.
+    let few = grouper.by.all_groups().into_iter().map(Key::Special).filter(|key| !at_peak.contains(key));
+    let absent = few.take(top.saturating_sub(own.len()));
     for (key, row) in own {
         add(Some(key), row.label, row.blocks);
+    }
+    for key in absent {
+        let label = grouper.label(&key, false);
+        add(Some(key), label, 0);
     }
     add(None, OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum());
     // What cannot be attributed may appear at other times only, and has a band all the same. What was there before
@@ -349,7 +365,7 @@ fn bands(
             u64::try_from(reserved.saturating_sub(active)).unwrap_or(0)
         };
         let bytes = columns.iter().map(inactive).collect();
-        bands.insert(0, Band { label: INACTIVE.to_owned(), bytes, peak_blocks: 0 });
+        bands.insert(0, Band { label: INACTIVE.to_owned(), inferred: false, bytes, peak_blocks: 0 });
     }
     bands.retain(|band| band.bytes.iter().any(|&bytes| bytes > 0));
     bands

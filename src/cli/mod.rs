@@ -4,12 +4,15 @@
 //! options here; nothing past this module sees clap.
 
 mod args;
+mod baselines;
 mod command;
 mod output;
+mod plan;
 mod progress;
 
 use crate::report::safe;
 use args::{Cli, Command};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -60,12 +63,7 @@ impl From<io::Error> for Failure {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors, and clap prints them to stdout.
-            let outcome = if error.use_stderr() { Outcome::Failed } else { Outcome::Done };
-            let _ = error.print();
-            return outcome;
-        }
+        Err(error) => return refuse(&error),
     };
     let result = match cli.command {
         Command::Info(args) => command::info::run(&args),
@@ -79,6 +77,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Command::Checkpoint(args) => command::checkpoint::run(&args),
         Command::Diff(args) => command::diff::run(&args),
         Command::Schema { command } => command::schema::run(command.as_deref()),
+        Command::Check(args) => command::check::run(&args),
+        Command::Ranks(args) => command::ranks::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };
@@ -90,6 +90,23 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
             Outcome::Failed
         }
     }
+}
+
+/// Says why there is nothing to run: on one line, unless it is help that was asked for, or that there is no command.
+fn refuse(error: &clap::Error) -> Outcome {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Help and version are no errors, and clap prints them to standard output.
+        let _ = error.print();
+        return if error.use_stderr() { Outcome::Failed } else { Outcome::Done };
+    }
+    // What follows the first empty line are hints, and a reminder of the usage.
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let message: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let tip = lines.find(|line| line.starts_with("tip: ")).map(|tip| format!(" ({tip})")).unwrap_or_default();
+    let message = message.join(" ");
+    complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
+    Outcome::Failed
 }
 
 /// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.

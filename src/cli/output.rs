@@ -1,14 +1,14 @@
 //! Where answers go and what they look like there.
 
 use super::Failure;
-use super::args::{ColorArg, CommonArgs, FormatArg};
+use super::args::{ColorArg, FormatArg, SharedArgs};
 use crate::report::{CsvReport, JsonReport, MarkdownReport, Render, TextReport};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 /// The renderer for the format asked for.
-pub fn renderer(args: &CommonArgs, format: FormatArg) -> Box<dyn Render> {
+pub fn renderer(args: &SharedArgs, format: FormatArg) -> Box<dyn Render> {
     match format {
         FormatArg::Json => Box::new(JsonReport),
         FormatArg::Csv => Box::new(CsvReport),
@@ -33,7 +33,7 @@ fn terminal_width() -> Option<usize> {
 }
 
 /// Writes an answer to the file or to standard output.
-pub fn write(args: &CommonArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else {
         let mut out = BufWriter::new(io::stdout().lock());
         render(&mut out)?;
@@ -51,33 +51,25 @@ pub fn write(args: &CommonArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
 }
 
 /// Refuses to write a picture to a terminal, where nobody can see it.
-pub fn check_picture_target(args: &CommonArgs) -> Result<(), Failure> {
+pub fn check_picture_target(args: &SharedArgs) -> Result<(), Failure> {
     if args.output.is_none() && io::stdout().is_terminal() {
         return Err(Failure::Message("expected -o FILE: a terminal does not show SVG".to_owned()));
     }
     Ok(())
 }
 
-/// Refuses a bad target before any work is done for it: a file that exists, or the input itself.
-pub fn check_target(args: &CommonArgs) -> Result<(), Failure> {
+/// Refuses a bad target before any work is done for it: a file that exists, or an input itself.
+pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<(), Failure> {
     let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else { return Ok(()) };
-    check_not_overwritten(args, &args.input)?;
+    let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    if inputs.iter().any(|input| same(input.as_ref())) {
+        return Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())));
+    }
     if path.exists() && !may_replace(args, path) { Err(exists(path)) } else { Ok(()) }
 }
 
-/// Refuses to write to an input.
-pub fn check_not_overwritten(args: &CommonArgs, input: &Path) -> Result<(), Failure> {
-    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
-    match output.map(|path| (path, path.canonicalize(), input.canonicalize())) {
-        Some((path, Ok(output), Ok(input))) if output == input => {
-            Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Whether writing to `path` may replace what is there: when asked to, or when it is no regular file.
-fn may_replace(args: &CommonArgs, path: &Path) -> bool {
+fn may_replace(args: &SharedArgs, path: &Path) -> bool {
     args.force || path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 

@@ -1,6 +1,7 @@
-//! Compressed input: recognised by content, decompressed on a thread of its own.
+//! Compressed input: recognised by content.
 
 use super::limits::Limits;
+use super::window::unwrap_io;
 use crate::error::{Error, Result};
 use std::io::{self, Cursor, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -45,137 +46,161 @@ const CHUNK: usize = 256 << 10;
 /// Chunks that may wait between the two threads.
 const QUEUE: usize = 4;
 
-/// A reader of the decompressed bytes of `reader`.
+/// A reader of the decompressed bytes of `reader`, on the thread that reads from it. An archive in zip format is read into
+/// memory first, since its index is at the end, and is decompressed on a thread of its own.
 ///
-/// Decompression runs on its own thread, so that it overlaps with decoding. The thread ends when the reader is
-/// dropped. An archive in zip format is read into memory first, since its index is at the end.
-pub fn decompress(reader: Box<dyn Read + Send>, compression: Compression, limits: Limits) -> Box<dyn Read + Send> {
-    if compression == Compression::None {
-        return reader;
-    }
-    let (sender, receiver) = sync_channel(QUEUE);
-    std::thread::spawn(move || {
-        let mut pump = Pump { sender, format: compression.name(), limits, sent: 0 };
-        if let Err(error) = pump.run(reader, compression) {
-            // Nobody listens any more when the reader was dropped; then there is nobody to tell.
-            let _ = pump.sender.send(Err(error));
+/// # Errors
+/// When there is nothing to decompress.
+pub fn decompress(
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    limits: Limits,
+) -> Result<Box<dyn Read + Send>> {
+    let counted = Counted { reader, count: 0 };
+    let format = compression.name();
+    Ok(match compression {
+        Compression::None => counted.reader,
+        Compression::Gzip => {
+            let decoder = flate2::read::MultiGzDecoder::new(counted);
+            Box::new(Checked::new(decoder, |gzip| gzip.get_ref().count, format, limits))
         }
-    });
+        Compression::Zstd => {
+            let decoder = zstd::Decoder::new(counted).map_err(|error| damaged(format, 0, &error))?;
+            Box::new(Checked::new(decoder, |zstd| zstd.get_ref().get_ref().count, format, limits))
+        }
+        Compression::Zip => unzip(counted.reader, limits),
+    })
+}
+
+/// A reader of the same bytes that are read ahead on a thread of their own. The thread ends when the reader is dropped.
+pub fn ahead(mut reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    std::thread::spawn(move || send_chunks(&mut reader, &sender));
     Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
 }
 
-/// A reader of the same bytes that are read ahead on a thread of their own, unless that is so already.
-pub fn ahead(mut reader: Box<dyn Read + Send>, compression: Compression) -> Box<dyn Read + Send> {
-    if compression != Compression::None {
-        return reader;
-    }
-    let (sender, receiver) = sync_channel(QUEUE);
-    std::thread::spawn(move || {
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let next = match reader.read(&mut chunk) {
-                Ok(0) => return,
-                Ok(length) => {
-                    chunk.truncate(length);
-                    Ok(chunk)
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Err(Error::Io(error)),
-            };
-            let failed = next.is_err();
-            // Nobody listens any more when the reader was dropped.
-            if sender.send(next).is_err() || failed {
-                return;
+/// Sends what `reader` has until it ends or fails, or nobody listens any more.
+fn send_chunks(reader: &mut impl Read, sender: &SyncSender<Result<Vec<u8>>>) {
+    loop {
+        let mut chunk = vec![0; CHUNK];
+        let next = match reader.read(&mut chunk) {
+            Ok(0) => return,
+            Ok(length) => {
+                chunk.truncate(length);
+                Ok(chunk)
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(unwrap_io(error)),
+        };
+        let failed = next.is_err();
+        if sender.send(next).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
+fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Box<dyn Read + Send> {
+    let (sender, receiver) = sync_channel(QUEUE);
+    std::thread::spawn(move || {
+        if let Err(error) = send_unzipped(reader, limits, &sender) {
+            // Nobody listens any more when the reader was dropped; then there is nobody to tell.
+            let _ = sender.send(Err(error));
         }
     });
     Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
 }
 
-struct Pump {
-    sender: SyncSender<Result<Vec<u8>>>,
+fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &SyncSender<Result<Vec<u8>>>) -> Result<()> {
+    let format = Compression::Zip.name();
+    let broken = |error| damaged(format, 0, &io::Error::other(error));
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes)?;
+    let length = bytes.len() as u64;
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let index = only_file(&mut archive)?;
+    let file = archive.by_index(index).map_err(broken)?;
+    send_chunks(&mut Checked::new(file, |_| length, format, limits), sender);
+    Ok(())
+}
+
+/// The index of the archive's one file.
+fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
+    let mut found = None;
+    for index in 0..archive.len() {
+        let file =
+            archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
+        if file.is_file() && found.replace(index).is_some() {
+            return Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned()));
+        }
+    }
+    found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
+}
+
+fn damaged(format: &'static str, at: u64, error: &io::Error) -> Error {
+    Error::Compression { format, at, message: error.to_string() }
+}
+
+/// Decompressed bytes, as many as is allowed for what they were made from. Errors of this crate are wrapped into
+/// [`io::Error`].
+struct Checked<R, F> {
+    decoder: R,
+    /// Compressed bytes that the decoder has taken so far.
+    read_so_far: F,
     format: &'static str,
     limits: Limits,
     sent: u64,
+    /// What went wrong behind the bytes that were handed out: they are still good for `--allow-truncated`.
+    pending: Option<Error>,
+    failed: bool,
 }
 
-impl Pump {
-    fn run(&mut self, reader: Box<dyn Read + Send>, compression: Compression) -> Result<()> {
-        let counted = Counted { reader, count: 0 };
-        match compression {
-            Compression::Gzip => self.copy(flate2::read::MultiGzDecoder::new(counted), |gzip| gzip.get_ref().count),
-            Compression::Zstd => {
-                let decoder = zstd::Decoder::new(counted).map_err(|error| self.damaged(&error))?;
-                self.copy(decoder, |zstd| zstd.get_ref().get_ref().count)
-            }
-            Compression::Zip => {
-                let mut bytes = Vec::new();
-                let mut counted = counted;
-                counted.read_to_end(&mut bytes)?;
-                let length = bytes.len() as u64;
-                let mut archive =
-                    zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| self.damaged(&io::Error::other(error)))?;
-                let index = self.only_file(&mut archive)?;
-                let file = archive.by_index(index).map_err(|error| self.damaged(&io::Error::other(error)))?;
-                self.copy(file, |_| length)
-            }
-            Compression::None => self.copy(counted, |plain| plain.count),
-        }
+impl<R: Read, F: Fn(&R) -> u64> Checked<R, F> {
+    fn new(decoder: R, read_so_far: F, format: &'static str, limits: Limits) -> Self {
+        Self { decoder, read_so_far, format, limits, sent: 0, pending: None, failed: false }
     }
 
-    /// The index of the archive's one file.
-    fn only_file<R: Read + io::Seek>(&self, archive: &mut zip::ZipArchive<R>) -> Result<usize> {
-        let mut found = None;
-        for index in 0..archive.len() {
-            let file = archive.by_index(index).map_err(|error| self.damaged(&io::Error::other(error)))?;
-            if file.is_file() && found.replace(index).is_some() {
-                return Err(Error::NotASnapshot(
-                    "expected a zip archive with one file in it, found several".to_owned(),
-                ));
-            }
-        }
-        found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
+    fn fail(&mut self, error: Error) -> io::Error {
+        self.failed = true;
+        io::Error::other(error)
     }
+}
 
-    fn copy<R: Read>(&mut self, mut decoder: R, read_so_far: impl Fn(&R) -> u64) -> Result<()> {
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let mut length = 0;
-            while length < CHUNK {
-                match decoder.read(&mut chunk[length..]) {
-                    Ok(0) => break,
-                    Ok(count) => length += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        // What was decoded before the damage is still good for --allow-truncated.
-                        chunk.truncate(length);
-                        self.sent += length as u64;
-                        let _ = self.sender.send(Ok(chunk));
-                        return Err(match error.kind() {
-                            io::ErrorKind::UnexpectedEof => {
-                                Error::Truncated { at: self.sent, within: format!("{} data", self.format) }
-                            }
-                            _ => self.damaged(&error),
-                        });
+impl<R: Read, F: Fn(&R) -> u64> Read for Checked<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.pending.take() {
+            return Err(self.fail(error));
+        }
+        let mut length = 0;
+        while length < buffer.len() && !self.failed {
+            match self.decoder.read(&mut buffer[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let at = self.sent + length as u64;
+                    let error = match error.kind() {
+                        io::ErrorKind::UnexpectedEof => {
+                            Error::Truncated { at, within: format!("{} data", self.format) }
+                        }
+                        _ => damaged(self.format, at, &error),
+                    };
+                    if length == 0 {
+                        return Err(self.fail(error));
                     }
+                    self.pending = Some(error);
+                    break;
                 }
             }
-            chunk.truncate(length);
-            self.sent += length as u64;
-            let allowed = read_so_far(&decoder).saturating_mul(self.limits.expansion);
-            if self.sent > allowed.saturating_add(self.limits.base_memory) {
-                let times = self.limits.expansion;
-                let message = format!("{} data expands to more than {times} times its size", self.format);
-                return Err(Error::Limit { at: self.sent, message });
-            }
-            if length == 0 || self.sender.send(Ok(chunk)).is_err() {
-                return Ok(());
-            }
         }
-    }
-
-    fn damaged(&self, error: &io::Error) -> Error {
-        Error::Compression { format: self.format, at: self.sent, message: error.to_string() }
+        self.sent += length as u64;
+        let allowed = (self.read_so_far)(&self.decoder).saturating_mul(self.limits.expansion);
+        if self.sent > allowed.saturating_add(self.limits.base_memory) {
+            let times = self.limits.expansion;
+            let message = format!("{} data expands to more than {times} times its size", self.format);
+            return Err(self.fail(Error::Limit { at: self.sent, message }));
+        }
+        Ok(length)
     }
 }
 

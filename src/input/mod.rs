@@ -4,27 +4,30 @@
 //! [`MemoryTimeline`], or an error that says what was
 //! expected, what was found and where. Nothing in a file is ever executed.
 
+pub mod collect;
 mod compressed;
 mod json;
 mod limits;
 mod pickle;
+pub mod saved;
 mod snapshot;
 mod window;
 
 pub use compressed::Compression;
 pub use limits::Limits;
+pub(crate) use window::unwrap_io;
 
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{MemoryTimeline, Profile, Snapshot, TraceEntries};
-use pickle::machine::{DecodeOptions, decode};
+use pickle::machine::{DecodeOptions, Decoded, decode};
 use pickle::recording::{Batch, Rows};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, Mutex};
 
 /// How to read.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,9 @@ pub struct ReadOptions {
     pub limits: Limits,
     /// Analyse a file that was cut off, as a killed job leaves it, up to the cut.
     pub allow_truncated: bool,
+    /// Read on the calling thread alone, for those who read several files at a time. Otherwise decompressing, decoding
+    /// and replaying overlap, which is faster for a single file.
+    pub on_one_thread: bool,
     /// Counts the bytes taken from the file (compressed ones, if it is compressed), for a progress bar.
     pub progress: Option<Arc<AtomicU64>>,
 }
@@ -139,44 +145,91 @@ pub fn read_any<O: EntryObserver + 'static>(
     options: &ReadOptions,
     observer: O,
 ) -> Result<AnyInput<O>> {
-    let bytes = options.progress.clone().unwrap_or_default();
-    let mut stream = Progress { stream, bytes: Arc::clone(&bytes) };
-    let mut head = Vec::with_capacity(4);
-    Read::by_ref(&mut stream).take(4).read_to_end(&mut head)?;
-    let compression = Compression::detect(&head);
-    let whole = Box::new(io::Cursor::new(head).chain(stream));
-    let mut reader = compressed::decompress(whole, compression, options.limits);
-    let begin = first_bytes(&mut reader)?;
-    let first = begin.last().copied();
-    let reader: Box<dyn Read + Send> = Box::new(io::Cursor::new(begin).chain(reader));
-    let contents = match first {
-        Some(b'{' | b'[') => match json::read(compressed::ahead(reader, compression), options)? {
-            json::Json::Trace(profile) => Contents::Trace(profile),
-            json::Json::Timeline(timeline) => Contents::Timeline(timeline),
-        },
-        Some(b'<') => return Err(Error::NotASnapshot(HTML.to_owned())),
-        _ => {
-            let (snapshot, observer) = read_pickle(reader, compression, options, observer)?;
-            Contents::Snapshot(Box::new(snapshot), observer)
+    Unpacked::new(stream, options)?.read(options, observer)
+}
+
+/// An input whose compression was recognised and whose beginning is known, but which was not read yet.
+pub struct Unpacked {
+    /// White space and the first bytes behind it, after decompression.
+    begin: Vec<u8>,
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Unpacked {
+    /// Begins to read a stream.
+    ///
+    /// # Errors
+    /// When the stream cannot be read, or its compression is damaged from the start.
+    pub fn new(stream: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
+        let bytes = options.progress.clone().unwrap_or_default();
+        let mut stream = Progress { stream, bytes: Arc::clone(&bytes) };
+        let mut head = Vec::with_capacity(4);
+        Read::by_ref(&mut stream).take(4).read_to_end(&mut head)?;
+        let compression = Compression::detect(&head);
+        let whole = Box::new(io::Cursor::new(head).chain(stream));
+        let mut reader = compressed::decompress(whole, compression, options.limits)?;
+        if compression != Compression::None && !options.on_one_thread {
+            reader = compressed::ahead(reader);
         }
-    };
-    Ok(AnyInput { contents, compression, bytes: bytes.load(Ordering::Relaxed) })
+        let begin = first_bytes(&mut reader)?;
+        Ok(Self { begin, reader, compression, bytes })
+    }
+
+    /// Whether it is a JSON object whose first key is `key`.
+    pub fn begins_with_key(&self, key: &str) -> bool {
+        let Some(object) = self.begin.trim_ascii_start().strip_prefix(b"{") else { return false };
+        let quoted = object.trim_ascii_start().strip_prefix(b"\"").and_then(|name| name.strip_prefix(key.as_bytes()));
+        quoted.is_some_and(|rest| rest.starts_with(b"\""))
+    }
+
+    /// The decompressed bytes.
+    pub fn into_reader(self) -> Box<dyn Read + Send> {
+        Box::new(io::Cursor::new(self.begin).chain(self.reader))
+    }
+
+    /// Reads it as a recording.
+    ///
+    /// # Errors
+    /// As [`read_any`].
+    pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
+        let first = self.begin.trim_ascii_start().first().copied();
+        let (compression, bytes) = (self.compression, Arc::clone(&self.bytes));
+        let mut reader = self.into_reader();
+        let contents = match first {
+            Some(b'{' | b'[') => {
+                if compression == Compression::None && !options.on_one_thread {
+                    reader = compressed::ahead(reader);
+                }
+                match json::read(reader, options)? {
+                    json::Json::Trace(profile) => Contents::Trace(profile),
+                    json::Json::Timeline(timeline) => Contents::Timeline(timeline),
+                }
+            }
+            Some(b'<') => return Err(Error::NotASnapshot(HTML.to_owned())),
+            _ => {
+                let (snapshot, observer) = read_pickle(reader, compression, options, observer)?;
+                Contents::Snapshot(Box::new(snapshot), observer)
+            }
+        };
+        Ok(AnyInput { contents, compression, bytes: bytes.load(Ordering::Relaxed) })
+    }
 }
 
 const HTML: &str = "it is HTML; export_memory_timeline puts only a picture there: export to .raw.json.gz or .json.gz \
                     instead";
 
-/// White space that may stand before JSON, and the first byte behind it.
+/// White space that may stand before JSON, and a few bytes behind it: enough to recognise a first key.
 fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
     const BLANKS: usize = 1024;
+    const KEY: u64 = 64;
     let mut begin = Vec::new();
-    let mut byte = [0];
-    while begin.len() < BLANKS && begin.last().is_none_or(u8::is_ascii_whitespace) {
-        match reader.read(&mut byte) {
-            Ok(0) => break,
-            Ok(_) => begin.push(byte[0]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(window::unwrap_io(error)),
+    while begin.len() < BLANKS && begin.trim_ascii_start().is_empty() {
+        let before = begin.len();
+        reader.by_ref().take(KEY).read_to_end(&mut begin).map_err(window::unwrap_io)?;
+        if begin.len() == before {
+            break;
         }
     }
     Ok(begin)
@@ -188,33 +241,14 @@ fn read_pickle<O: EntryObserver + 'static>(
     mut reader: Box<dyn Read + Send>,
     compression: Compression,
     options: &ReadOptions,
-    mut observer: O,
+    observer: O,
 ) -> Result<(Snapshot, O)> {
-    let (sender, batches) = sync_channel::<Batch>(BATCHES_WAITING);
-    let (giver_back, used) = channel::<Batch>();
-    let columns = std::thread::spawn(move || {
-        let mut entries = TraceEntries::default();
-        for batch in batches {
-            observer.observe(batch.list, entries.len(), &batch.entries);
-            entries.extend(&batch.entries);
-            // Nobody wants it back once decoding is over.
-            let _ = giver_back.send(batch);
-        }
-        (entries, observer)
-    });
-    let rows = Rows::emitting(move |batch| {
-        // The other thread takes batches until this end hangs up.
-        let _ = sender.send(batch);
-        used.try_recv().unwrap_or_default()
-    });
-    let decode_options =
-        DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
-    let decoded = decode(&mut reader, decode_options, rows).map(|mut decoded| {
-        // Hangs up on the column thread.
-        decoded.recording.rows = Rows::default();
-        decoded
-    });
-    let (entries, observer) = columns.join().map_err(|_| Error::Request("the column thread failed".to_owned()))?;
+    let (decoded, columns) = if options.on_one_thread {
+        decode_alone(&mut reader, options, observer)
+    } else {
+        decode_by_two(&mut reader, options, observer)
+    };
+    let Columns { entries, observer } = columns?;
     let decoded = decoded?;
     if compression != Compression::None && decoded.cut.is_none() {
         // The checksum comes last.
@@ -225,6 +259,73 @@ fn read_pickle<O: EntryObserver + 'static>(
     }
     let snapshot = snapshot::assemble(decoded, entries)?;
     Ok((snapshot, observer))
+}
+
+/// Where decoded entries go.
+struct Columns<O> {
+    entries: TraceEntries,
+    observer: O,
+}
+
+impl<O: EntryObserver> Columns<O> {
+    fn take(&mut self, batch: &Batch) {
+        self.observer.observe(batch.list, self.entries.len(), &batch.entries);
+        self.entries.extend(&batch.entries);
+    }
+}
+
+/// Fills the columns on a second thread.
+fn decode_by_two<O: EntryObserver + 'static>(
+    reader: &mut impl Read,
+    options: &ReadOptions,
+    observer: O,
+) -> (Result<Decoded>, Result<Columns<O>>) {
+    let (sender, batches) = sync_channel::<Batch>(BATCHES_WAITING);
+    let (giver_back, used) = channel::<Batch>();
+    let mut columns = Columns { entries: TraceEntries::default(), observer };
+    let filling = std::thread::spawn(move || {
+        for batch in batches {
+            columns.take(&batch);
+            // Nobody wants it back once decoding is over.
+            let _ = giver_back.send(batch);
+        }
+        columns
+    });
+    let rows = Rows::emitting(move |batch| {
+        // The other thread takes batches until this end hangs up.
+        let _ = sender.send(batch);
+        used.try_recv().unwrap_or_default()
+    });
+    let decoded = decode_rows(reader, options, rows);
+    (decoded, filling.join().map_err(|_| Error::Request("the column thread failed".to_owned())))
+}
+
+/// Fills the columns whenever a batch is full.
+fn decode_alone<O: EntryObserver + 'static>(
+    reader: &mut impl Read,
+    options: &ReadOptions,
+    observer: O,
+) -> (Result<Decoded>, Result<Columns<O>>) {
+    let columns = Arc::new(Mutex::new(Columns { entries: TraceEntries::default(), observer }));
+    let filled = Arc::clone(&columns);
+    let rows = Rows::emitting(move |batch| {
+        if let Ok(mut columns) = filled.lock() {
+            columns.take(&batch);
+        }
+        batch
+    });
+    let decoded = decode_rows(reader, options, rows);
+    let columns = Arc::into_inner(columns).and_then(|columns| columns.into_inner().ok());
+    (decoded, columns.ok_or_else(|| Error::Request("the columns are still in use".to_owned())))
+}
+
+/// Decodes, and lets go of where the rows went.
+fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<Decoded> {
+    let options = DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
+    decode(reader, options, rows).map(|mut decoded| {
+        decoded.recording.rows = Rows::default();
+        decoded
+    })
 }
 
 /// Batches that may wait between decoder and columns.

@@ -2,6 +2,7 @@
 
 use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries};
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The kept history of one device: a range of rows of [`Snapshot::entries`], oldest first.
@@ -40,7 +41,8 @@ pub struct Snapshot {
 }
 
 /// What kind of file a recording comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// `torch.cuda.memory._dump_snapshot`.
     #[default]

@@ -225,6 +225,11 @@ impl TraceEntries {
         &self.actions
     }
 
+    /// The stack column.
+    pub fn stacks(&self) -> &[StackId] {
+        &self.stacks
+    }
+
     /// The stack of one row; empty past the end.
     pub fn stack(&self, row: usize) -> StackId {
         self.stacks.get(row).copied().unwrap_or_default()

@@ -3,10 +3,10 @@
 use super::history::{Allocation, Instant};
 use crate::model::Action;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Blocks in use until their free is requested.
@@ -36,15 +36,19 @@ impl Metric {
 }
 
 /// Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// `allocated_bytes`.
+    #[serde(rename = "allocated_bytes")]
     pub allocated: i64,
     /// `active_bytes`.
+    #[serde(rename = "active_bytes")]
     pub active: i64,
     /// `requested_bytes`.
+    #[serde(rename = "requested_bytes")]
     pub requested: i64,
     /// `reserved_bytes`.
+    #[serde(rename = "reserved_bytes")]
     pub reserved: i64,
 }
 

@@ -164,6 +164,7 @@ pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
         blocks: 0,
         inferred: false,
         stack: Vec::new(),
+        evidence: Vec::new(),
     });
     rerun.into_iter().chain(limit.rows.iter().cloned()).collect()
 }

@@ -1,8 +1,10 @@
 //! JSON: [`super::schema`] on a writer.
 
+use super::check::CheckedInput;
 use super::{Render, Source, Sources, schema};
+use crate::analysis::ranks::{RankLine, write_body, write_line};
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
 use serde::Serialize;
 use std::io::{self, Write};
@@ -32,12 +34,33 @@ impl Render for JsonReport {
         write(&schema::leaks(source, report), out)
     }
 
+    /// One object for one input; a line of JSON for each of several.
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        if let [input] = inputs {
+            return write(&schema::check(input), out);
+        }
+        for input in inputs {
+            serde_json::to_writer(&mut *out, &schema::check(input))?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::checkpoint(source, report), out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         write(&schema::diff(sources, report), out)
+    }
+
+    /// An object on a line of its own.
+    fn ranks_line(&self, _index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        write_line(line, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        write_body("across", &schema::across(report), out)
     }
 }
 

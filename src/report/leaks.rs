@@ -1,9 +1,10 @@
 //! What reports say about leaks, in words; shared by text, Markdown and JSON.
 
 use super::notes::{self, signed};
+use super::training;
 use super::words::count;
 use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
-use crate::analysis::{DeviceLeaks, LeakRow, NoSteps, Rate, StepSource, Verdict};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakRow, NoSteps, Rate, Verdict};
 use crate::model::bytes::Bytes;
 
 /// The answer in a few words.
@@ -55,12 +56,7 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
             return Some(reason.to_owned());
         }
     };
-    let number = count(steps.len(), "step");
-    let what = match &steps.source {
-        StepSource::Annotations(name) => format!("{number}, annotated {name}"),
-        StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
-        StepSource::Inferred(site) => format!("{number}, inferred: one ends at each allocation of {site}"),
-    };
+    let what = training::steps(steps);
     let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
     Some(match (device.is_judged(), device.warm_up) {
         (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}"),
@@ -97,15 +93,14 @@ pub fn projection(projection: &Projection) -> String {
     format!("at {rate} allocated per step, {capacity} are full {when} (the last one peaked at {peak})")
 }
 
-/// What verdicts mean, for those that are no leaks.
+/// What verdicts mean, for those that are no leaks, and stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
     let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces)";
-    [(Verdict::Growth, growth), (Verdict::Cache, cache)]
-        .into_iter()
-        .filter_map(|(verdict, meaning)| has(verdict).then_some(meaning))
-        .collect()
+    let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
+    let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
+    verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()
 }
 
 /// Where the oldest block is from.

@@ -3,12 +3,15 @@
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
+pub mod check;
 mod checkpoint_words;
 mod csv;
 mod diff;
 mod fit;
 pub mod folded;
+pub mod github;
 mod json;
+pub mod junit;
 mod leaks;
 mod markdown;
 mod notes;
@@ -18,8 +21,10 @@ mod operators;
 pub mod page;
 #[cfg(feature = "plot")]
 pub mod picture;
+mod ranks;
 pub mod schema;
 mod text;
+mod training;
 mod words;
 
 pub use csv::CsvReport;
@@ -30,9 +35,11 @@ pub use notes::{device_name, safe};
 pub use text::TextReport;
 
 use crate::Recording;
+use crate::analysis::ranks::RankLine;
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
+use check::CheckedInput;
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -88,6 +95,15 @@ pub trait Render {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
     }
 
+    /// Writes the answer of `memviz check`, for one input or several.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as CSV does not.
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        let _ = (inputs, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of budgets"))
+    }
+
     /// Writes the answer of `memviz checkpoint`.
     ///
     /// # Errors
@@ -104,6 +120,25 @@ pub trait Render {
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         let _ = (sources, report, out);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of differences"))
+    }
+
+    /// Writes what `memviz ranks` says about input number `index`, as soon as it is known. Formats that say it at the end
+    /// write nothing.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (index, line, out);
+        Ok(())
+    }
+
+    /// Writes the rest of the answer of `memviz ranks`, when all lines are there.
+    ///
+    /// # Errors
+    /// When writing fails, or the format has no such report, as formats that were written before it do not.
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        let _ = (report, out);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of ranks"))
     }
 }
 

@@ -325,6 +325,15 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
 
+/// What the star behind a label means.
+pub fn inferred(by: GroupBy) -> &'static str {
+    match by {
+        GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
+        GroupBy::Phase => "* inferred from stacks and the order of entries",
+        _ => "* inferred: backward has no Python frames; --no-infer shows that",
+    }
+}
+
 /// A duration for people: `812 us`, `3.4 ms`, `12.53 s`, `2 h 05 min`.
 pub fn duration(micros: i64) -> String {
     let seconds = micros as f64 / 1e6;

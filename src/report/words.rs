@@ -10,6 +10,11 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
+/// What a row is called, with a star where that is inferred: [`super::notes::inferred`].
+pub fn starred(label: &str, inferred: bool) -> String {
+    if inferred { format!("{label} *") } else { label.to_owned() }
+}
+
 /// Segments that serve the same requests: `large pool, stream 0`, `small pool, stream 7, private pool (0, 1)`.
 pub fn pool(segment_type: SegmentType, stream: Option<u64>, pool: Option<PoolId>, expandable: bool) -> String {
     let mut name = match segment_type {

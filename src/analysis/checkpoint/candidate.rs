@@ -2,13 +2,14 @@
 
 use super::curve::{self, CurveOptions};
 use super::passes::Passes;
+use super::play::Stage;
 use super::recompute::{Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
 use super::{Checkpointed, NoCandidates};
 use crate::analysis::attribution::Attribution;
 use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::frames::FrameKind;
-use crate::analysis::grouping::Grouper;
+use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
 use crate::analysis::{Annotations, Filter, GroupBy, Place, Row, Sites};
 use crate::model::{Action, Snapshot};
@@ -87,10 +88,16 @@ pub(super) struct Workbench<'a> {
     passes: Passes,
     recomputing: Recomputing<'a>,
     curve: Curve,
+    /// The entries of the recorded peak's pass and all before, where they can be played.
+    stage: Option<Stage<'a>>,
 }
 
 /// The longest plan: beyond every sixteenth call hardly anything changes.
 const LONGEST_PLAN: usize = 16;
+/// Entries that are played whether or not the peak comes later.
+const PLAYED: u32 = 20_000;
+/// Where the peak comes after so many entries, blocks keep their recorded sizes.
+const LONGEST_PLAY: u32 = 200_000;
 /// Number of rows of a [`Limit`].
 const LIMIT_ROWS: usize = 5;
 
@@ -104,6 +111,9 @@ impl<'a> Workbench<'a> {
         phases: &'a Phases,
         calls: &'a Calls,
     ) -> Self {
+        let passes = Passes::of(phases);
+        let peak = history.maxima[Metric::Allocated as usize].instant;
+        let end = passes.end_of_step(peak, history.entries()).max(PLAYED.min(history.entries()));
         Self {
             snapshot,
             history,
@@ -111,9 +121,10 @@ impl<'a> Workbench<'a> {
             sites,
             phases,
             calls,
-            passes: Passes::of(phases),
+            passes,
             recomputing: Recomputing::new(snapshot, history, phases, roles),
             curve: Curve::of(snapshot, history),
+            stage: (end <= LONGEST_PLAY).then(|| Stage::new(snapshot, history, end)).flatten(),
         }
     }
 
@@ -209,14 +220,16 @@ impl<'a> Workbench<'a> {
             passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
         let every = |every: usize| recomputes.iter().flat_map(move |calls| calls.iter().step_by(every).flatten());
         let peak = self.history.maxima[Metric::Allocated as usize];
-        let new_peak = self.curve.peak(every(1));
-        let saved_bytes = peak.bytes - new_peak.bytes;
+        let workspace_bytes = self.workspace_bytes(&passes);
+        let new_peak = |every_nth: usize| self.new_peak(&every(every_nth).collect::<Vec<_>>(), workspace_bytes);
+        let lowest = new_peak(1);
+        let saved_bytes = peak.bytes - lowest.bytes;
         if saved_bytes <= 0 {
             return None;
         }
         let longest = calls.min(LONGEST_PLAN);
         let plan = |every_nth: usize| {
-            let predicted = if every_nth == 1 { new_peak } else { self.curve.peak(every(every_nth)) };
+            let predicted = if every_nth == 1 { lowest } else { new_peak(every_nth) };
             Plan { every: every_nth, predicted_peak_bytes: predicted.bytes }
         };
         let held = every(1).flat_map(|recompute| &recompute.gaps);
@@ -226,21 +239,45 @@ impl<'a> Workbench<'a> {
             calls,
             activation_bytes: held_at_peak.map(|gap| gap.bytes).sum(),
             recompute_us: self.passes.mean_us(self.snapshot, self.history, &passes).map(|(_, calls)| calls),
-            predicted_peak_bytes: new_peak.bytes,
+            predicted_peak_bytes: lowest.bytes,
             saved_bytes,
             plan: (1..=longest).into_par_iter().map(plan).collect(),
-            limit: self.limit(&new_peak, &every(1).collect::<Vec<_>>()),
+            limit: self.limit(&lowest, &every(1).collect::<Vec<_>>()),
             change: self.change(function),
             function: index,
         })
+    }
+
+    /// The peak with these calls checkpointed. Where the history is played only in part, and its peak would now lie in
+    /// the rest, blocks keep their recorded sizes.
+    fn new_peak(&self, recomputes: &[&Recompute], workspace_bytes: u64) -> NewPeak {
+        let shifted = self.curve.peak(recomputes, workspace_bytes);
+        match &self.stage {
+            Some(stage) if shifted.instant <= stage.end() => stage.peak(recomputes, workspace_bytes),
+            _ => shifted,
+        }
     }
 
     /// Memory as recorded, and with every call of a candidate checkpointed.
     pub(super) fn curves(&self, candidate: &Candidate, options: CurveOptions) -> DeviceOverlay {
         let passes = self.passes.split(self.open_calls(candidate.function));
         let recomputes: Vec<Recompute> = passes.iter().flatten().filter_map(|call| self.recomputing.of(call)).collect();
+        let recomputes: Vec<&Recompute> = recomputes.iter().collect();
+        let workspace_bytes = self.workspace_bytes(&passes);
         let peak = candidate.limit.place.instant;
-        curve::overlay(self.snapshot, self.history, options, peak, |visit| self.curve.points(&recomputes, visit))
+        curve::overlay(self.snapshot, self.history, options, peak, |visit| {
+            let played = self.stage.as_ref().filter(|stage| peak <= stage.end());
+            if let Some(stage) = played {
+                stage.points(&recomputes, workspace_bytes, visit);
+            }
+            let rest = played.map_or(0, |stage| stage.end() + 1);
+            self.curve.points(&recomputes, workspace_bytes, rest, visit);
+        })
+    }
+
+    fn workspace_bytes(&self, passes: &[Vec<&Call>]) -> u64 {
+        let first_step = self.passes.entries.get(1).map_or(self.history.entries(), |pass| pass.start);
+        self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step)
     }
 
     /// What is there at the new peak.
@@ -261,7 +298,8 @@ impl<'a> Workbench<'a> {
             .enumerate()
             .filter(|(index, allocation)| allocation.allocated_at(instant) && !gone.contains(&(*index as u32)));
         let filter = Filter::default();
-        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site);
+        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site)
+            .inferring(Inference::On, self.history, Metric::Allocated, Some(instant));
         let left = left.map(|(index, _)| index);
         let mut attribution = Attribution::of_allocations(&grouper, self.history, Metric::Allocated, left);
         attribution.keep_top(LIMIT_ROWS);

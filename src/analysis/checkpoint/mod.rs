@@ -5,9 +5,11 @@
 //! from the recording of a run without: `recompute` works out what would change about each call, `simulation` plays
 //! the history with those changes.
 
+mod allocator;
 mod candidate;
 mod curve;
 mod passes;
+mod play;
 mod recompute;
 mod simulation;
 

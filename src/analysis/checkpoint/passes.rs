@@ -26,6 +26,12 @@ impl Passes {
         Self { entries }
     }
 
+    /// The entry at which the pass after the one around or before an instant begins.
+    pub(super) fn end_of_step(&self, instant: u32, entries: u32) -> u32 {
+        let next = self.entries.partition_point(|pass| pass.start < instant);
+        self.entries.get(next).map_or(entries, |pass| pass.start)
+    }
+
     /// Calls of one function, in order, by pass.
     pub(super) fn split<'c>(&self, calls: impl IntoIterator<Item = &'c Call>) -> Vec<Vec<&'c Call>> {
         let mut passes = vec![Vec::new(); self.entries.len()];

@@ -40,49 +40,59 @@ impl Curve {
         Self { allocated }
     }
 
-    /// The peak with these calls checkpointed.
-    pub(super) fn peak<'r>(&self, calls: impl IntoIterator<Item = &'r Recompute>) -> NewPeak {
+    /// The peak with these calls checkpointed. Once one runs again there are so many bytes of workspaces more.
+    pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
         let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
-        self.walk(calls, |range, shift, rerun| match rerun {
-            Some((call, bytes)) => {
+        self.walk(calls, workspace_bytes, |range, shift, rerun| {
+            if let Some((call, bytes)) = rerun {
                 let bytes = self.allocated[range.start as usize] + shift + bytes;
                 if bytes > peak.bytes {
                     peak = NewPeak { bytes, instant: range.start, rerun: Some(call) };
                 }
+                return;
             }
-            None => {
-                let slice = &self.allocated[range.start as usize..range.end as usize];
-                // Most stretches are not the highest: find the value first, and its place only then.
-                let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
-                if highest.saturating_add(shift) > peak.bytes {
-                    let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
-                    peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
-                }
+            let slice = &self.allocated[range.start as usize..range.end as usize];
+            // Most stretches are not the highest: find the value first, and its place only then.
+            let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
+            if highest.saturating_add(shift) > peak.bytes {
+                let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
+                peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
             }
         });
         peak
     }
 
-    /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
-    pub(super) fn points(&self, calls: &[Recompute], visit: &mut dyn FnMut(Instant, Point)) {
-        self.walk(calls, |stretch, shift, rerun| match rerun {
-            Some((_, bytes)) => {
-                visit(stretch.start, Point::Spike(self.allocated[stretch.start as usize] + shift + bytes));
+    /// Calls `visit` with each instant from one on and what is allocated at it, with these calls checkpointed.
+    pub(super) fn points(
+        &self,
+        calls: &[&Recompute],
+        workspace_bytes: u64,
+        from: Instant,
+        visit: &mut dyn FnMut(Instant, Point),
+    ) {
+        self.walk(calls, workspace_bytes, |stretch, shift, rerun| {
+            let level = |at: Instant| self.allocated[at as usize] + shift;
+            match rerun {
+                Some((_, bytes)) if stretch.start >= from => {
+                    visit(stretch.start, Point::Spike(level(stretch.start) + bytes))
+                }
+                Some(_) => {}
+                None => (stretch.start.max(from)..stretch.end).for_each(|at| visit(at, Point::Level(level(at)))),
             }
-            None => stretch.for_each(|at| visit(at, Point::Level(self.allocated[at as usize] + shift))),
         });
     }
 
     /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call
     /// runs again with the most that it has allocated by then.
-    fn walk<'r>(
+    fn walk(
         &self,
-        calls: impl IntoIterator<Item = &'r Recompute>,
+        calls: &[&Recompute],
+        workspace_bytes: u64,
         mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<(usize, i64)>),
     ) {
         let mut changes: Vec<(Instant, Change)> = Vec::new();
         let mut reruns = Vec::new();
-        for (call, recompute) in calls.into_iter().enumerate() {
+        for (call, recompute) in calls.iter().enumerate() {
             changes.push((recompute.resume, Change::Rerun(call)));
             for gap in &recompute.gaps {
                 changes.push((gap.from, Change::Drop(gap.bytes as i64)));
@@ -90,6 +100,8 @@ impl Curve {
             }
             reruns.push(recompute.rerun_peak_bytes as i64);
         }
+        let first = calls.iter().map(|recompute| recompute.resume).min();
+        changes.extend(first.map(|first| (first, Change::Drop(-(workspace_bytes as i64)))));
         changes.sort_unstable();
         let end = self.allocated.len() as Instant;
         let (mut from, mut shift) = (0, 0);

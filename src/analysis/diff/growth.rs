@@ -17,6 +17,13 @@ pub enum GrowthLimit {
     Percent(Percent),
 }
 
+impl Default for GrowthLimit {
+    /// Nothing more.
+    fn default() -> Self {
+        Self::Bytes(0)
+    }
+}
+
 impl FromStr for GrowthLimit {
     type Err = Error;
 
@@ -43,6 +50,14 @@ impl fmt::Display for GrowthLimit {
 }
 
 impl GrowthLimit {
+    /// The most that is within the limit, given what the base has.
+    pub fn above(self, base: u64) -> u64 {
+        base.saturating_add(match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => percent.of(base),
+        })
+    }
+
     /// Whether `new` is within the limit, given what the base has.
     pub fn allows(self, base: u64, new: u64) -> bool {
         let Some(growth) = new.checked_sub(base) else { return true };

@@ -14,7 +14,7 @@ use super::annotations::Annotations;
 use super::attribution::Attribution;
 use super::figures::Figures;
 use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper};
+use super::grouping::{GroupBy, Grouper, Inference};
 use super::layout::{Layout, Sweep};
 use super::peak::{DevicePeak, PeakOptions, PeakReport, for_each_device, select_devices};
 use super::pinning::Pinning;
@@ -37,6 +37,8 @@ pub struct OomOptions {
     pub top: Option<usize>,
     /// Stacks that count on their own.
     pub filter: Filter,
+    /// Whether labels may be inferred.
+    pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
@@ -108,8 +110,8 @@ impl OomReport {
         let context = Context { snapshot, annotations: &annotations, sites: &sites, options };
         let (mut devices, _) = for_each_device(&wanted, |history| Ok(context.device(history)))?;
         if devices.iter().all(|device| device.ooms.is_empty()) {
-            let OomOptions { by, top, filter, devices: wanted } = options.clone();
-            let peaks = PeakOptions { by, top, filter, devices: wanted, ..PeakOptions::default() };
+            let OomOptions { by, top, filter, inference, devices: wanted } = options.clone();
+            let peaks = PeakOptions { by, top, filter, inference, devices: wanted, ..PeakOptions::default() };
             let peaks = PeakReport::of(snapshot, histories, &peaks)?;
             for (device, peak) in devices.iter_mut().zip(peaks.devices) {
                 device.peak = Some(peak);
@@ -136,6 +138,13 @@ struct Context<'a> {
     options: &'a OomOptions,
 }
 
+/// What every failed request of a device needs.
+struct OnDevice<'a> {
+    history: &'a History,
+    grouper: Grouper<'a>,
+    capacity: cause::KnownCapacity,
+}
+
 impl Context<'_> {
     fn device(&self, history: &History) -> DeviceOoms {
         let actions = self.snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
@@ -143,13 +152,19 @@ impl Context<'_> {
         // Without segments, nothing tells why a request failed.
         let explained = self.snapshot.notes.format.has_segments();
         let failed: Vec<u32> = failed.filter(|_| explained).collect();
-        let capacity = cause::known_capacity(self.snapshot, history, &failed);
         let mut sweep = Sweep::new(self.snapshot, history);
         let mut turnover = Turnover::new(self.snapshot, history, self.sites);
+        let Self { snapshot, annotations, sites, options } = *self;
+        let mut grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+        if !failed.is_empty() {
+            grouper = grouper.inferring(options.inference, history, Metric::Allocated, None);
+        }
+        let capacity = cause::known_capacity(snapshot, history, &failed);
+        let device = OnDevice { history, grouper, capacity };
         let explain = |(number, entry)| {
             let layout = sweep.at(entry + 1);
             turnover.advance(entry);
-            self.oom(history, entry, &layout, capacity, &turnover, number < REPLAYED)
+            self.oom(&device, entry, &layout, &turnover, number < REPLAYED)
         };
         DeviceOoms {
             device: history.device,
@@ -164,14 +179,14 @@ impl Context<'_> {
 
     fn oom(
         &self,
-        history: &History,
+        device: &OnDevice<'_>,
         entry: u32,
         layout: &Layout,
-        capacity: cause::KnownCapacity,
         turnover: &Turnover<'_>,
         may_replay: bool,
     ) -> Oom {
         let Self { snapshot, annotations, sites, options } = *self;
+        let &OnDevice { history, ref grouper, capacity } = device;
         let instant: Instant = entry + 1;
         let recorded = snapshot.entries.get(history.rows.start + entry as usize);
         let device_free = recorded.map_or(0, |recorded| recorded.addr);
@@ -179,12 +194,11 @@ impl Context<'_> {
         let serving = Serving::of(snapshot, history, &request, layout);
         let figures = Figures::of(history, layout);
 
-        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
         let pieces = layout.pieces.iter().filter(|piece| piece.state == BlockState::ActiveAllocated);
         let stray = layout.stray.iter().copied().filter(|&index| history.allocations[index].allocated_at(instant));
         let held = pieces.filter_map(|piece| piece.allocation).chain(stray);
-        let mut attribution = Attribution::of_allocations(&grouper, history, Metric::Allocated, held);
-        let mut pinning = Pinning::of(&grouper, history, layout);
+        let mut attribution = Attribution::of_allocations(grouper, history, Metric::Allocated, held);
+        let mut pinning = Pinning::of(grouper, history, layout);
         let retry = Retry::before(snapshot, history, entry);
         let facts = cause::Facts { snapshot, history, entry, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);

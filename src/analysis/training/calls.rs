@@ -69,7 +69,7 @@ impl Calls {
             }
             open_calls.close_all();
         }
-        let raw = split_repetitions(open_calls.calls, snapshot, history, &paths);
+        let raw = split_repetitions(&open_calls.calls, snapshot, history, &paths);
         group(raw, snapshot, &paths, roles)
     }
 
@@ -272,16 +272,16 @@ impl Tracker {
 }
 
 /// Splits what looks like one call of a one-line function, but allocates the same things again and again.
-fn split_repetitions(raw: Vec<RawCall>, snapshot: &Snapshot, history: &History, paths: &Paths) -> Vec<RawCall> {
+fn split_repetitions(raw: &[RawCall], snapshot: &Snapshot, history: &History, paths: &Paths) -> Vec<RawCall> {
     let mut children = vec![0u32; raw.len()];
-    for call in &raw {
+    for call in raw {
         if let Some(parent) = call.parent {
             children[parent] += 1;
         }
     }
     // A call that is all of its parent's does what the parent seems to do.
     let mut is_covered = vec![false; raw.len()];
-    for call in &raw {
+    for call in raw {
         if let Some(parent) = call.parent
             && raw[parent].start == call.start
             && raw[parent].end == call.end

@@ -2,12 +2,26 @@
 //!
 //! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
 //! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order,
-//! [`calls`] finds the calls of the model's functions.
+//! [`calls`] finds the calls of the model's functions, [`categories`] says what each allocation is for.
 
+pub mod backward;
 pub mod calls;
+pub mod categories;
+pub mod category;
+mod nodes;
+mod origin;
+mod parameters;
 pub mod phases;
 pub mod role;
+mod stretches;
+pub mod summary;
+mod tape;
+mod workspace;
 
+pub use backward::BackwardSites;
 pub use calls::{Call, Calls, ForwardFunction};
+pub use categories::{Categories, Decision};
+pub use category::{Category, Evidence};
 pub use phases::{Phase, PhaseSpan, Phases};
 pub use role::{Role, Roles};
+pub use summary::PhaseSummary;

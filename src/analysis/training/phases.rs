@@ -155,16 +155,23 @@ fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -
         return Vec::new();
     }
     let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let mut known: Option<(i64, Option<Phase>)> = None;
     let at = |time: i64| {
         let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
-        ranges.into_iter().rev().find_map(|phase| phase)
+        (time, ranges.into_iter().rev().find_map(|phase| phase))
     };
-    let of_time = |&time: &i64| match known {
-        Some((last, phase)) if last == time => phase,
-        _ => known.insert((time, at(time))).1,
+    let changes: Vec<(i64, Option<Phase>)> = annotations.changes().map(at).collect();
+    let mut next = 0;
+    let phase = |&time: &i64| {
+        // Entries come in the order of time; those of a damaged file may go back.
+        if next > 0 && changes[next - 1].0 > time {
+            next = changes.partition_point(|&(from, _)| from <= time);
+        }
+        while changes.get(next).is_some_and(|&(from, _)| from <= time) {
+            next += 1;
+        }
+        next.checked_sub(1).and_then(|index| changes[index].1)
     };
-    times.iter().map(of_time).collect()
+    times.iter().map(phase).collect()
 }
 
 /// Whether any free has a stack other than that of its allocation.
@@ -211,8 +218,10 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
 
 /// Fills in what the entries themselves leave open.
 fn inferred(hints: &[Hint]) -> Vec<Phase> {
-    // Without any call of a module the model is made of plain functions.
-    let has_modules = hints.contains(&Hint::Sure(Phase::Forward));
+    let program = Program {
+        has_modules: hints.contains(&Hint::Sure(Phase::Forward)),
+        trains: hints.contains(&Hint::Sure(Phase::Backward)),
+    };
     let mut phases = Vec::with_capacity(hints.len());
     let mut before = None;
     while let Some(&hint) = hints.get(phases.len()) {
@@ -224,7 +233,7 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
         let rest = &hints[phases.len()..];
         let open = rest.iter().position(|hint| matches!(hint, Hint::Sure(_))).unwrap_or(rest.len());
         let after = rest.get(open).and_then(|hint| if let Hint::Sure(phase) = hint { Some(*phase) } else { None });
-        let plain = between(before, after, has_modules);
+        let plain = program.between(before, after);
         for hint in &rest[..open] {
             let last = phases.last().copied().unwrap_or_default();
             phases.push(match hint {
@@ -238,15 +247,27 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
     phases
 }
 
-/// The phase of plain Python code between two phases.
-fn between(before: Option<Phase>, after: Option<Phase>, has_modules: bool) -> Phase {
-    match (before, after) {
-        // The loss, and what a program does between two calls of its model.
-        (Some(Phase::Forward), Some(Phase::Forward | Phase::Backward)) => Phase::Forward,
-        (before, Some(Phase::Backward)) if !has_modules && before != Some(Phase::Backward) => Phase::Forward,
-        // What leads up to the first call of a module are its inputs.
-        (_, Some(Phase::Forward)) => Phase::Data,
-        _ => Phase::Other,
+/// What a recording shows of its program.
+struct Program {
+    /// Whether it calls modules. Without, the model is made of plain functions.
+    has_modules: bool,
+    /// Whether it has a backward pass.
+    trains: bool,
+}
+
+impl Program {
+    /// The phase of plain Python code between two phases.
+    fn between(&self, before: Option<Phase>, after: Option<Phase>) -> Phase {
+        match (before, after) {
+            // The loss, and what a program does between two calls of its model.
+            (Some(Phase::Forward), Some(Phase::Forward | Phase::Backward)) if self.trains => Phase::Forward,
+            // Hooks on gradients.
+            (Some(Phase::Backward), Some(Phase::Backward)) if self.has_modules => Phase::Backward,
+            (_, Some(Phase::Backward)) if !self.has_modules => Phase::Forward,
+            // What leads up to the first call of a module are its inputs.
+            (_, Some(Phase::Forward)) => Phase::Data,
+            _ => Phase::Other,
+        }
     }
 }
 
@@ -273,6 +294,20 @@ mod tests {
     fn a_model_without_modules_has_a_forward() {
         let step = [Plain, Plain, Sure(Backward), Silent, Sure(Optimizer), Plain, Sure(Backward)];
         assert_eq!(inferred(&step), [Forward, Forward, Backward, Backward, Optimizer, Forward, Backward]);
+    }
+
+    #[test]
+    fn hooks_are_part_of_backward() {
+        let step = [Sure(Forward), Sure(Backward), Plain, Sure(Backward), Plain, Sure(Optimizer)];
+        assert_eq!(inferred(&step), [Forward, Backward, Backward, Backward, Other, Optimizer]);
+    }
+
+    #[test]
+    fn inference_has_inputs_between_calls() {
+        assert_eq!(
+            inferred(&[Plain, Sure(Forward), Plain, Sure(Forward), Plain]),
+            [Data, Forward, Data, Forward, Other]
+        );
     }
 
     #[test]

@@ -41,6 +41,9 @@ mod mark {
     pub const AUTOCAST: u16 = 1 << 9;
     /// Backward if it is the outermost Python frame: code that the engine calls.
     pub const ENGINE_ROOT: u16 = 1 << 10;
+    pub const FIRST_GRADIENTS: u16 = 1 << 11;
+    /// Where Python code calls the engine.
+    pub const ENGINE_CALL: u16 = 1 << 12;
 }
 
 /// The marks of every frame and stack of a snapshot.
@@ -61,16 +64,27 @@ impl Roles {
         let frames: Vec<u16> = (0..snapshot.stacks.frame_count() as u32).map(|id| frame(id).unwrap_or(0)).collect();
         let stack = |id: u32| {
             let mut all = 0;
-            let mut outermost = 0;
+            let (mut innermost, mut outermost, mut is_nested) = (None, 0, false);
             for frame in snapshot.stacks.frame_ids(StackId(id)) {
-                let marks = frames.get(frame.index()).copied().unwrap_or(0);
+                let mut marks = frames.get(frame.index()).copied().unwrap_or(0);
+                // Reentrant checkpointing runs a part of forward again, and then the engine over it.
+                if all & mark::BACKWARD != 0 && marks & mark::RECOMPUTE != 0 {
+                    (is_nested, marks) = (true, marks & !mark::RECOMPUTE);
+                }
                 all |= marks;
                 if marks & mark::PYTHON != 0 {
+                    innermost = innermost.or(Some(marks));
                     outermost = marks;
                 }
             }
-            let all = all & !mark::ENGINE_ROOT;
-            if outermost & mark::ENGINE_ROOT != 0 { all | mark::BACKWARD } else { all }
+            all &= !(mark::ENGINE_ROOT | mark::ENGINE_CALL);
+            if outermost & mark::ENGINE_ROOT != 0 {
+                all |= mark::BACKWARD;
+            }
+            if is_nested && innermost.is_some_and(|marks| marks & mark::ENGINE_CALL != 0) {
+                all |= mark::ENGINE_CALL;
+            }
+            all
         };
         let stacks = (0..snapshot.stacks.len() as u32).map(stack).collect();
         Self { frames, stacks }
@@ -111,6 +125,19 @@ impl Roles {
     /// Whether a frame belongs to `torch.utils.checkpoint`.
     pub fn is_checkpoint(&self, frame: FrameId) -> bool {
         self.frames.get(frame.index()).is_some_and(|marks| marks & mark::CHECKPOINT != 0)
+    }
+
+    /// Whether the autograd engine runs here with no Python code of anybody's in between, so that the stack does not say
+    /// whose memory it is: on its own threads, or in reentrant checkpointing.
+    pub fn is_engine(&self, stack: StackId) -> bool {
+        let marks = self.marks(stack);
+        let silent = marks & mark::PYTHON == 0 && (stack == StackId::EMPTY || marks & mark::BACKWARD != 0);
+        silent || marks & mark::ENGINE_CALL != 0
+    }
+
+    /// Whether a call of `backward` starts here: the gradients that it begins with are made.
+    pub fn makes_first_gradients(&self, stack: StackId) -> bool {
+        self.marks(stack) & mark::FIRST_GRADIENTS != 0
     }
 
     /// Whether a stack has Python frames.
@@ -154,9 +181,11 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
         ("torch/nn/modules/module.py", "_apply" | "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => {
             mark::SETUP
         }
-        ("torch/_tensor.py", "backward")
-        | ("torch/autograd/__init__.py", "backward" | "grad" | "_make_grads")
-        | ("torch/autograd/graph.py", "_engine_run_backward") => mark::BACKWARD,
+        ("torch/_tensor.py", "backward") => mark::BACKWARD,
+        ("torch/autograd/__init__.py", "_make_grads") => mark::BACKWARD | mark::FIRST_GRADIENTS,
+        ("torch/autograd/__init__.py", "backward" | "grad") | ("torch/autograd/graph.py", "_engine_run_backward") => {
+            mark::BACKWARD | mark::ENGINE_CALL
+        }
         // In 2.0 to 2.15 the hooks that run a forward again are called `unpack` and `unpack_hook`; the reentrant variant
         // does it in `CheckpointFunction.backward`.
         ("torch/utils/checkpoint.py", "unpack" | "unpack_hook" | "backward" | "recompute_fn") => {
@@ -230,5 +259,9 @@ mod tests {
         let again = [("/home/u/m.py", "forward"), (checkpoint, "recompute_fn"), (checkpoint, "unpack_hook")];
         assert_eq!(role(&forward), Role::Module);
         assert_eq!(role(&again), Role::Recompute);
+        let graph = "/venv/lib/python3.11/site-packages/torch/autograd/graph.py";
+        let reentrant = [(graph, "_engine_run_backward"), (checkpoint, "backward")];
+        assert_eq!(role(&reentrant), Role::Backward);
+        assert_eq!(role(&[("/home/u/m.py", "forward"), (checkpoint, "backward")]), Role::Recompute);
     }
 }

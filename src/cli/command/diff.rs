@@ -20,8 +20,7 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
     if format.is_none() {
         output::check_picture_target(common)?;
     }
-    output::check_target(common)?;
-    output::check_not_overwritten(common, &args.base)?;
+    output::check_target(common, &[&args.base, &common.input])?;
     if is_stdin(&args.base) && common.is_stdin() {
         return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
     }

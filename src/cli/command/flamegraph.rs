@@ -1,7 +1,7 @@
 //! `memviz flamegraph`.
 
 use super::{Answer, with_recording};
-use crate::analysis::{FlameOptions, PeakOptions};
+use crate::analysis::{FlameOptions, GroupBy, PeakOptions};
 use crate::cli::args::{FlameFormatArg, FlamegraphArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::{folded, picture};
@@ -16,10 +16,11 @@ pub fn run(args: &FlamegraphArgs) -> Result<Outcome, Failure> {
         from: args.from.clone(),
         to: args.to.clone(),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
         ..PeakOptions::default()
     };
-    let options = FlameOptions { peak, all_frames: args.all_frames };
+    let options = FlameOptions { peak, all_frames: args.all_frames, split: args.by.map(GroupBy::from) };
     let format = args.format;
     with_recording(&args.common, |recording| {
         let mut report = recording.flame(&options)?;

@@ -31,6 +31,7 @@ fn tell(args: &FragmentationArgs, format: FormatArg, filter: Filter) -> Result<O
         by: args.by.map(GroupBy::from).unwrap_or_default(),
         top: args.top.or(for_people.then_some(DEFAULT_TOP)),
         filter,
+        inference: (&args.infer).into(),
         points: args.over_time.then_some(points),
         devices: args.common.devices(),
     };
@@ -53,6 +54,7 @@ fn draw(args: &FragmentationArgs, filter: Filter) -> Result<Outcome, Failure> {
         by: args.by.map(GroupBy::from).unwrap_or_default(),
         at: args.at.clone(),
         filter,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
         ..PeakOptions::default()
     };

@@ -14,6 +14,7 @@ pub fn run(args: &LeaksArgs) -> Result<Outcome, Failure> {
         steps: args.steps.clone(),
         capacity: args.capacity.map(|capacity| capacity.0),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
         devices: args.common.devices(),
     };

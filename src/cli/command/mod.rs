@@ -1,5 +1,6 @@
 //! A short file per command, and what they share.
 
+pub mod check;
 pub mod checkpoint;
 pub mod diff;
 pub mod flamegraph;
@@ -8,11 +9,12 @@ pub mod info;
 pub mod leaks;
 pub mod oom;
 pub mod peak;
+pub mod ranks;
 pub mod report;
 pub mod schema;
 pub mod timeline;
 
-use super::args::{CommonArgs, FormatArg};
+use super::args::{CommonArgs, FormatArg, SharedArgs};
 use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
@@ -33,7 +35,7 @@ fn with_recording(
     args: &CommonArgs,
     answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
 ) -> Result<Outcome, Failure> {
-    output::check_target(args)?;
+    output::check_target(args, &[&args.input])?;
     use_threads(args);
     let path = args.path();
     let recording = read(args).map_err(|error| Failure::about(&path, &error))?;
@@ -60,7 +62,7 @@ struct Answer {
 type WriteAnswer = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 
 /// Sets the number of threads that was asked for.
-fn use_threads(args: &CommonArgs) {
+fn use_threads(args: &SharedArgs) {
     if let Some(threads) = args.threads {
         // Fails only when the pool exists already, and a process runs one command.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
@@ -73,8 +75,13 @@ fn read(args: &CommonArgs) -> crate::Result<Recording> {
     open(&args.input, args, progress.bytes.first())
 }
 
+/// Reads a file without a progress bar.
+pub(super) fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recording> {
+    Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
+}
+
 /// Reads an input, standard input for `-`, and counts its bytes.
-fn open(path: &Path, args: &CommonArgs, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
+fn open(path: &Path, args: &SharedArgs, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options =
         ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), ..ReadOptions::default() };
     if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }

@@ -13,6 +13,7 @@ pub fn run(args: &OomArgs) -> Result<Outcome, Failure> {
         by: args.by.into(),
         top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);

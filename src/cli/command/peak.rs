@@ -18,6 +18,7 @@ pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
         to: args.to.clone(),
         top: args.top.or(for_people.then_some(DEFAULT_TOP)),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);

@@ -15,8 +15,13 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     if format == PageFormatArg::Svg {
         output::check_picture_target(&args.common)?;
     }
-    let peak =
-        PeakOptions { by: args.by.into(), top: Some(TOP), devices: args.common.devices(), ..PeakOptions::default() };
+    let peak = PeakOptions {
+        by: args.by.into(),
+        top: Some(TOP),
+        inference: (&args.infer).into(),
+        devices: args.common.devices(),
+        ..PeakOptions::default()
+    };
     with_recording(&args.common, |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
         let columns = picture::columns(devices);

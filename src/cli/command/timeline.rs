@@ -17,6 +17,7 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
         to: args.to.clone(),
         top: Some(usize::from(args.top)),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: args.common.devices(),
         at: None,
     };

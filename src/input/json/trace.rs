@@ -33,12 +33,12 @@ pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profil
     notes.bytes = feed.offset();
     notes.coarse_times = !reader.has_fractions && !reader.profile.memory.is_empty();
     if reader.profile.memory.is_empty() && !reader.has_memory_flag {
-        let message = if reader.has_events {
-            "the trace has no [memory] events; record it with profile_memory=True"
+        return Err(if reader.has_events {
+            Error::NotATrace("the trace has no [memory] events; record it with profile_memory=True".to_owned())
         } else {
-            "expected a key \"traceEvents\", found none"
-        };
-        return Err(Error::NotATrace(message.to_owned()));
+            let message = "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none";
+            Error::UnknownJson(message.to_owned())
+        });
     }
     Ok(reader.profile)
 }

@@ -19,6 +19,18 @@ pub(super) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> 
         line("segments", device.segments.to_string())?;
         line("blocks", device.blocks.to_string())?;
         line("complete_history", device.completeness.is_complete().to_string())?;
+        if let Ok(steps) = &device.steps {
+            line("steps", steps.len().to_string())?;
+        }
+        for phase in &device.phases {
+            let name = phase.phase.name();
+            line(&format!("{name}_times"), phase.times.to_string())?;
+            line(&format!("{name}_entries"), phase.entries.to_string())?;
+            line(&format!("{name}_recorded_entries"), phase.recorded_entries.to_string())?;
+            if let Some(time) = phase.time_us {
+                line(&format!("{name}_us"), time.to_string())?;
+            }
+        }
         line("anomalies", device.anomalies.total().to_string())?;
         for metric in Metric::ALL {
             let name = metric.name();

@@ -7,10 +7,11 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
 use super::{Render, Source, Sources};
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
 use std::io::{self, Write};
 
@@ -45,6 +46,10 @@ impl Render for CsvReport {
 
     fn diff(&self, _sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         diff::write(report, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        ranks::write(report, out)
     }
 }
 

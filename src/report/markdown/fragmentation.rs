@@ -1,7 +1,7 @@
 //! `memviz fragmentation` as Markdown.
 
-use super::{cell, code, escape};
-use crate::analysis::{DeviceFragmentation, FragmentationReport, OverTimeRow, PinningRow};
+use super::{cell, code, escape, star};
+use crate::analysis::{DeviceFragmentation, FragmentationReport, GroupBy, OverTimeRow, PinningRow};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, signed};
 use crate::report::{Source, percent, words};
@@ -62,7 +62,7 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
     if let Some(note) = notes::grouping(device.by) {
         writeln!(out, "> {}\n", escape(note))?;
     }
-    pinning(device.by.name(), &device.pinning.rows, device.pinning.pinned_free_bytes, out)?;
+    pinning(device.by, &device.pinning.rows, device.pinning.pinned_free_bytes, out)?;
     if !device.free_blocks.is_empty() {
         writeln!(out, "| Free blocks of | Blocks | Bytes |\n|---|--:|--:|")?;
         for class in &device.free_blocks {
@@ -74,17 +74,23 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
 }
 
 /// Who pins free memory.
-pub(super) fn pinning(by: &str, rows: &[PinningRow], total: u64, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn pinning(by: GroupBy, rows: &[PinningRow], total: u64, out: &mut dyn Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "| Pinned free bytes | Share | Blocks | Alone | {by} |\n|--:|--:|--:|--:|---|")?;
+    writeln!(out, "| Pinned free bytes | Share | Blocks | Alone | {} |\n|--:|--:|--:|--:|---|", by.name())?;
     for row in rows {
         let (bytes, share) = (Bytes(row.pinned_free_bytes), percent(row.pinned_free_bytes, total));
         let alone = Bytes(row.alone_free_bytes);
-        writeln!(out, "| {bytes} | {share:.1}% | {} | {alone} | {} |", row.blocks, cell(&row.label))?;
+        writeln!(
+            out,
+            "| {bytes} | {share:.1}% | {} | {alone} | {} |",
+            row.blocks,
+            cell(&words::starred(&row.label, row.inferred))
+        )?;
     }
-    writeln!(out, "| **{}** | | | | **total** |\n", Bytes(total))
+    writeln!(out, "| **{}** | | | | **total** |\n", Bytes(total))?;
+    star(rows.iter().any(|row| row.inferred), by, out)
 }
 
 fn over_time(rows: &[OverTimeRow], out: &mut dyn Write) -> io::Result<()> {

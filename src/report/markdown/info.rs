@@ -3,8 +3,8 @@
 use super::{cell, code, counters, escape};
 use crate::analysis::InfoReport;
 use crate::model::Action;
-use crate::report::Source;
 use crate::report::notes::{self, device_name};
+use crate::report::{Source, training};
 use std::io::{self, Write};
 
 pub(super) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
@@ -25,6 +25,17 @@ pub(super) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write
             writeln!(out, "| {} | {count} |", action.name())?;
         }
         writeln!(out, "| **all** | {} |\n", device.entries)?;
+        if let Ok(steps) = &device.steps {
+            writeln!(out, "{}\n", escape(&training::steps(steps)))?;
+        }
+        let rows = training::phases(device);
+        if !rows.is_empty() {
+            writeln!(out, "| {} |\n|---|--:|--:|--:|--:|---|", training::COLUMNS.join(" | "))?;
+            for row in rows {
+                writeln!(out, "| {} |", row.join(" | "))?;
+            }
+            writeln!(out)?;
+        }
     }
     if !report.annotations.is_empty() {
         writeln!(out, "| Annotation | Ranges | Time |\n|---|--:|--:|")?;

@@ -4,7 +4,7 @@ use super::{cell, code, escape};
 use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
 
@@ -45,7 +45,12 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
             _ => (format!("+{}", Bytes(row.rate.bytes)), format!("+{}", words::blocks(row.rate.blocks))),
         };
         let live = Bytes(row.live_bytes);
-        writeln!(out, "| {bytes} | {blocks} | {live} | {} | {} |", row.verdict.name(), cell(&row.label))?;
+        writeln!(
+            out,
+            "| {bytes} | {blocks} | {live} | {} | {} |",
+            row.verdict.name(),
+            cell(&starred(&row.label, row.inferred))
+        )?;
     }
     if device.left_out > 0 {
         writeln!(out, "\n{} more.", count(device.left_out, "row"))?;
@@ -64,7 +69,7 @@ fn stack(row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
     if let Some(oldest) = &row.oldest {
         what += &format!("; oldest survivor {}", words::oldest(oldest));
     }
-    writeln!(out, "<details><summary>{}: {what}</summary>\n", html(&row.label))?;
+    writeln!(out, "<details><summary>{}: {what}</summary>\n", html(&starred(&row.label, row.inferred)))?;
     match row.stack.as_slice() {
         [] => writeln!(out, "No stack was recorded.")?,
         frames => frames.iter().try_for_each(|frame| writeln!(out, "1. {}", code(frame)))?,

@@ -1,5 +1,6 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
+mod check;
 mod checkpoint;
 mod diff;
 mod fragmentation;
@@ -7,11 +8,14 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
-use super::notes::{safe, signed};
+use super::check::CheckedInput;
+use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    CheckpointReport, DiffReport, FragmentationReport, GroupBy, InfoReport, LeakReport, OomReport, PeakReport,
+    RanksReport,
 };
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
@@ -41,12 +45,20 @@ impl Render for MarkdownReport {
         leaks::write(source, report, out)
     }
 
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(inputs, out)
+    }
+
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
         checkpoint::write(source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         diff::write(sources, report, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        ranks::write(report, out)
     }
 }
 
@@ -65,6 +77,11 @@ fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
 /// A code span in a table cell, where bars must be escaped even inside code.
 pub(super) fn cell(text: &str) -> String {
     code(&text.replace('|', "\\|"))
+}
+
+/// What the star behind labels means, where there is one.
+pub(super) fn star(is_there: bool, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
+    if is_there { writeln!(out, "{}\n", escape(notes::inferred(by))) } else { Ok(()) }
 }
 
 /// A code span: the fence is longer than any run of backticks inside.

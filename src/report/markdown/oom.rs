@@ -85,7 +85,7 @@ fn failed(oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     attribution(&oom.attribution, out)?;
     if oom.cause == Cause::Fragmentation {
-        pinning(oom.attribution.by.name(), &oom.pinning.rows, oom.pinning.pinned_free_bytes, out)?;
+        pinning(oom.attribution.by, &oom.pinning.rows, oom.pinning.pinned_free_bytes, out)?;
     }
     Ok(())
 }

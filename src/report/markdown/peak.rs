@@ -1,11 +1,12 @@
 //! `memviz peak` as Markdown.
 
-use super::{cell, code, counters, escape};
+use super::{cell, code, counters, escape, star};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, device_name, signed};
 use crate::report::operators::{COLUMNS, ROWS, cells};
+use crate::report::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -55,9 +56,16 @@ pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io:
     writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
     for row in &attribution.rows {
         let share = percent(row.bytes, attribution.total_bytes);
-        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
+        writeln!(
+            out,
+            "| {} | {share:.1}% | {} | {} |",
+            Bytes(row.bytes),
+            row.blocks,
+            cell(&starred(&row.label, row.inferred))
+        )?;
     }
-    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))
+    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))?;
+    star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)
 }
 
 /// What passed through each operator.

@@ -4,6 +4,7 @@ use super::Page;
 use crate::analysis::{DeviceLeaks, DeviceOoms, Oom, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name};
+use crate::report::words::starred;
 use crate::report::{leaks, oom_words};
 
 /// Failed requests told in full; later ones mostly repeat them.
@@ -45,7 +46,8 @@ fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
 
 fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let leaking = device.rows.iter().filter(|row| row.verdict == Verdict::Leak);
-    let sites = leaking.take(LEAKS).map(|row| format!("{}: {}", row.label, leaks::behaviour(row)));
+    let sites =
+        leaking.take(LEAKS).map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behaviour(row)));
     let sites: Vec<String> = sites.collect();
     if sites.is_empty() {
         return None;

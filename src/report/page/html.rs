@@ -7,6 +7,7 @@ use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name, safe};
 use crate::report::percent;
 use crate::report::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
+use crate::report::words::starred;
 use std::io::{self, Write};
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -67,7 +68,7 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
     let names = ["bytes", "share", "blocks"].map(|name| number("th", name)).concat();
     writeln!(out, "<table>\n<tr>{names}<th>{}</th></tr>", top.by.name())?;
     for row in &top.rows {
-        let label = format!("<code>{}</code>", escape(&row.label));
+        let label = format!("<code>{}</code>", escape(&starred(&row.label, row.inferred)));
         let label = if row.stack.is_empty() {
             label
         } else {
@@ -82,7 +83,11 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
             row.blocks
         )?;
     }
-    writeln!(out, "</table>")
+    writeln!(out, "</table>")?;
+    if top.rows.iter().any(|row| row.inferred) {
+        writeln!(out, "<p class=\"note\">{}</p>", escape(notes::inferred(top.by)))?;
+    }
+    Ok(())
 }
 
 fn style() -> String {

@@ -6,7 +6,7 @@ use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
 use crate::report::markdown::{cell, code, escape};
 use crate::report::notes::{self, device_name, safe};
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use crate::report::{fit, percent};
 use std::io::{self, Write};
 
@@ -62,9 +62,18 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut 
     writeln!(out, "| bytes | share | blocks | {} |\n|--:|--:|--:|---|", top.by.name())?;
     for row in &top.rows {
         let share = percent(row.bytes, top.total_bytes);
-        writeln!(out, "| {} | {share:.1}% | {} | {} |", Bytes(row.bytes), row.blocks, cell(&row.label))?;
+        writeln!(
+            out,
+            "| {} | {share:.1}% | {} | {} |",
+            Bytes(row.bytes),
+            row.blocks,
+            cell(&starred(&row.label, row.inferred))
+        )?;
     }
     writeln!(out, "| **{}** | | | **{}** |\n", Bytes(top.total_bytes), peak.metric.name())?;
+    if top.rows.iter().any(|row| row.inferred) {
+        writeln!(out, "{}\n", escape(notes::inferred(top.by)))?;
+    }
     stacks(peak, shown, out)
 }
 
@@ -78,7 +87,7 @@ fn stacks(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()
     let name = device_name(peak.device);
     writeln!(out, "<details>\n<summary>{name}: full stacks, innermost frame first</summary>\n")?;
     for row in rows {
-        writeln!(out, "{} {}\n", Bytes(row.bytes), code(&row.label))?;
+        writeln!(out, "{} {}\n", Bytes(row.bytes), code(&starred(&row.label, row.inferred)))?;
         // Indented rather than fenced: no frame can end the block.
         for frame in row.stack.iter().take(FRAMES) {
             writeln!(out, "    {}", fit::shorten(&safe(frame), FRAME_WIDTH))?;

@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::notes::device_name;
 use crate::report::percent;
 use crate::report::picture::{self, Cell, Picture};
+use crate::report::words::starred;
 
 pub fn page(page: &Page<'_>) -> Picture {
     let mut parts =
@@ -43,11 +44,13 @@ fn sites(attribution: &Attribution, shown: usize) -> Picture {
             Cell::Number(format!("{:.1}%", percent(row.bytes, top.total_bytes))),
             Cell::Bar(percent(row.bytes, largest) / 100.0),
             Cell::Number(row.blocks.to_string()),
-            Cell::Code(row.label.clone()),
+            Cell::Code(starred(&row.label, row.inferred)),
         ]
     };
     let rows: Vec<_> = top.rows.iter().map(row).collect();
-    picture::table(&["bytes", "share", "", "blocks", top.by.name()], &rows)
+    let by = top.by.name();
+    let by = if top.rows.iter().any(|row| row.inferred) { format!("{by} (* inferred)") } else { by.to_owned() };
+    picture::table(&["bytes", "share", "", "blocks", &by], &rows)
 }
 
 /// Numbers, between the device's name and what its history lacks.

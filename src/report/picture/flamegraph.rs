@@ -96,6 +96,7 @@ fn color(node: &Node) -> Color {
     match &node.owner {
         Owner::Package(package) => palette::of_name(package),
         Owner::Native => palette::OTHER,
+        Owner::Group => palette::of_special(&node.label).unwrap_or_else(|| palette::of_name(&node.label)),
         Owner::Nobody => palette::of_special(&node.label).unwrap_or(palette::OTHER),
     }
 }

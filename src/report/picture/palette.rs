@@ -4,7 +4,7 @@
 //! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
 //! our own and those that plotters writes, and every light colour must have one dark partner.
 
-use crate::analysis::{attribution, grouping, sites, timeline};
+use crate::analysis::{Category, attribution, grouping, sites, timeline};
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.
@@ -80,6 +80,7 @@ pub fn of_special(label: &str) -> Option<Color> {
         grouping::BASELINE => Some(BASELINE),
         grouping::FILTERED | attribution::OTHER => Some(OTHER),
         timeline::INACTIVE => Some(GRID),
+        label if label == Category::Unknown.name() => Some(OTHER),
         _ => None,
     }
 }
@@ -101,7 +102,14 @@ pub fn of_groups<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
     labels.into_iter().map(|label| of_special(label).unwrap_or_else(|| pick(label))).collect()
 }
 
+/// Places in [`GROUPS`] of the categories, in the order of [`Category::ALL`]: the same in every picture.
+const CATEGORIES: [usize; Category::ALL.len() - 1] = [0, 4, 1, 2, 8, 3, 6, 9, 7];
+
 fn slot(name: &str) -> usize {
+    let category = Category::ALL.iter().position(|category| category.name() == name);
+    if let Some(&slot) = category.and_then(|category| CATEGORIES.get(category)) {
+        return slot;
+    }
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     name.hash(&mut hasher);
     // The high half of the product depends on every bit of the hash.

@@ -9,7 +9,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
 use crate::report::fit::shorten;
 use crate::report::notes::safe;
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
@@ -67,7 +67,8 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room
         max_titled: MAX_TITLED / room.devices.max(1),
     };
     y += 20.0;
-    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &totals(device)));
+    let star = if drawing.paint.inferred { " (* inferred)" } else { "" };
+    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &format!("{}{star}", totals(device))));
     y += 10.0;
     y = drawing.legend(y);
 
@@ -144,6 +145,8 @@ struct Paint {
     rows: Vec<Color>,
     /// What the colours stand for, for the legend.
     legend: Vec<(String, Color)>,
+    /// Whether some of that is inferred.
+    inferred: bool,
 }
 
 const ALLOCATED: Color = palette::GROUPS[0];
@@ -157,16 +160,19 @@ impl Paint {
         let free = ("free".to_owned(), palette::FREE);
         let BlockColor::Group(top) = color else {
             let legend = [("allocated".to_owned(), ALLOCATED)].into_iter().chain(pending).chain([free]).collect();
-            return Self { rows: Vec::new(), legend };
+            return Self { rows: Vec::new(), legend, inferred: false };
         };
-        let labels = device.peak.attribution.rows.iter().map(|row| row.label.as_str());
-        let colors = palette::of_groups(labels.clone().take(top)).into_iter();
-        let named: Vec<(String, Color)> = labels.clone().map(str::to_owned).zip(colors).collect();
+        let groups = &device.peak.attribution.rows;
+        let colors = palette::of_groups(groups.iter().map(|row| row.label.as_str()).take(top)).into_iter();
+        let named: Vec<(String, Color)> =
+            groups.iter().map(|row| starred(&row.label, row.inferred)).zip(colors).collect();
         let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
-        let more = device.peak.attribution.rows.len() > rows.len();
-        rows.resize(device.peak.attribution.rows.len(), palette::OTHER);
+        let more = groups.len() > rows.len();
+        let inferred = groups.iter().take(rows.len()).any(|row| row.inferred);
+        rows.resize(groups.len(), palette::OTHER);
         let other = more.then(|| (crate::analysis::attribution::OTHER.to_owned(), palette::OTHER));
-        Self { rows, legend: named.into_iter().chain(other).chain(pending).chain([free]).collect() }
+        let legend = named.into_iter().chain(other).chain(pending).chain([free]).collect();
+        Self { rows, legend, inferred }
     }
 
     fn color(&self, device: &DeviceSegmentMap, piece: &Piece) -> Color {

@@ -8,6 +8,7 @@ use crate::analysis::timeline::{INACTIVE, OomMark};
 use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, safe, signed};
+use crate::report::words::starred;
 use crate::report::{Source, fit, percent};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line as SvgLine, Path};
@@ -149,7 +150,10 @@ fn bands(device: &DeviceTimeline, scale: &Scale, colors: &[Color]) -> Group {
         let share = percent(at_peak, total);
         let title = match band.label.as_str() {
             INACTIVE => format!("{INACTIVE}\n{} reserved and inactive at the peak", Bytes(at_peak)),
-            label => format!("{label}\n{} ({share:.1}%) in {blocks} blocks at the peak", Bytes(at_peak)),
+            label => {
+                let label = starred(label, band.inferred);
+                format!("{label}\n{} ({share:.1}%) in {blocks} blocks at the peak", Bytes(at_peak))
+            }
         };
         let path = Path::new()
             .set("d", steps(&edge))
@@ -300,13 +304,9 @@ fn legend(mut plot: Group, device: &DeviceTimeline, colors: &[Color]) -> Group {
         share.into_iter().fold(row, Group::add)
     };
     let at = if device.peak.completeness.no_entries { "at the dump" } else { "at the peak" };
-    plot = plot.add(text(
-        LEGEND,
-        0.0,
-        Anchor::Start,
-        palette::MUTED,
-        &format!("by {}", device.peak.attribution.by.name()),
-    ));
+    let star = if device.bands.iter().any(|band| band.inferred) { " (* inferred)" } else { "" };
+    let by = format!("by {}{star}", device.peak.attribution.by.name());
+    plot = plot.add(text(LEGEND, 0.0, Anchor::Start, palette::MUTED, &by));
     plot = plot.add(text(right, 0.0, Anchor::End, palette::MUTED, at));
     let mut y = LEGEND_LINE;
     for (band, color) in device.bands.iter().zip(colors) {
@@ -314,7 +314,7 @@ fn legend(mut plot: Group, device: &DeviceTimeline, colors: &[Color]) -> Group {
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, *color));
         // What is inactive is no part of the whole that shares are of.
         let share = (band.label != INACTIVE).then(|| percent(bytes, total));
-        plot = plot.add(row(y, &band.label, bytes, share));
+        plot = plot.add(row(y, &starred(&band.label, band.inferred), bytes, share));
         y += LEGEND_LINE;
     }
     plot = plot.add(row(y, device.peak.metric.name(), total, None).set("font-weight", 600));

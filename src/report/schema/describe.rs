@@ -1,7 +1,8 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
 use super::{
-    CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice, SCHEMA_VERSION,
+    CheckOutcome, CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice,
+    SCHEMA_VERSION,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -19,6 +20,7 @@ const ANSWERS: &[Answer] = &[
     ("leaks", answer::<Head<LeaksDevice>>),
     ("checkpoint", answer::<Head<CheckpointDevice>>),
     ("diff", answer::<Diff>),
+    ("check", answer::<CheckOutcome>),
 ];
 
 fn answer<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

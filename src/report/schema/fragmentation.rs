@@ -138,6 +138,8 @@ pub struct Pool {
 pub struct PinningGroup {
     /// The group.
     pub label: String,
+    /// Whether the label is inferred.
+    pub inferred: bool,
     /// Bytes of its blocks that pin something.
     pub bytes: u64,
     /// Number of those blocks.
@@ -254,6 +256,7 @@ impl From<&PinningRow> for PinningGroup {
     fn from(row: &PinningRow) -> Self {
         Self {
             label: row.label.clone(),
+            inferred: row.inferred,
             bytes: row.bytes,
             blocks: row.blocks,
             pinned_free_bytes: row.pinned_free_bytes,

@@ -1,7 +1,8 @@
 //! The JSON of `memviz info`.
 
+use super::leaks::{StepSourceName, step_source};
 use super::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
-use crate::analysis::{DeviceInfo, InfoReport};
+use crate::analysis::{DeviceInfo, InfoReport, Phase, PhaseSummary, Steps};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::{Source, notes};
 use indexmap::IndexMap;
@@ -61,6 +62,14 @@ pub struct InfoDevice {
     pub complete_history: bool,
     /// What is missing, in words.
     pub notes: Vec<String>,
+    /// Steps of the program; null where none were found.
+    pub steps: Option<usize>,
+    /// How they were found; null when they were not.
+    pub step_source: Option<StepSourceName>,
+    /// Name of the annotations, or site, that marks them.
+    pub step_name: Option<String>,
+    /// The phases of its steps that occur.
+    pub phases: Vec<PhaseRow>,
     /// Contradictions.
     pub anomalies: AnomalyCounts,
     /// Allocated before the first kept entry.
@@ -71,6 +80,28 @@ pub struct InfoDevice {
     pub maxima: CounterBytes,
     /// Counters at the end.
     pub end: CounterBytes,
+}
+
+/// All entries of one phase.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PhaseRow {
+    /// The phase.
+    pub phase: Phase,
+    /// How often it occurs; an optimizer step counts after a backward pass only.
+    pub times: usize,
+    /// Entries in it.
+    pub entries: u32,
+    /// Those of them whose phase an annotation names; that of the others is inferred.
+    pub recorded_entries: u32,
+    /// Time from its entries to the next one each; null where the file has no times. Phases add up to the whole.
+    pub time_us: Option<i64>,
+}
+
+impl From<&PhaseSummary> for PhaseRow {
+    fn from(summary: &PhaseSummary) -> Self {
+        let &PhaseSummary { phase, times, entries, recorded_entries, time_us } = summary;
+        Self { phase, times, entries, recorded_entries, time_us }
+    }
 }
 
 /// Allocator settings.
@@ -120,6 +151,7 @@ impl From<&DeviceInfo> for InfoDevice {
     fn from(device: &DeviceInfo) -> Self {
         let mut anomalies = AnomalyCounts::default();
         anomalies.add(&device.anomalies);
+        let (step_source, step_name) = step_source(&device.steps);
         let counts = Action::ALL.iter().map(|action| action.name()).zip(device.actions);
         Self {
             device: device.device,
@@ -131,6 +163,10 @@ impl From<&DeviceInfo> for InfoDevice {
             blocks: device.blocks,
             complete_history: device.completeness.is_complete(),
             notes: notes::limits(&device.completeness, &device.baseline),
+            steps: device.steps.as_ref().ok().map(Steps::len),
+            step_source,
+            step_name,
+            phases: device.phases.iter().map(PhaseRow::from).collect(),
             anomalies,
             baseline_bytes: device.baseline.allocated,
             baseline: (&device.baseline).into(),

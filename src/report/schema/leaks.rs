@@ -2,7 +2,7 @@
 
 use super::{Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::leaks::{self, Projection};
-use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Rate, StepSource, Verdict};
+use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, NoSteps, Rate, StepSource, Steps, Verdict};
 use crate::report::{Source, leaks as words};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,6 +70,8 @@ pub struct ProjectionSteps {
 pub struct Leak {
     /// The group.
     pub label: String,
+    /// Whether the label is inferred.
+    pub inferred: bool,
     /// What it adds per step.
     #[serde(flatten)]
     pub rate: Rate,
@@ -119,6 +121,7 @@ impl From<&LeakRow> for Leak {
     fn from(row: &LeakRow) -> Self {
         Self {
             label: row.label.clone(),
+            inferred: row.inferred,
             rate: row.rate,
             live_bytes: row.live_bytes,
             live_blocks: row.live_blocks,
@@ -130,14 +133,19 @@ impl From<&LeakRow> for Leak {
     }
 }
 
+/// How steps were found, and the name of what marks them.
+pub(super) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceName>, Option<String>) {
+    match steps.as_ref().map(|steps| &steps.source) {
+        Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),
+        Ok(StepSource::Requested(pattern)) => (Some(StepSourceName::Requested), Some(pattern.clone())),
+        Ok(StepSource::Inferred(site)) => (Some(StepSourceName::Inferred), Some(site.clone())),
+        Err(_) => (None, None),
+    }
+}
+
 impl From<&DeviceLeaks> for LeaksDevice {
     fn from(device: &DeviceLeaks) -> Self {
-        let (source, name) = match device.steps.as_ref().map(|steps| &steps.source) {
-            Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),
-            Ok(StepSource::Requested(pattern)) => (Some(StepSourceName::Requested), Some(pattern.clone())),
-            Ok(StepSource::Inferred(site)) => (Some(StepSourceName::Inferred), Some(site.clone())),
-            Err(_) => (None, None),
-        };
+        let (source, name) = step_source(&device.steps);
         Self {
             device: device.device,
             complete_history: device.completeness.is_complete(),

@@ -3,6 +3,7 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
+mod check;
 mod checkpoint;
 mod describe;
 mod diff;
@@ -11,7 +12,11 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
+pub use check::{
+    Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
+};
 pub use checkpoint::{
     Change, ChangeKind, CheckpointCandidate, CheckpointDevice, CheckpointLimit, CheckpointPlan, CheckpointedFunction,
     PhasedInstant, checkpoint,
@@ -24,20 +29,25 @@ pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,
 };
-pub use info::{AnnotationCount, Info, InfoDevice, Settings, info};
+pub use info::{AnnotationCount, Info, InfoDevice, PhaseRow, Settings, info};
 pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
+pub use ranks::{
+    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, across,
+};
 
 use super::{Source, notes};
+use crate::analysis::attribution::Reason;
 use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
-/// Version of the keys.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the keys. Summaries of ranks are read again, so that theirs is known before.
+pub use crate::analysis::ranks::SCHEMA_VERSION;
 
 /// What every answer starts with.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -54,10 +64,10 @@ pub struct Head<'a, D> {
 }
 
 /// The file an answer is about.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputHead<'a> {
     /// As the user named it.
-    pub path: &'a str,
+    pub path: Cow<'a, str>,
     /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
     pub format: &'static str,
     /// Size of the file.
@@ -73,7 +83,7 @@ pub struct InputHead<'a> {
 }
 
 /// Contradictions.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AnomalyCounts {
     /// Of all kinds.
     pub total: u64,
@@ -91,14 +101,20 @@ impl AnomalyCounts {
 }
 
 impl<'a> InputHead<'a> {
-    fn of(source: Source<'a>) -> Self {
+    /// What an answer says of its input, whatever the path's owner does next.
+    pub fn into_owned(self) -> InputHead<'static> {
+        InputHead { path: Cow::Owned(self.path.into_owned()), ..self }
+    }
+
+    /// What every answer says of its input.
+    pub fn of(source: Source<'a>) -> Self {
         let recording = source.recording;
         let mut anomalies = AnomalyCounts::default();
         for history in &recording.histories {
             anomalies.add(&history.anomalies);
         }
         Self {
-            path: source.path,
+            path: Cow::Borrowed(source.path),
             format: recording.snapshot.notes.format.name(),
             bytes: recording.bytes,
             entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
@@ -171,6 +187,26 @@ pub struct AttributionRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first. Left out unless rows stand for categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<EvidenceRow>,
+}
+
+/// Why blocks are in a category.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EvidenceRow {
+    /// In words.
+    pub reason: &'static str,
+    /// Bytes that it decided about.
+    pub bytes: u64,
+    /// Blocks that it decided about.
+    pub blocks: u64,
+}
+
+impl From<&Reason> for EvidenceRow {
+    fn from(reason: &Reason) -> Self {
+        Self { reason: reason.evidence.words(), bytes: reason.bytes, blocks: reason.blocks }
+    }
 }
 
 impl From<&Row> for AttributionRow {
@@ -181,6 +217,7 @@ impl From<&Row> for AttributionRow {
             blocks: row.blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
+            evidence: row.evidence.iter().map(EvidenceRow::from).collect(),
         }
     }
 }

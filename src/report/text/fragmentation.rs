@@ -120,7 +120,8 @@ impl TextReport {
         }
         self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
-        writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))
+        writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))?;
+        if pinning.rows.iter().any(|row| row.inferred) { self.star(by, out) } else { Ok(()) }
     }
 
     /// Rows of a pinning, with their stacks if wanted.
@@ -128,7 +129,7 @@ impl TextReport {
         let details = self.width.is_none_or(|width| width >= DETAILS_FROM);
         let largest = rows.iter().filter(|row| row.label != OTHER).map(|row| row.pinned_free_bytes).max().unwrap_or(0);
         for row in rows {
-            let mut label = row.label.clone();
+            let mut label = words::starred(&row.label, row.inferred);
             // What the rest pins alone is a lower bound, which says little.
             if details && row.blocks > 0 && row.label != OTHER {
                 let each = Bytes(row.pinned_free_bytes / row.blocks);
@@ -139,8 +140,8 @@ impl TextReport {
                 label,
                 bytes: row.pinned_free_bytes,
                 blocks: row.blocks,
-                inferred: false,
                 stack: row.stack.clone(),
+                ..Row::default()
             };
             self.row(&shown, total, largest, out)?;
             if stacks {
@@ -174,7 +175,7 @@ impl TextReport {
         for class in classes {
             let label = words::size_class(class);
             let (bytes, blocks) = (bytes(class), class.blocks);
-            self.row(&Row { label, bytes, blocks, inferred: false, stack: Vec::new() }, total, largest, out)?;
+            self.row(&Row { label, bytes, blocks, ..Row::default() }, total, largest, out)?;
         }
         Ok(())
     }

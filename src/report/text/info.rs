@@ -1,11 +1,11 @@
 //! `memviz info` as text.
 
-use super::{TextReport, counters, shorten};
+use super::{TextReport, counters, shorten, shorten_end};
 use crate::analysis::InfoReport;
 use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
-use crate::report::Source;
 use crate::report::notes::{self, device_name, safe};
+use crate::report::{Source, training};
 use std::io::{self, Write};
 
 /// Annotations shown before the rest is counted.
@@ -50,6 +50,10 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
             writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
         }
         counters([("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        if let Ok(steps) = &device.steps {
+            text.words("  ", &training::steps(steps), out)?;
+        }
+        text.phases(&training::phases(device), out)?;
     }
     writeln!(out, "\n{}", text.bold("Recording"))?;
     writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
@@ -59,6 +63,16 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
 }
 
 impl TextReport {
+    fn phases(&self, rows: &[[String; training::COLUMNS.len()]], out: &mut dyn Write) -> io::Result<()> {
+        let head = training::COLUMNS.map(str::to_owned);
+        for row in rows.first().map(|_| &head).into_iter().chain(rows) {
+            let [phase, times, entries, time, share, source] = row;
+            let line = format!("  {phase:9} {times:>7} {entries:>9} {time:>10} {share:>6}  {source}");
+            writeln!(out, "{}", shorten_end(line.trim_end(), self.width.unwrap_or(usize::MAX)))?;
+        }
+        Ok(())
+    }
+
     fn annotations(&self, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
         if report.annotations.is_empty() {
             return Ok(());

@@ -4,7 +4,7 @@ use super::{TextReport, shorten};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{device_name, safe};
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use crate::report::{Source, leaks as words};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -94,13 +94,13 @@ impl TextReport {
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width() + 9);
         let verdict = format!("{:7}", row.verdict.name());
         let verdict = if row.verdict == Verdict::Leak { self.warn(&verdict) } else { verdict };
-        writeln!(out, "{line}{verdict}  {}", shorten(&safe(&row.label), room))
+        writeln!(out, "{line}{verdict}  {}", shorten(&starred(&safe(&row.label), row.inferred), room))
     }
 
     /// One row in full: since when, how, and from where.
     fn leaks_stack(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
-        writeln!(out, "\n{}", self.bold(&shorten(&safe(&row.label), width)))?;
+        writeln!(out, "\n{}", self.bold(&shorten(&starred(&safe(&row.label), row.inferred), width)))?;
         self.words("  ", &words::behaviour(row), out)?;
         if let Some(oldest) = &row.oldest {
             self.words("  ", &format!("oldest survivor {}", words::oldest(oldest)), out)?;

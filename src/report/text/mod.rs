@@ -1,5 +1,6 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
+mod check;
 mod checkpoint;
 mod diff;
 mod fragmentation;
@@ -7,12 +8,15 @@ mod info;
 mod leaks;
 mod oom;
 mod peak;
+mod ranks;
 
+use super::check::CheckedInput;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
 use super::{Render, Source, Sources};
+use crate::analysis::ranks::RankLine;
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
@@ -51,12 +55,24 @@ impl Render for TextReport {
         leaks::write(*self, source, report, out)
     }
 
+    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+        check::write(*self, inputs, out)
+    }
+
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
         checkpoint::write(*self, source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
         diff::write(*self, sources, report, out)
+    }
+
+    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        self.rank_line(index, line, out)
+    }
+
+    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        self.ranks_end(report, out)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
 use crate::report::notes::{self, safe};
 use crate::report::operators;
+use crate::report::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -51,6 +52,8 @@ impl TextReport {
         // What is summed up as other is no site of its own, so it does not set the scale.
         let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
+            // Of categories nearly all are inferred, which the last line says.
+            let row = &Row { inferred: row.inferred && attribution.by != GroupBy::Category, ..row.clone() };
             self.row(row, attribution.total_bytes, largest, out)?;
             if attribution.by == GroupBy::Stack {
                 self.stack(row, out)?;
@@ -62,7 +65,11 @@ impl TextReport {
             (_, true) => format!("held in all, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
         };
-        writeln!(out, "{total:>11}  {}", self.dim(&what))?;
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(13);
+        writeln!(out, "{total:>11}  {}", self.dim(&shorten_end(&what, room)))?;
+        if attribution.rows.iter().any(|row| row.inferred) {
+            self.star(attribution.by, out)?;
+        }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
@@ -70,6 +77,12 @@ impl TextReport {
             writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
         }
         Ok(())
+    }
+
+    /// What the star behind labels means.
+    pub(super) fn star(&self, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
+        let line = format!("             {}", notes::inferred(by));
+        writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
     }
 
     /// What passed through each operator: as many columns as there is room for.
@@ -110,9 +123,7 @@ impl TextReport {
             line += &format!("  {blocks:>7}");
             used += 9;
         }
-        let label = safe(&row.label);
-        let inferred = if row.inferred { " (inferred)" } else { "" };
-        let label = shorten(&format!("{label}{inferred}"), width.saturating_sub(used + 2));
+        let label = shorten(&starred(&safe(&row.label), row.inferred), width.saturating_sub(used + 2));
         writeln!(out, "{line}  {label}")
     }
 

@@ -1,8 +1,14 @@
 //! What can be typed.
 
+mod check;
+mod ranks;
+
+pub use check::{CheckArgs, CheckFormatArg};
+pub use ranks::RanksArgs;
+
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
-use crate::analysis::{Filter, GroupBy, When, XAxis};
+use crate::analysis::{Filter, GroupBy, Inference, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -43,11 +49,15 @@ pub enum Command {
     Checkpoint(CheckpointArgs),
     /// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
     Diff(DiffArgs),
+    /// Check budgets of memory, from flags or memviz.toml, and fail when one is exceeded
+    Check(CheckArgs),
     /// Print the JSON Schema of what --format json writes
     Schema {
         /// The command; without it, of every command
         command: Option<String>,
     },
+    /// Which rank of a distributed run differs from the others, and what it holds that they do not
+    Ranks(RanksArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -93,6 +103,8 @@ pub struct PeakArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -125,6 +137,8 @@ pub struct TimelineArgs {
     pub to: Option<When>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -146,8 +160,13 @@ pub struct FlamegraphArgs {
     /// Search the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     pub to: Option<When>,
+    /// Groups between the root and the frames
+    #[arg(long, value_enum)]
+    pub by: Option<SplitArg>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
     /// Keep the C++ frames of allocator, dispatcher and interpreter
     #[arg(long)]
     pub all_frames: bool,
@@ -166,6 +185,8 @@ pub struct ReportArgs {
     /// What the x axis of the timeline counts
     #[arg(long, value_enum, default_value_t = AxisArg::Time)]
     pub x: AxisArg,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -184,6 +205,24 @@ pub enum FlameFormatArg {
     Svg,
     /// Folded stacks: inferno, speedscope, flamegraph.pl
     Folded,
+}
+
+/// What can stand around stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitArg {
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
+}
+
+impl From<SplitArg> for GroupBy {
+    fn from(by: SplitArg) -> Self {
+        match by {
+            SplitArg::Category => Self::Category,
+            SplitArg::Phase => Self::Phase,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -218,6 +257,8 @@ pub struct FragmentationArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -235,6 +276,8 @@ pub struct OomArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -258,6 +301,8 @@ pub struct LeaksArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Debug, Args)]
@@ -375,12 +420,43 @@ impl FilterArgs {
     }
 }
 
+/// What may be said without being recorded.
 #[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct InferArgs {
+    /// Do not infer which lines of forward the memory of backward passes goes back to
+    #[arg(long)]
+    no_infer: bool,
+}
+
+impl From<&InferArgs> for Inference {
+    fn from(args: &InferArgs) -> Self {
+        if args.no_infer { Self::Off } else { Self::On }
+    }
+}
+
+/// One input.
+#[derive(Debug, Args)]
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
+    #[command(flatten)]
+    shared: SharedArgs,
+}
+
+/// What goes for one input goes for the command.
+impl std::ops::Deref for CommonArgs {
+    type Target = SharedArgs;
+
+    fn deref(&self) -> &SharedArgs {
+        &self.shared
+    }
+}
+
+/// What all commands have in common.
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct SharedArgs {
     /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
@@ -399,7 +475,7 @@ pub struct CommonArgs {
     /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
-    /// Number of threads for the replay [default: one per core]; reading always uses two
+    /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// No progress bar and no warnings
@@ -421,7 +497,7 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
     }
 }
 
-impl CommonArgs {
+impl SharedArgs {
     /// Devices asked for; empty for all.
     pub fn devices(&self) -> Vec<i32> {
         let one = |device: &DeviceArg| match device {
@@ -430,7 +506,9 @@ impl CommonArgs {
         };
         self.device.iter().map(one).collect::<Option<Vec<i32>>>().unwrap_or_default()
     }
+}
 
+impl CommonArgs {
     /// The input as it was typed.
     pub fn path(&self) -> String {
         Self::shown(&self.input)
@@ -532,6 +610,10 @@ pub enum ByArg {
     Operator,
     /// The calls of `nn.Module` (profiler traces)
     NnModule,
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    Category,
+    /// The part of the training step that allocated it
+    Phase,
 }
 
 impl From<AxisArg> for XAxis {
@@ -556,6 +638,8 @@ impl From<ByArg> for GroupBy {
             ByArg::Annotation => Self::Annotation,
             ByArg::Operator => Self::Operator,
             ByArg::NnModule => Self::NnModule,
+            ByArg::Category => Self::Category,
+            ByArg::Phase => Self::Phase,
         }
     }
 }

@@ -1,0 +1,75 @@
+//! What an earlier recording measured, to compare a new one with.
+
+use super::measure::maximum;
+use crate::analysis::{PeakOptions, PeakReport};
+use crate::error::Result;
+use crate::input::saved::{SavedAnswer, SavedDevice};
+use crate::model::{DeviceId, Snapshot};
+use crate::replay::{History, Metric};
+
+/// An earlier recording, reduced to what is compared.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    /// Its devices.
+    pub devices: Vec<BaselineDevice>,
+}
+
+/// One device of it.
+#[derive(Clone, Debug)]
+pub struct BaselineDevice {
+    /// The device.
+    pub device: DeviceId,
+    /// Peak of allocated bytes; `None` where it was not exact.
+    pub allocated: Option<u64>,
+    /// Peak of reserved bytes; `None` where it was not exact.
+    pub reserved: Option<u64>,
+    /// Sites and their bytes at the peak of allocated bytes, all of them; `None` where they are not known.
+    pub sites: Option<Vec<(String, u64)>>,
+}
+
+impl BaselineDevice {
+    /// The peak of a counter, allocated or reserved.
+    pub(super) fn peak(&self, metric: Metric) -> Option<u64> {
+        if metric == Metric::Reserved { self.reserved } else { self.allocated }
+    }
+}
+
+impl Baseline {
+    /// What a recording measures.
+    ///
+    /// # Errors
+    /// As [`PeakReport::of`].
+    pub fn of(snapshot: &Snapshot, histories: &[History]) -> Result<Self> {
+        let format = snapshot.notes.format;
+        let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default())?;
+        let device = |(history, sites): (&History, Option<Vec<(String, u64)>>)| BaselineDevice {
+            device: history.device,
+            allocated: maximum(history, format, Metric::Allocated).value(),
+            reserved: maximum(history, format, Metric::Reserved).value(),
+            sites,
+        };
+        let with_sites = histories.iter().map(|history: &History| {
+            let peak = peaks.devices.iter().find(|peak| peak.device == history.device);
+            let sites =
+                peak.map(|peak| peak.attribution.rows.iter().map(|row| (row.label.clone(), row.bytes)).collect());
+            (history, sites)
+        });
+        Ok(Self { devices: with_sites.map(device).collect() })
+    }
+
+    /// What an answer says that memviz wrote earlier.
+    pub fn of_answer(answer: &SavedAnswer) -> Self {
+        let device = |saved: &SavedDevice| BaselineDevice {
+            device: saved.device,
+            allocated: saved.allocated,
+            reserved: saved.reserved,
+            sites: saved.sites.clone(),
+        };
+        Self { devices: answer.devices.iter().map(device).collect() }
+    }
+
+    /// One of its devices.
+    pub fn device(&self, device: DeviceId) -> Option<&BaselineDevice> {
+        self.devices.iter().find(|known| known.device == device)
+    }
+}

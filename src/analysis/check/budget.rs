@@ -1,0 +1,155 @@
+//! What is limited, as people write it in flags and in `memviz.toml`.
+
+use super::baseline::Baseline;
+use crate::analysis::diff::GrowthLimit;
+use crate::error::{Error, Result};
+use crate::model::DeviceId;
+use crate::model::bytes::Bytes;
+use crate::model::percent::Percent;
+use regex::Regex;
+use std::str::FromStr;
+
+/// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. Each is about every one of
+/// [`Budgets::devices`] on its own.
+#[derive(Clone, Debug, Default)]
+pub struct Budgets {
+    /// How the entry is called; `None` on the command line.
+    pub name: Option<String>,
+    /// Devices that they are for; empty for every device with data.
+    pub devices: Vec<DeviceId>,
+    /// The most bytes that may be allocated.
+    pub max_peak: Option<u64>,
+    /// The most bytes that may be reserved.
+    pub max_reserved: Option<u64>,
+    /// The largest inactive share of what is reserved, at the peak of allocated bytes.
+    pub max_fragmentation: Option<Percent>,
+    /// The most bytes that may leak in a step.
+    pub max_leak: Option<u64>,
+    /// The most that some sites may hold at the peak of allocated bytes.
+    pub max_sites: Vec<SiteLimit>,
+    /// Annotations that stand for steps; `None` to find steps in the recording.
+    pub steps: Option<Regex>,
+    /// What the peaks of allocated and reserved bytes must not grow beyond.
+    pub baseline: Option<Baseline>,
+    /// By how much they may.
+    pub tolerance: GrowthLimit,
+}
+
+impl Budgets {
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.max_peak.is_none()
+            && self.max_reserved.is_none()
+            && self.max_fragmentation.is_none()
+            && self.max_leak.is_none()
+            && self.max_sites.is_empty()
+            && self.baseline.is_none()
+    }
+}
+
+/// The most that may be in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ceiling {
+    /// So many bytes.
+    Bytes(Bytes),
+    /// So much of the device's memory.
+    OfCapacity(Percent),
+}
+
+impl Ceiling {
+    /// The limit in bytes, on a device of that capacity.
+    ///
+    /// # Errors
+    /// When it is a percentage and the capacity is not known.
+    pub fn bytes(self, capacity: Option<Bytes>) -> Result<u64> {
+        match (self, capacity) {
+            (Self::Bytes(bytes), _) => Ok(bytes.0),
+            (Self::OfCapacity(percent), Some(capacity)) => Ok(percent.of(capacity.0)),
+            (Self::OfCapacity(percent), None) => {
+                Err(Error::Request(format!("{percent} of what: expected a capacity such as 80GiB beside it")))
+            }
+        }
+    }
+}
+
+impl FromStr for Ceiling {
+    type Err = Error;
+
+    /// Reads a size, or a percentage of the capacity.
+    ///
+    /// # Errors
+    /// When the text is neither, or more than 100 percent.
+    fn from_str(text: &str) -> Result<Self> {
+        if !text.ends_with('%') {
+            return text.parse().map(Self::Bytes);
+        }
+        at_most_all(text).map(Self::OfCapacity)
+    }
+}
+
+/// Reads a percentage of which there is no more than 100.
+///
+/// # Errors
+/// When the text is none.
+pub fn at_most_all(text: &str) -> Result<Percent> {
+    let percent: Percent = text.parse()?;
+    if percent > Percent::ALL {
+        return Err(Error::Request(format!("expected a percentage of at most 100%, found {text:?}")));
+    }
+    Ok(percent)
+}
+
+/// The most that sites may hold together.
+#[derive(Clone, Debug)]
+pub struct SiteLimit {
+    /// Which sites: those whose label, or a frame of whose stack, matches.
+    pub pattern: Regex,
+    /// Their limit.
+    pub limit: Bytes,
+}
+
+impl FromStr for SiteLimit {
+    type Err = Error;
+
+    /// Reads `REGEX=SIZE`; the last `=` divides.
+    ///
+    /// # Errors
+    /// When either half is malformed.
+    fn from_str(text: &str) -> Result<Self> {
+        let (pattern, size) = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty()).ok_or_else(|| {
+            Error::Request(format!("expected REGEX=SIZE such as attention\\.py=2GiB, found {text:?}"))
+        })?;
+        let pattern = Regex::new(pattern).map_err(|error| {
+            // The library draws the expression on several lines; its last one says what is wrong.
+            let reason = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            Error::Request(format!("expected a regular expression before =, found {pattern:?}: {reason}"))
+        })?;
+        Ok(Self { pattern, limit: size.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_in_percent_are_of_the_capacity() {
+        let ceiling = |text: &str| text.parse::<Ceiling>().unwrap();
+        assert_eq!(ceiling("40GiB").bytes(None).unwrap(), 40 << 30);
+        assert_eq!(ceiling("90%").bytes(Some(Bytes(1000))).unwrap(), 900);
+        assert!(ceiling("90%").bytes(None).unwrap_err().to_string().contains("capacity"));
+        for bad in ["101%", "-1%", "10XB", "%", ""] {
+            assert!(bad.parse::<Ceiling>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_last_equals_sign_divides() {
+        let limit: SiteLimit = r"a=b\.py=2GiB".parse().unwrap();
+        assert_eq!((limit.pattern.as_str(), limit.limit), (r"a=b\.py", Bytes(2 << 30)));
+        for bad in ["", "=", "=2GiB", "model.py", "model.py=", "model.py=2", "(=2GiB", "model.py=-2GiB"] {
+            let error = bad.parse::<SiteLimit>().map(|limit| limit.limit);
+            assert_eq!(error.is_err(), bad != "model.py=2", "{bad}: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The sites behind a budget that is exceeded.
+
+use super::baseline::BaselineDevice;
+use crate::analysis::attribution::Row;
+use crate::analysis::diff::matching::{Name, match_rows};
+use crate::analysis::{GroupBy, LeakRow, PinningRow, Sites, Verdict};
+use crate::model::{Snapshot, StackId};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// The sites behind an exceeded budget, those with most first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Culprits {
+    /// What their bytes are.
+    pub basis: Basis,
+    /// The sites.
+    pub sites: Vec<Culprit>,
+    /// Number of sites left out.
+    pub left_out: usize,
+}
+
+/// What the bytes of [`Culprits`] are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// Held at the peak.
+    #[default]
+    Held,
+    /// Held at the peak beyond what the baseline held there.
+    Grown,
+    /// In segments that the site's requests made.
+    Reserved,
+    /// Free bytes that the site's blocks keep from being released.
+    Pinned,
+    /// Leaked in each step.
+    Leaked,
+}
+
+/// One site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Culprit {
+    /// The site: `file.py:line function`.
+    pub label: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Where its code is, when it is Python.
+    pub location: Option<Location>,
+    /// A stack that leads there, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file, as recorded.
+    pub file: String,
+    /// Its line, counted from 1.
+    pub line: u64,
+}
+
+impl Culprits {
+    /// What holds memory at a peak.
+    pub(super) fn holding(basis: Basis, rows: &[Row]) -> Self {
+        Self::of(basis, rows.iter().map(|row| Culprit::new(&row.label, row.bytes, &row.stack)))
+    }
+
+    /// What holds more than it did in the baseline; `None` where nothing does, or nobody knows.
+    pub(super) fn grown(rows: &[Row], baseline: &BaselineDevice) -> Option<Self> {
+        let before = baseline.sites.as_ref()?;
+        let base: Vec<Name<'_>> = before.iter().map(|(label, _)| Name { label, stack: &[] }).collect();
+        let new: Vec<Name<'_>> = rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect();
+        let grown = match_rows(GroupBy::Site, &base, &new).into_iter().filter_map(|same| {
+            let row = rows.get(same.new?)?;
+            let bytes = same.base.and_then(|index| before.get(index)).map_or(0, |&(_, bytes)| bytes);
+            let growth = row.bytes.checked_sub(bytes).filter(|&growth| growth > 0)?;
+            Some(Culprit::new(&row.label, growth, &row.stack))
+        });
+        Some(Self::of(Basis::Grown, grown)).filter(|culprits| !culprits.sites.is_empty())
+    }
+
+    /// What keeps free memory from being released.
+    pub(super) fn pinning(rows: &[PinningRow]) -> Self {
+        Self::of(Basis::Pinned, rows.iter().map(|row| Culprit::new(&row.label, row.pinned_free_bytes, &row.stack)))
+    }
+
+    /// What leaks.
+    pub(super) fn leaking(rows: &[LeakRow]) -> Self {
+        let leaks = rows.iter().filter(|row| row.verdict == Verdict::Leak);
+        Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, &row.stack)))
+    }
+
+    fn of(basis: Basis, sites: impl Iterator<Item = Culprit>) -> Self {
+        let mut sites: Vec<Culprit> = sites.collect();
+        // Rows come the largest first; growth does not.
+        sites.sort_by_key(|site| Reverse(site.bytes));
+        Self { basis, sites, left_out: 0 }
+    }
+
+    /// Keeps the first `top`, and finds out where their code is.
+    pub(super) fn finish(&mut self, top: usize, locations: &Locations) {
+        self.left_out = self.sites.len().saturating_sub(top);
+        self.sites.truncate(top);
+        for site in &mut self.sites {
+            site.location = locations.get(&site.label);
+        }
+    }
+}
+
+impl Culprit {
+    fn new(label: &str, bytes: u64, stack: &[String]) -> Self {
+        Self { label: label.to_owned(), bytes, location: None, stack: stack.to_owned() }
+    }
+}
+
+/// Where the code of each site is, by the labels that attributions give it. A label that several lines share is none.
+pub(super) struct Locations(HashMap<String, Option<Location>>);
+
+impl Locations {
+    pub(super) fn of(snapshot: &Snapshot, sites: &Sites<'_>) -> Self {
+        let mut locations = HashMap::new();
+        for stack in (0..snapshot.stacks.len() as u32).map(StackId) {
+            let Some((file, line)) = sites.source_line(stack) else { continue };
+            let here = Some(Location { file: file.to_owned(), line });
+            for label in [sites.site(stack), sites.site_with_path(stack)] {
+                let known = locations.entry(label).or_insert_with(|| here.clone());
+                if *known != here {
+                    *known = None;
+                }
+            }
+        }
+        Self(locations)
+    }
+
+    fn get(&self, label: &str) -> Option<Location> {
+        self.0.get(label).cloned().flatten()
+    }
+}

@@ -1,0 +1,344 @@
+//! Budgets, one by one, on each device.
+
+use super::budget::{Budgets, SiteLimit};
+use super::culprits::{Basis, Culprits, Locations};
+use super::measure::{Doubt, Measured, keeps, maximum, of_sites};
+use super::{Amount, BaselineDevice, Check, CheckKind, CheckVerdict, CheckedDevice};
+use crate::analysis::annotations::Annotations;
+use crate::analysis::attribution::{Attribution, Row, grouped_rows};
+use crate::analysis::filter::{Filter, frame_texts};
+use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
+use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key};
+use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::sites::Sites;
+use crate::model::percent::Percent;
+use crate::model::{DeviceId, Format, Snapshot};
+use crate::replay::{History, Instant, Metric};
+use indexmap::{IndexMap, IndexSet};
+
+/// A limit, as it is compared.
+#[derive(Clone, Copy)]
+enum Limit<'b> {
+    Peak(u64),
+    Reserved(u64),
+    Fragmentation(Percent),
+    Leak(u64),
+    Site(&'b SiteLimit),
+    Growth(Metric),
+}
+
+impl Limit<'_> {
+    /// The limit as it is shown; that of growth is the baseline's to tell.
+    fn amount(self) -> Option<Amount> {
+        match self {
+            Self::Peak(bytes) | Self::Reserved(bytes) | Self::Leak(bytes) => Some(Amount::Bytes(bytes)),
+            Self::Site(limit) => Some(Amount::Bytes(limit.limit.0)),
+            Self::Fragmentation(percent) => Some(Amount::Share(percent.share())),
+            Self::Growth(_) => None,
+        }
+    }
+
+    fn kind(self) -> CheckKind {
+        match self {
+            Self::Peak(_) => CheckKind::MaxPeak,
+            Self::Reserved(_) => CheckKind::MaxReserved,
+            Self::Fragmentation(_) => CheckKind::MaxFragmentation,
+            Self::Leak(_) => CheckKind::MaxLeak,
+            Self::Site(limit) => CheckKind::MaxSite(limit.pattern.as_str().to_owned()),
+            Self::Growth(Metric::Reserved) => CheckKind::BaselineReserved,
+            Self::Growth(_) => CheckKind::BaselinePeak,
+        }
+    }
+}
+
+/// A recording, and what is worked out of it once.
+pub(super) struct Judge<'r> {
+    snapshot: &'r Snapshot,
+    histories: &'r [History],
+    sites: Sites<'r>,
+    annotations: Annotations,
+    peaks: Vec<DevicePeak>,
+}
+
+/// One device of it.
+#[derive(Clone, Copy)]
+struct Device<'r> {
+    history: &'r History,
+    peak: &'r DevicePeak,
+    /// The same device in the baseline.
+    before: Option<&'r BaselineDevice>,
+}
+
+impl<'r> Judge<'r> {
+    pub(super) fn new(snapshot: &'r Snapshot, histories: &'r [History]) -> Self {
+        // The only error is a device that does not exist, and none is asked for.
+        let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default()).unwrap_or_default().devices;
+        Self { snapshot, histories, sites: Sites::new(snapshot), annotations: Annotations::of(snapshot), peaks }
+    }
+
+    /// Where the code of each site is.
+    pub(super) fn locations(&self) -> Locations {
+        Locations::of(self.snapshot, &self.sites)
+    }
+
+    /// The devices that budgets are about: those named, else those with data here, then those of the baseline.
+    pub(super) fn devices(&self, budgets: &Budgets) -> IndexSet<DeviceId> {
+        if !budgets.devices.is_empty() {
+            return budgets.devices.iter().copied().collect();
+        }
+        let here = self.peaks.iter().map(|peak| peak.device);
+        here.chain(budgets.baseline.iter().flat_map(|baseline| &baseline.devices).map(|known| known.device)).collect()
+    }
+
+    /// What is measured on a device, whatever is limited.
+    pub(super) fn checked(&self, device: DeviceId) -> Option<CheckedDevice> {
+        let (history, peak) = self.find(device)?;
+        Some(CheckedDevice {
+            peak: peak.clone(),
+            allocated: self.maximum(history, Metric::Allocated),
+            reserved: self.maximum(history, Metric::Reserved),
+        })
+    }
+
+    /// Every budget on every device.
+    pub(super) fn all(&self, budgets: &Budgets) -> Vec<Check> {
+        let devices = self.devices(budgets);
+        if devices.is_empty() {
+            let limits = self.limits(budgets).into_iter();
+            return limits.map(|limit| unknown(budgets, None, limit, Doubt::NothingRecorded)).collect();
+        }
+        devices.into_iter().flat_map(|device| self.on_device(budgets, device)).collect()
+    }
+
+    fn on_device(&self, budgets: &Budgets, device: DeviceId) -> Vec<Check> {
+        let limits = self.limits(budgets).into_iter();
+        let Some((history, peak)) = self.find(device) else {
+            if budgets.devices.contains(&device) {
+                let known: Vec<DeviceId> = self.peaks.iter().map(|peak| peak.device).collect();
+                let doubt = Doubt::NoSuchDevice(known);
+                return limits.map(|limit| unknown(budgets, Some(device), limit, doubt.clone())).collect();
+            }
+            let growth = limits.filter(|limit| matches!(limit, Limit::Growth(_)));
+            return growth.map(|limit| unknown(budgets, Some(device), limit, Doubt::OnlyInBaseline)).collect();
+        };
+        let before = budgets.baseline.as_ref().and_then(|baseline| baseline.device(device));
+        let device = Device { history, peak, before };
+        limits.map(|limit| self.judge(budgets, device, limit)).collect()
+    }
+
+    /// Every limit, in the order in which they are shown.
+    fn limits<'b>(&self, budgets: &'b Budgets) -> Vec<Limit<'b>> {
+        let mut limits: Vec<Limit<'b>> = budgets.max_peak.map(Limit::Peak).into_iter().collect();
+        limits.extend(budgets.max_reserved.map(Limit::Reserved));
+        limits.extend(budgets.max_fragmentation.map(Limit::Fragmentation));
+        limits.extend(budgets.max_leak.map(Limit::Leak));
+        limits.extend(budgets.max_sites.iter().map(Limit::Site));
+        if budgets.baseline.is_some() {
+            limits.push(Limit::Growth(Metric::Allocated));
+            // A format without reserved memory has none to compare.
+            let records_reserved = self.snapshot.notes.format != Format::MemoryTimeline;
+            limits.extend(records_reserved.then_some(Limit::Growth(Metric::Reserved)));
+        }
+        limits
+    }
+
+    fn judge(&self, budgets: &Budgets, device: Device<'_>, limit: Limit<'_>) -> Check {
+        let finding = match limit {
+            Limit::Peak(most) => Finding::bytes(most, self.maximum(device.history, Metric::Allocated)),
+            Limit::Reserved(most) => Finding::bytes(most, self.maximum(device.history, Metric::Reserved)),
+            Limit::Fragmentation(most) => self.fragmentation(device.history, most),
+            Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, device.history)),
+            Limit::Site(most) => Finding::bytes(most.limit.0, self.matching(device.history, most).0),
+            Limit::Growth(metric) => self.growth(budgets, device, metric),
+        };
+        let mut check = finding.into_check(budgets, Some(device.history.device), limit);
+        if check.verdict == CheckVerdict::Failed {
+            check.culprits = self.culprits(budgets, device, limit);
+        }
+        check
+    }
+
+    /// The sites behind a limit that is not kept.
+    fn culprits(&self, budgets: &Budgets, device: Device<'_>, limit: Limit<'_>) -> Culprits {
+        let history = device.history;
+        match limit {
+            Limit::Reserved(_) | Limit::Growth(Metric::Reserved) => {
+                let peak = (Metric::Reserved, history.maxima[Metric::Reserved as usize].instant);
+                let made = self.attribution(history, peak);
+                Culprits::holding(Basis::Reserved, &made.rows)
+            }
+            Limit::Peak(_) | Limit::Growth(_) => {
+                let rows = &device.peak.attribution.rows;
+                let grown = device.before.and_then(|before| Culprits::grown(rows, before));
+                grown.unwrap_or_else(|| Culprits::holding(Basis::Held, rows))
+            }
+            Limit::Fragmentation(_) => {
+                let rows = self.fragmented(history).map(|device| device.pinning.rows).unwrap_or_default();
+                Culprits::pinning(&rows)
+            }
+            Limit::Leak(_) => {
+                let rows = self.leaks(budgets, history).map(|device| device.rows).unwrap_or_default();
+                Culprits::leaking(&rows)
+            }
+            Limit::Site(most) => Culprits::holding(Basis::Held, &self.matching(history, most).1),
+        }
+    }
+
+    /// Growth beyond the baseline. What it had, and the tolerance, are the limit.
+    fn growth(&self, budgets: &Budgets, device: Device<'_>, metric: Metric) -> Finding {
+        let measured = self.maximum(device.history, metric);
+        match device.before.map(|before| before.peak(metric)) {
+            Some(Some(bytes)) => Finding::bytes(budgets.tolerance.above(bytes), measured),
+            Some(None) => Finding::unlimited(measured, Doubt::BaselineNotExact),
+            None => Finding::unlimited(measured, Doubt::NotInBaseline),
+        }
+    }
+
+    fn fragmentation(&self, history: &History, most: Percent) -> Finding {
+        let limit = Amount::Share(most.share());
+        if let Some(doubt) = self.maximum(history, Metric::Allocated).doubt {
+            return Finding::unknown(limit, Doubt::PeakNotExact(Box::new(doubt)));
+        }
+        match self.fragmented(history) {
+            Err(doubt) => Finding::unknown(limit, doubt),
+            Ok(DeviceFragmentation { figures, .. }) => {
+                let share = Amount::Share(figures.inactive_share());
+                let keeps = most.covers(figures.inactive, figures.reserved);
+                Finding {
+                    limit: Some(limit),
+                    at_least: Some(share),
+                    at_most: Some(share),
+                    doubt: None,
+                    keeps: Some(keeps),
+                }
+            }
+        }
+    }
+
+    fn fragmented(&self, history: &History) -> Result<DeviceFragmentation, Doubt> {
+        let options = FragmentationOptions { devices: vec![history.device], ..FragmentationOptions::default() };
+        let report = FragmentationReport::of(self.snapshot, self.histories, &options);
+        let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
+        report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
+    }
+
+    /// Bytes that the program asks for and leaks in a step.
+    fn leaked(&self, budgets: &Budgets, history: &History) -> Measured {
+        if history.anomalies.total() > 0 {
+            return Measured::unknown(Doubt::Contradicts(history.anomalies.total()));
+        }
+        if history.completeness.truncated && history.completeness.blocks_only {
+            return Measured::unknown(Doubt::CutOff);
+        }
+        match self.leaks(budgets, history) {
+            Err(doubt) => Measured::unknown(doubt),
+            Ok(leaks) if leaks.is_judged() => Measured::exact(leaks.leaking.bytes),
+            Ok(leaks) => Measured::unknown(Doubt::TooFewSteps(leaks.step_count())),
+        }
+    }
+
+    fn leaks(&self, budgets: &Budgets, history: &History) -> Result<DeviceLeaks, Doubt> {
+        let (steps, devices) = (budgets.steps.clone(), vec![history.device]);
+        let report =
+            LeakReport::of(self.snapshot, self.histories, &LeakOptions { steps, devices, ..LeakOptions::default() });
+        let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
+        report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
+    }
+
+    /// What sites hold together at the peak of allocated bytes, and each of them.
+    fn matching(&self, history: &History, most: &SiteLimit) -> (Measured, Vec<Row>) {
+        let filter = Filter::default();
+        // A budget is about what was recorded: memory of backward passes belongs to no site here.
+        let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Stack);
+        let peak = (Metric::Allocated, history.maxima[Metric::Allocated as usize].instant);
+        let mut matching: IndexMap<String, Row> = IndexMap::new();
+        let mut unknown = 0;
+        for (key, row) in grouped_rows(&grouper, history, peak).1 {
+            let frames = match key {
+                Key::Stack(origin) => frame_texts(self.snapshot, origin.stack),
+                _ => Vec::new(),
+            };
+            if most.is_about(&row.label, &frames) {
+                let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
+                site.bytes = site.bytes.saturating_add(row.bytes);
+                site.blocks += row.blocks;
+            } else if key == Key::Special(BASELINE) {
+                unknown = row.bytes;
+            }
+        }
+        let rows: Vec<Row> = matching.into_values().collect();
+        let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
+        (of_sites(&self.maximum(history, Metric::Allocated), bytes, unknown), rows)
+    }
+
+    fn attribution(&self, history: &History, at: (Metric, Instant)) -> Attribution {
+        let filter = Filter::default();
+        let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Site);
+        Attribution::of(&grouper.inferring(Inference::On, history, at.0, Some(at.1)), history, at)
+    }
+
+    fn maximum(&self, history: &History, metric: Metric) -> Measured {
+        maximum(history, self.snapshot.notes.format, metric)
+    }
+
+    fn find(&self, device: DeviceId) -> Option<(&History, &DevicePeak)> {
+        let history = self.histories.iter().find(|history| history.device == device)?;
+        Some((history, self.peaks.iter().find(|peak| peak.device == device)?))
+    }
+}
+
+/// What is known of a figure, and whether it keeps its limit.
+struct Finding {
+    limit: Option<Amount>,
+    at_least: Option<Amount>,
+    at_most: Option<Amount>,
+    doubt: Option<Doubt>,
+    keeps: Option<bool>,
+}
+
+impl Finding {
+    fn bytes(limit: u64, measured: Measured) -> Self {
+        let keeps = keeps(&measured, limit);
+        Self {
+            limit: Some(Amount::Bytes(limit)),
+            at_least: measured.at_least.map(Amount::Bytes),
+            at_most: measured.at_most.map(Amount::Bytes),
+            doubt: measured.doubt,
+            keeps,
+        }
+    }
+
+    /// A figure without a limit to compare it with.
+    fn unlimited(measured: Measured, doubt: Doubt) -> Self {
+        Self { limit: None, doubt: Some(doubt), keeps: None, ..Self::bytes(0, measured) }
+    }
+
+    /// A limit without a figure to compare it with.
+    fn unknown(limit: impl Into<Option<Amount>>, doubt: Doubt) -> Self {
+        Self { limit: limit.into(), at_least: None, at_most: None, doubt: Some(doubt), keeps: None }
+    }
+
+    fn into_check(self, budgets: &Budgets, device: Option<DeviceId>, limit: Limit<'_>) -> Check {
+        Check {
+            budget: budgets.name.clone(),
+            kind: limit.kind(),
+            device,
+            limit: self.limit,
+            at_least: self.at_least,
+            at_most: self.at_most,
+            doubt: self.doubt,
+            verdict: match self.keeps {
+                Some(true) => CheckVerdict::Passed,
+                Some(false) => CheckVerdict::Failed,
+                None => CheckVerdict::Unknown,
+            },
+            culprits: Culprits::default(),
+        }
+    }
+}
+
+/// A limit on what cannot be measured.
+fn unknown(budgets: &Budgets, device: Option<DeviceId>, limit: Limit<'_>, doubt: Doubt) -> Check {
+    Finding::unknown(limit.amount(), doubt).into_check(budgets, device, limit)
+}

@@ -1,0 +1,185 @@
+//! The requests of a recording played again, with some of its calls checkpointed.
+
+use super::allocator::{Allocator, Handle, Pool};
+use super::curve::Point;
+use super::recompute::Recompute;
+use super::simulation::NewPeak;
+use crate::analysis::layout::Layout;
+use crate::model::{Action, HOST_DEVICE, PoolId, Snapshot};
+use crate::replay::{History, Instant, Metric, NEVER, SizeRules};
+use std::collections::HashMap;
+
+/// The beginning of a history, ready to be played.
+pub(super) struct Stage<'a> {
+    history: &'a History,
+    actions: &'a [Action],
+    /// Number of the pool of each entry.
+    pools: Vec<u32>,
+    /// The allocator and the blocks in use before the first entry.
+    start: Allocator,
+    /// The block of each allocation that is made until the end.
+    handles: Vec<Option<Handle>>,
+    /// The entry behind the last one that is played.
+    end: u32,
+}
+
+/// What changes at an instant, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// An allocation is dropped.
+    Drop(u32),
+    /// A call runs again.
+    Rerun(usize),
+}
+
+impl<'a> Stage<'a> {
+    /// Sets up the first `end` entries. `None` where a plain replay of them is not what was recorded: then the rules that
+    /// are played are not those of this recording's allocator.
+    pub(super) fn new(snapshot: &'a Snapshot, history: &'a History, end: u32) -> Option<Self> {
+        if history.device <= HOST_DEVICE || !snapshot.notes.format.has_segments() {
+            return None;
+        }
+        let rules = SizeRules::device(&snapshot.settings);
+        let made = history.allocations.partition_point(|allocation| allocation.born <= end);
+        let mut handles = vec![None; made];
+        let layout = Layout::at(snapshot, history, 0);
+        let mut start = Allocator::new(rules, &layout, |index, handle| {
+            if let Some(slot) = handles.get_mut(index) {
+                *slot = Some(handle);
+            }
+        });
+        let rows = history.rows.clone();
+        let mut known: HashMap<Pool, u32> = HashMap::new();
+        let pool = |row: usize| {
+            let context = snapshot.contexts.get(snapshot.entries.context(row));
+            let pool = (context.stream, context.pool.filter(|&pool| pool != PoolId::default()));
+            *known.entry(pool).or_insert_with(|| start.pool(pool))
+        };
+        let pools = rows.clone().take(end as usize).map(pool).collect();
+        let actions = snapshot.entries.actions().get(rows)?;
+        let stage = Self { history, actions, pools, start, handles, end };
+        let mut recorded = history.start.get(Metric::Allocated);
+        history.walk_to(snapshot, end, |_, counters| recorded = recorded.max(counters.get(Metric::Allocated)));
+        (stage.peak(&[], 0).bytes == recorded).then_some(stage)
+    }
+
+    /// The entry behind the last one that is played.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The peak of what is played, with these calls checkpointed. Once one runs again there are so many bytes of
+    /// workspaces more.
+    pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
+        let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
+        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
+            if bytes > peak.bytes {
+                peak = NewPeak { bytes, instant, rerun };
+            }
+        });
+        peak
+    }
+
+    /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
+    pub(super) fn points(&self, calls: &[&Recompute], workspace_bytes: u64, visit: &mut dyn FnMut(Instant, Point)) {
+        self.play(calls, workspace_bytes, |instant, bytes, rerun| {
+            visit(instant, if rerun.is_some() { Point::Spike(bytes) } else { Point::Level(bytes) });
+        });
+    }
+
+    /// Calls `visit` with each instant and the bytes allocated at it, and, where a call runs again, with the most that is
+    /// allocated meanwhile and the call.
+    fn play(&self, calls: &[&Recompute], workspace_bytes: u64, mut visit: impl FnMut(Instant, i64, Option<usize>)) {
+        let mut changes: Vec<(Instant, Change)> = Vec::new();
+        for (call, recompute) in calls.iter().enumerate().filter(|(_, recompute)| recompute.start < self.end) {
+            changes.push((recompute.resume, Change::Rerun(call)));
+            changes.extend(recompute.gaps.iter().map(|gap| (gap.from, Change::Drop(gap.allocation))));
+        }
+        changes.sort_unstable();
+        let mut changes = changes.into_iter().peekable();
+        let mut player = Player { stage: self, allocator: self.start.clone(), handles: self.handles.clone() };
+        let mut workspace_bytes = Some(workspace_bytes);
+        visit(0, player.allocator.allocated as i64, None);
+        for entry in 0..self.end {
+            while let Some((_, change)) = changes.next_if(|&(at, _)| at <= entry) {
+                match change {
+                    Change::Drop(allocation) => player.drop(allocation),
+                    Change::Rerun(call) => {
+                        player.allocator.allocated += workspace_bytes.take().unwrap_or(0);
+                        visit(entry, player.rerun(calls[call]) as i64, Some(call));
+                    }
+                }
+            }
+            player.apply(entry);
+            visit(entry + 1, player.allocator.allocated as i64, None);
+        }
+    }
+}
+
+struct Player<'s, 'a> {
+    stage: &'s Stage<'a>,
+    allocator: Allocator,
+    /// The block of each allocation in use.
+    handles: Vec<Option<Handle>>,
+}
+
+impl Player<'_, '_> {
+    fn apply(&mut self, entry: u32) {
+        let index = self.stage.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
+        match self.stage.actions[entry as usize] {
+            Action::Alloc => self.alloc(index, entry),
+            Action::FreeRequested => self.drop(index),
+            // Segments go back in runs: when the program empties the cache, and before a request fails.
+            Action::SegmentFree if entry == 0 || self.stage.actions[entry as usize - 1] != Action::SegmentFree => {
+                self.allocator.release_cached();
+            }
+            _ => {}
+        }
+    }
+
+    fn alloc(&mut self, index: u32, entry: u32) {
+        let Some(allocation) = self.stage.history.allocations.get(index as usize) else { return };
+        let handle = self.allocator.alloc(self.stage.pools[entry as usize], allocation.requested);
+        if let Some(slot) = self.handles.get_mut(index as usize) {
+            *slot = Some(handle);
+        }
+    }
+
+    fn take(&mut self, index: u32) -> Option<Handle> {
+        self.handles.get_mut(index as usize)?.take()
+    }
+
+    fn is_freed(&self, index: u32) -> bool {
+        self.stage.history.allocations.get(index as usize).is_some_and(|allocation| allocation.freed != NEVER)
+    }
+
+    fn drop(&mut self, index: u32) {
+        if let Some(handle) = self.take(index) {
+            self.allocator.free(handle);
+        }
+    }
+
+    /// Runs a call again and keeps what was dropped; the most that is allocated meanwhile.
+    fn rerun(&mut self, call: &Recompute) -> u64 {
+        // What is still in use of the first run is none of the second one's business.
+        let first: Vec<Option<Handle>> = call.born.clone().map(|index| self.take(index)).collect();
+        let mut peak = self.allocator.allocated;
+        for entry in call.start..call.stop {
+            let index = self.stage.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
+            match self.stage.actions[entry as usize] {
+                // What is never freed was made at the first use, and is there already.
+                Action::Alloc if self.is_freed(index) => self.alloc(index, entry),
+                Action::FreeRequested if call.born.contains(&index) => self.drop(index),
+                _ => {}
+            }
+            peak = peak.max(self.allocator.allocated);
+        }
+        for index in call.born.clone().filter(|index| call.kept.binary_search(index).is_err()) {
+            self.drop(index);
+        }
+        for (index, handle) in call.born.clone().zip(first).filter(|(_, handle)| handle.is_some()) {
+            self.handles[index as usize] = handle;
+        }
+        peak
+    }
+}

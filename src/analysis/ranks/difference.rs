@@ -1,0 +1,103 @@
+//! What one rank holds at its peak that another does not.
+
+use super::summary::RankSummary;
+use crate::analysis::attribution::OTHER;
+use crate::replay::Bound;
+use indexmap::IndexMap;
+
+/// One row of a difference. A rank that does not list the site may hold some of it among its other ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DifferenceRow {
+    /// The site.
+    pub label: String,
+    /// Bytes on the rank; `None` where it does not list the site.
+    pub bytes: Option<u64>,
+    /// Bytes on the reference; `None` where it does not list the site.
+    pub reference_bytes: Option<u64>,
+    /// How many more the rank holds. What is not listed counts as nothing here, and with the others below.
+    pub delta_bytes: i128,
+    /// Which bound that makes of the delta, where it is not exact.
+    pub bound: Option<Bound>,
+}
+
+/// What a rank holds at its peak, against another one. The rows sum to the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Row of the rank that it is compared with.
+    pub reference: usize,
+    /// How many bytes more there are in all.
+    pub delta_bytes: i128,
+    /// Sites that differ, the largest difference first, what is not listed last.
+    pub rows: Vec<DifferenceRow>,
+}
+
+impl Difference {
+    /// Compares a rank with a reference, which is in row `row`.
+    pub fn between(rank: &RankSummary, reference: &RankSummary, row: usize) -> Self {
+        let (left, right) = (Listed::of(rank), Listed::of(reference));
+        let delta_bytes = i128::from(rank.total_bytes) - i128::from(reference.total_bytes);
+        let labels = left.rows.keys().chain(right.rows.keys().filter(|label| !left.rows.contains_key(*label)));
+        let mut rows: Vec<DifferenceRow> = labels
+            .map(|&label| {
+                let (bytes, reference_bytes) = (left.bytes(label), right.bytes(label));
+                let bound = match (bytes, reference_bytes) {
+                    (Some(_), None) => Some(Bound::Upper),
+                    (None, Some(_)) => Some(Bound::Lower),
+                    _ => None,
+                };
+                let value = |bytes: Option<u64>| i128::from(bytes.unwrap_or(0));
+                let delta_bytes = value(bytes) - value(reference_bytes);
+                DifferenceRow { label: label.to_owned(), bytes, reference_bytes, delta_bytes, bound }
+            })
+            .filter(|row| row.delta_bytes != 0)
+            .collect();
+        rows.sort_by(|a, b| {
+            b.delta_bytes.unsigned_abs().cmp(&a.delta_bytes.unsigned_abs()).then_with(|| a.label.cmp(&b.label))
+        });
+        rows.extend(rest(&rows, &left, &right, delta_bytes));
+        Self { reference: row, delta_bytes, rows }
+    }
+}
+
+/// What the rows leave of the whole difference.
+fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i128) -> Option<DifferenceRow> {
+    let delta_bytes = whole - rows.iter().map(|row| row.delta_bytes).sum::<i128>();
+    let any = |bound| rows.iter().any(|row| row.bound == Some(bound));
+    // What a row may count too much is missing here.
+    let bound = match (any(Bound::Upper), any(Bound::Lower)) {
+        (false, false) => None,
+        (true, false) => Some(Bound::Lower),
+        (false, true) => Some(Bound::Upper),
+        (true, true) => Some(Bound::Unknown),
+    };
+    let row =
+        DifferenceRow { label: OTHER.to_owned(), bytes: left.other, reference_bytes: right.other, delta_bytes, bound };
+    (delta_bytes != 0 || bound.is_some()).then_some(row)
+}
+
+/// A summary's rows by label.
+struct Listed<'r> {
+    rows: IndexMap<&'r str, u64>,
+    /// Bytes of the sites that are not listed; `None` when all are.
+    other: Option<u64>,
+}
+
+impl<'r> Listed<'r> {
+    fn of(rank: &'r RankSummary) -> Self {
+        let mut listed = Self { rows: IndexMap::new(), other: None };
+        for row in &rank.top {
+            let sum = if row.label == OTHER {
+                listed.other.get_or_insert(0)
+            } else {
+                listed.rows.entry(row.label.as_str()).or_default()
+            };
+            *sum = sum.wrapping_add(row.bytes);
+        }
+        listed
+    }
+
+    /// The bytes of a site, if they are known.
+    fn bytes(&self, label: &str) -> Option<u64> {
+        self.rows.get(label).copied().or_else(|| self.other.is_none().then_some(0))
+    }
+}

@@ -1,0 +1,148 @@
+//! Summaries as JSON lines: written by one machine, joined by another.
+//!
+//! Each line is an object that begins with `schema_version`, `command` and `line`; the last of these says what it is
+//! about. Lines of several files can be put one after the other. What a line says about all ranks of a file
+//! (`"line": "across"`) is left out when it is read: it is worked out again for all that are joined.
+
+use super::summary::{RankLine, SummaryOptions};
+use crate::error::Error;
+use crate::input::Unpacked;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+/// Version of the keys of summaries, the same as of every answer in JSON.
+pub const SCHEMA_VERSION: u32 = 1;
+/// The `command` of a summary.
+pub const COMMAND: &str = "ranks";
+/// Longest line. A summary has a few kilobytes; what is said about all ranks is longer, but not read.
+const MAX_LINE: usize = 16 << 20;
+
+/// What every line begins with.
+#[derive(Deserialize)]
+struct Head<'a> {
+    schema_version: u64,
+    #[serde(borrow)]
+    command: std::borrow::Cow<'a, str>,
+    #[serde(borrow, default)]
+    line: std::borrow::Cow<'a, str>,
+}
+
+/// A line with its head.
+#[derive(Serialize)]
+struct Written<'a, T> {
+    schema_version: u32,
+    command: &'static str,
+    line: &'static str,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+/// Writes a line of JSON.
+///
+/// # Errors
+/// When writing fails.
+pub fn write_line(line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+    match line {
+        RankLine::Rank(rank) => write_body("rank", rank, out),
+        RankLine::Empty(empty) => write_body("empty", empty, out),
+        RankLine::Failed(failed) => write_body("failed", failed, out),
+        RankLine::Skipped(skipped) => write_body("skipped", skipped, out),
+    }
+}
+
+/// Writes a line of one kind.
+pub(crate) fn write_body(line: &'static str, body: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    let written = Written { schema_version: SCHEMA_VERSION, command: COMMAND, line, body };
+    serde_json::to_writer(&mut *out, &written).map_err(io::Error::from)?;
+    out.write_all(b"\n")
+}
+
+/// Whether an input begins like JSON that memviz writes.
+pub fn begins_lines(input: &Unpacked) -> bool {
+    input.begins_with_key("schema_version")
+}
+
+/// Reads lines that [`write_line`] wrote, those of other devices than asked for left out. Gives what it could read, and
+/// why it could not read on: [`Error::UnknownJson`] where it is JSON of another kind.
+pub fn read_lines(reader: impl Read, options: &SummaryOptions) -> (Vec<RankLine>, Option<Error>) {
+    let mut lines = Vec::new();
+    let mut reader = BufReader::new(reader);
+    let mut text = Vec::new();
+    for number in 1.. {
+        text.clear();
+        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut text);
+        let line = match read {
+            Ok(0) => break,
+            Ok(MAX_LINE) if !text.ends_with(b"\n") => Err(Problem::Bad(format!("longer than {MAX_LINE} bytes"))),
+            Ok(_) => read_line(&text, options),
+            Err(error) => return (lines, Some(crate::input::unwrap_io(error))),
+        };
+        match line {
+            Ok(line) => lines.extend(line),
+            Err(Problem::NotOurs(message)) if number == 1 => return (lines, Some(Error::UnknownJson(message))),
+            Err(Problem::NotOurs(message) | Problem::Bad(message)) => {
+                return (lines, Some(Error::Request(format!("line {number}: {message}"))));
+            }
+        }
+    }
+    (lines, None)
+}
+
+/// What is wrong with a line.
+enum Problem {
+    /// It is JSON of another kind.
+    NotOurs(String),
+    /// It is no JSON, or not what it says it is.
+    Bad(String),
+}
+
+/// What a line says, if it says something about a rank that is wanted.
+fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, Problem> {
+    let json = text.trim_ascii();
+    if json.is_empty() {
+        return Ok(None);
+    }
+    if json == b"{" {
+        let message = "expected a summary of memviz ranks on each line, found an object on several lines";
+        return Err(Problem::NotOurs(message.to_owned()));
+    }
+    let head: Head<'_> = parse(json)?;
+    if head.command != COMMAND {
+        let command = head.command;
+        return Err(Problem::NotOurs(format!(
+            "expected a summary of memviz ranks, found an answer of memviz {command}"
+        )));
+    }
+    if head.schema_version != u64::from(SCHEMA_VERSION) {
+        let found = head.schema_version;
+        return Err(Problem::Bad(format!("expected schema_version {SCHEMA_VERSION}, found {found}")));
+    }
+    let line = match &*head.line {
+        "rank" => RankLine::Rank(parse(json)?),
+        "empty" => RankLine::Empty(parse(json)?),
+        "failed" => RankLine::Failed(parse(json)?),
+        "skipped" => RankLine::Skipped(parse(json)?),
+        "across" => return Ok(None),
+        other => {
+            let known = "rank, empty, failed, skipped or across";
+            return Err(Problem::Bad(format!("expected a line of kind {known}, found {other:?}")));
+        }
+    };
+    let Some(rank) = line.rank() else { return Ok(Some(line)) };
+    rank.check().map_err(Problem::Bad)?;
+    if rank.metric != options.metric {
+        let (asked, found) = (options.metric.name(), rank.metric.name());
+        return Err(Problem::Bad(format!("expected a summary with --metric {asked}, found one with --metric {found}")));
+    }
+    let wanted = options.devices.is_empty() || options.devices.contains(&rank.device);
+    Ok(wanted.then_some(line))
+}
+
+fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|error| {
+        let message = error.to_string();
+        // The library counts lines, too, and there is one.
+        let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+        Problem::Bad(format!("column {}: {what}", error.column()))
+    })
+}

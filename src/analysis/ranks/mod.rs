@@ -1,0 +1,266 @@
+//! Which rank of a distributed run differs from the others, and why.
+//!
+//! In: a [`RankLine`] for each rank and device, from recordings or from summaries that another machine wrote. Out: a
+//! [`RanksReport`]. A summary has a few kilobytes, whatever the recording has, so that thousands of them can be joined.
+
+mod difference;
+mod lines;
+mod number;
+mod outliers;
+mod summary;
+
+pub use difference::{Difference, DifferenceRow};
+pub(crate) use lines::write_body;
+pub use lines::{COMMAND, SCHEMA_VERSION, begins_lines, read_lines, write_line};
+pub use number::{RankNumber, RankSource, rank_numbers};
+pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
+pub use summary::{
+    EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput, SummaryOptions, TOP, TopRow, summarise,
+};
+
+use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
+use crate::replay::{Bound, Metric};
+use indexmap::IndexMap;
+use std::collections::HashMap;
+
+/// What kind of memory a row is about. Only rows of one kind are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MemoryKind {
+    /// Memory of a CUDA device.
+    Device,
+    /// Pinned host memory.
+    Pinned,
+    /// Memory of the CPU, in profiler traces.
+    Cpu,
+}
+
+impl MemoryKind {
+    /// The kind of a device's memory.
+    pub fn of(device: DeviceId) -> Self {
+        match device {
+            HOST_DEVICE => Self::Pinned,
+            CPU_DEVICE => Self::Cpu,
+            _ => Self::Device,
+        }
+    }
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Pinned => "pinned_host",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// A figure of a rank that is compared with the other ranks'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The maximum of a metric.
+    Maximum(Metric),
+    /// Allocated before the first kept entry.
+    Baseline,
+    /// Reserved and not active, at the peak of the metric looked at.
+    Inactive,
+}
+
+impl Figure {
+    /// Every figure, in the order of reports.
+    pub const ALL: [Self; 6] = [
+        Self::Maximum(Metric::Allocated),
+        Self::Maximum(Metric::Active),
+        Self::Maximum(Metric::Requested),
+        Self::Maximum(Metric::Reserved),
+        Self::Baseline,
+        Self::Inactive,
+    ];
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Maximum(metric) => metric.name(),
+            Self::Baseline => "baseline",
+            Self::Inactive => "inactive",
+        }
+    }
+
+    /// Its value for a rank; `None` where the recording does not tell.
+    pub fn of(self, rank: &RankSummary) -> Option<i64> {
+        match self {
+            Self::Maximum(metric) => (rank.bound(metric) != Some(Bound::Unknown)).then(|| rank.maxima.get(metric)),
+            Self::Baseline => Some(rank.baseline_bytes),
+            Self::Inactive => rank.inactive_bytes,
+        }
+    }
+}
+
+/// Ranks that are compared with each other.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What kind of memory it is.
+    pub memory: MemoryKind,
+    /// Its rows, as indexes into [`RanksReport::lines`], in order of rank and device.
+    pub members: Vec<usize>,
+    /// How each figure is distributed; those that no rank has are left out.
+    pub spreads: Vec<(Figure, Spread)>,
+    /// The row whose maximum of the metric looked at is nearest to the median: the lower and then the first of several.
+    pub median_rank: usize,
+}
+
+/// A maximum of one rank that is far from what the other ranks have.
+#[derive(Clone, Debug)]
+pub struct Outlier {
+    /// Index of the row in [`RanksReport::lines`].
+    pub row: usize,
+    /// The metric.
+    pub metric: Metric,
+    /// Its maximum there.
+    pub bytes: i64,
+    /// The median over the ranks.
+    pub median_bytes: i64,
+    /// Robust z-score: see [`Scale`].
+    pub score: f64,
+    /// What is different from the median rank; only for the metric that is attributed.
+    pub difference: Option<Difference>,
+}
+
+/// Several files for one rank and device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The rank.
+    pub rank: u64,
+    /// The device.
+    pub device: DeviceId,
+    /// How many rows there are.
+    pub rows: usize,
+}
+
+/// Everything about the ranks of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RanksReport {
+    /// The metric that is attributed.
+    pub metric: Metric,
+    /// A line for each rank and device, and for each input that has none, in the order of the inputs.
+    pub lines: Vec<RankLine>,
+    /// Rows by kind of memory.
+    pub groups: Vec<Group>,
+    /// Maxima that stand out, by rank and device.
+    pub outliers: Vec<Outlier>,
+    /// Ranks that are there more than once.
+    pub duplicates: Vec<Duplicate>,
+    /// Ranks below the highest one, or below the recorded world size, without a row: from and to, both included.
+    pub missing: Vec<(u64, u64)>,
+}
+
+impl RanksReport {
+    /// Compares ranks.
+    pub fn of(lines: Vec<RankLine>, metric: Metric) -> Self {
+        let mut by_kind: IndexMap<MemoryKind, Vec<usize>> = IndexMap::new();
+        for (index, rank) in ranks(&lines) {
+            by_kind.entry(MemoryKind::of(rank.device)).or_default().push(index);
+        }
+        by_kind.sort_unstable_keys();
+        let groups: Vec<Group> =
+            by_kind.into_iter().map(|(memory, members)| group(&lines, memory, members, metric)).collect();
+        let outliers = groups.iter().flat_map(|group| find_outliers(&lines, group, metric)).collect();
+        let (duplicates, missing) = (duplicates(&lines), missing(&lines));
+        Self { metric, lines, groups, outliers, duplicates, missing }
+    }
+
+    /// The rows of ranks with their indexes, in the order of the inputs.
+    pub fn ranks(&self) -> impl Iterator<Item = (usize, &RankSummary)> {
+        ranks(&self.lines)
+    }
+
+    /// The rank in a row.
+    pub fn rank(&self, row: usize) -> Option<&RankSummary> {
+        self.lines.get(row).and_then(RankLine::rank)
+    }
+
+    /// Inputs that could not be analysed.
+    pub fn failed(&self) -> impl Iterator<Item = &FailedInput> {
+        self.lines.iter().filter_map(|line| match line {
+            RankLine::Failed(failed) => Some(failed),
+            _ => None,
+        })
+    }
+}
+
+fn ranks(lines: &[RankLine]) -> impl Iterator<Item = (usize, &RankSummary)> {
+    lines.iter().enumerate().filter_map(|(index, line)| Some((index, line.rank()?)))
+}
+
+/// The values of a figure and the rows they are from, in the order of the members.
+fn values(lines: &[RankLine], members: &[usize], figure: Figure) -> (Vec<usize>, Vec<i64>) {
+    members.iter().filter_map(|&row| Some((row, figure.of(lines.get(row)?.rank()?)?))).unzip()
+}
+
+fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric: Metric) -> Group {
+    members.sort_by_key(|&row| lines.get(row).and_then(RankLine::rank).map(|rank| (rank.rank, rank.device)));
+    let spreads = Figure::ALL.into_iter().filter_map(|figure| {
+        let (rows, values) = values(lines, &members, figure);
+        Some((figure, Spread::of(&values, &rows)?))
+    });
+    let spreads: Vec<_> = spreads.collect();
+    let (rows, maxima) = values(lines, &members, Figure::Maximum(metric));
+    let median = spreads.iter().find(|(figure, _)| *figure == Figure::Maximum(metric)).map_or(0, |(_, it)| it.median);
+    let nearest = rows.iter().zip(&maxima).min_by_key(|&(_, &bytes)| (bytes.abs_diff(median), bytes));
+    let median_rank = nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0);
+    Group { memory, members, spreads, median_rank }
+}
+
+/// The maxima of a group that stand out, by row and metric.
+fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<Outlier> {
+    let mut found = Vec::new();
+    for metric in Metric::ALL {
+        let (rows, maxima) = values(lines, &group.members, Figure::Maximum(metric));
+        for (index, score, median_bytes) in outliers::outliers(&maxima) {
+            let (row, bytes) = (rows[index], maxima[index]);
+            let reference = lines.get(group.median_rank).and_then(RankLine::rank).filter(|_| metric == attributed);
+            let rank = lines.get(row).and_then(RankLine::rank);
+            let difference =
+                rank.zip(reference).map(|(rank, reference)| Difference::between(rank, reference, group.median_rank));
+            found.push(Outlier { row, metric, bytes, median_bytes, score, difference });
+        }
+    }
+    let places: HashMap<usize, usize> = group.members.iter().enumerate().map(|(place, &row)| (row, place)).collect();
+    found.sort_by_key(|outlier| places.get(&outlier.row).copied());
+    found
+}
+
+fn duplicates(lines: &[RankLine]) -> Vec<Duplicate> {
+    let mut counts: IndexMap<(u64, DeviceId), usize> = IndexMap::new();
+    for (_, rank) in ranks(lines) {
+        *counts.entry((rank.rank, rank.device)).or_default() += 1;
+    }
+    let twice = counts.into_iter().filter(|&(_, rows)| rows > 1);
+    let mut duplicates: Vec<_> = twice.map(|((rank, device), rows)| Duplicate { rank, device, rows }).collect();
+    duplicates.sort_by_key(|duplicate| (duplicate.rank, duplicate.device));
+    duplicates
+}
+
+/// Gaps in the numbers of ranks. Numbers that stand for the order of the inputs have none that mean anything.
+fn missing(lines: &[RankLine]) -> Vec<(u64, u64)> {
+    let numbered = |rank: &&RankSummary| rank.rank_source != RankSource::Order;
+    let mut present: Vec<u64> = ranks(lines).map(|(_, rank)| rank).filter(numbered).map(|rank| rank.rank).collect();
+    present.extend(lines.iter().filter_map(|line| match line {
+        RankLine::Empty(empty) if empty.rank_source != RankSource::Order => Some(empty.rank),
+        _ => None,
+    }));
+    if present.is_empty() {
+        return Vec::new();
+    }
+    let world_size = ranks(lines).filter_map(|(_, rank)| rank.world_size).max().unwrap_or(0);
+    present.push(world_size);
+    present.sort_unstable();
+    let mut next = 0;
+    let mut missing = Vec::new();
+    for rank in present {
+        if rank > next {
+            missing.push((next, rank - 1));
+        }
+        next = next.max(rank.saturating_add(1));
+    }
+    missing
+}

@@ -1,0 +1,210 @@
+//! Which line of forward an allocation of backward goes back to.
+//!
+//! The engine's threads have no Python frames, so a snapshot does not say. But the engine runs the nodes of the autograd
+//! graph in the reverse order of forward (by sequence number, the highest first), and what a node frees tells where in
+//! forward it belongs: the tensors it had saved carry their forward stacks. [`super::nodes`] cuts backward into nodes,
+//! [`super::tape`] lists the operators of forward; `Alignment` here puts one beside the other.
+
+use super::nodes::{Node, NodeReader, Run};
+use super::role::Roles;
+use super::tape::Tape;
+use crate::analysis::Sites;
+use crate::model::StackId;
+use crate::replay::{History, Instant};
+
+/// The forward stack of allocations that backward made without Python frames, as far as it can be inferred.
+#[derive(Clone, Debug, Default)]
+pub struct BackwardSites {
+    /// By index into [`History::allocations`]; the empty stack where nothing is known. Nothing at all when nothing was
+    /// looked for.
+    stacks: Vec<StackId>,
+}
+
+impl BackwardSites {
+    /// Infers what can be inferred, in time linear in the entries of the device. Given an instant, only of the backward
+    /// passes that made blocks which are in use then; of those, the answer is the same.
+    pub fn of(sites: &Sites<'_>, history: &History, instant: Option<Instant>) -> Self {
+        let snapshot = sites.snapshot();
+        let roles = Roles::of(sites);
+        let is_wanted = |index: &usize| {
+            let allocation = &history.allocations[*index];
+            instant.is_none_or(|instant| allocation.active_at(instant))
+                && !allocation.is_baseline()
+                && roles.is_engine(history.stack_of(snapshot, *index))
+        };
+        let mut wanted = (0..history.allocations.len()).filter(is_wanted).peekable();
+        if wanted.peek().is_none() {
+            return Self::default();
+        }
+        let tape = Tape::of(snapshot, history, &roles);
+        if tape.is_empty() {
+            return Self::default();
+        }
+        let reader = NodeReader { snapshot, history, roles: &roles, tape: &tape };
+        let mut found = Self { stacks: vec![StackId::EMPTY; history.allocations.len()] };
+        let mut done = 0;
+        for index in wanted {
+            let Some(entry) = History::entry_before(history.allocations[index].born) else { continue };
+            if entry >= done {
+                let pass = reader.pass_around(entry);
+                done = pass.end;
+                for run in reader.runs(pass) {
+                    found.enter(&tape, &run, &Alignment { history, tape: &tape, run: &run }.operators());
+                }
+            }
+        }
+        found
+    }
+
+    /// The forward stack of the allocation with this index.
+    pub fn forward_stack(&self, allocation: usize) -> Option<StackId> {
+        self.stacks.get(allocation).copied().filter(|&stack| stack != StackId::EMPTY)
+    }
+
+    fn enter(&mut self, tape: &Tape, run: &Run, operators: &[Option<usize>]) {
+        for (node, operator) in run.nodes.iter().zip(operators) {
+            let Some(operator) = operator.and_then(|operator| tape.get(operator)) else { continue };
+            for &made in &node.made {
+                if let Some(stack) = self.stacks.get_mut(made as usize) {
+                    *stack = operator.stack;
+                }
+            }
+        }
+    }
+}
+
+/// Operators looked at for one node, and sizes of each kind: what bounds the time that a hostile file takes.
+const WINDOW: usize = 32;
+
+/// Nodes beside operators.
+struct Alignment<'a> {
+    history: &'a History,
+    tape: &'a Tape,
+    run: &'a Run,
+}
+
+impl Alignment<'_> {
+    /// The operator of each node.
+    fn operators(&self) -> Vec<Option<usize>> {
+        let mut operators = Vec::with_capacity(self.run.nodes.len());
+        // Operators from here on are done with.
+        let mut done = self.run.tape_len;
+        for index in 0..self.run.nodes.len() {
+            let operator = self.by_saved_tensors(index, done);
+            // Recomputing stops as soon as everything is back, so the last operators may be missing on the tape: then their
+            // nodes seem to be those of the last one that is there, which is still to come.
+            let is_open = |&operator: &usize| self.run.is_recomputed && operator + 1 == self.run.tape_len;
+            done = operator.filter(|operator| !is_open(operator)).unwrap_or(done);
+            operators.push(operator);
+        }
+        if operators.iter().any(Option::is_some) {
+            self.fill_gaps(&mut operators);
+        }
+        operators
+    }
+
+    /// The operator of a node that freed saved tensors.
+    ///
+    /// A saved tensor is an input of the operator or its own output, so the operator is the maker of the latest one or
+    /// one that ran after it, and before that of the last node. (A tensor that several operators saved is freed with the
+    /// first of them.) Sizes decide: the gradient that comes in is as large as what the operator made, those that the
+    /// node makes are as large as its inputs, which it or the operator before it made.
+    fn by_saved_tensors(&self, index: usize, done: usize) -> Option<usize> {
+        let node = self.run.nodes.get(index)?;
+        let latest = |end: usize| node.saved.iter().copied().filter(|&maker| maker <= end).max();
+        // What is later belongs to a variable that went out of scope; unless nothing else is there: then a second pass
+        // goes through the same graph.
+        let (maker, last) = match latest(done) {
+            Some(maker) => (maker, done),
+            None => (latest(self.run.tape_len)?, self.run.tape_len),
+        };
+        let last = last.min(maker + WINDOW);
+        let from_maker = node.saved.iter().filter(|&&saved| saved == maker).count();
+        // Mean and deviation of a norm, copies made for a matrix product: nobody else saves two of the same maker.
+        if from_maker > 1 {
+            return Some(maker);
+        }
+        // On a tie the next operator it is, as the tensor is most likely its input. Not so if the tensor is one of several
+        // that its maker made while another was saved, too: then that is the input, and this a mask or a cast weight.
+        let other_input = from_maker < node.saved.len() && self.tape.blocks(maker) > 1;
+        let first = other_input.then_some(maker);
+        let candidates = first.into_iter().chain(maker + 1..last).chain([maker, last]);
+        let incoming = self.incoming(index);
+        let mut best = None;
+        for candidate in candidates {
+            let score = self.score(node, &incoming, candidate);
+            if best.is_none_or(|(known, _)| score > known) {
+                best = Some((score, candidate));
+            }
+        }
+        best.map(|(_, operator)| operator)
+    }
+
+    /// How well the sizes of a node go with an operator.
+    fn score(&self, node: &Node, incoming: &[u64], operator: usize) -> usize {
+        // Where the node is two in truth, the gradient between them looks like a temporary.
+        let gradients = incoming.iter().chain(&node.temporary).take(WINDOW);
+        let fits = gradients.into_iter().any(|&bytes| self.makes(operator, bytes));
+        let is_input = |&bytes: &u64| {
+            self.makes(operator, bytes) || operator.checked_sub(1).is_some_and(|before| self.makes(before, bytes))
+        };
+        let inputs = self.sizes(node).filter(is_input).count();
+        inputs + if fits { 2 } else { 0 }
+    }
+
+    /// Finds the operators of nodes that freed no saved tensor: they lie between those of the nodes around them.
+    fn fill_gaps(&self, operators: &mut [Option<usize>]) {
+        let mut start = 0;
+        while start < operators.len() {
+            let length = operators[start..].iter().take_while(|operator| operator.is_none()).count();
+            let end = start + length;
+            let before = start.checked_sub(1).and_then(|before| operators[before]);
+            let after = operators.get(end).copied().flatten();
+            let mut upper = before.unwrap_or(self.run.tape_len);
+            for (offset, operator) in operators[start..end].iter_mut().enumerate() {
+                *operator = self.between(start + offset, upper, before, after);
+                upper = operator.unwrap_or(upper);
+            }
+            start = end + 1;
+        }
+    }
+
+    /// The operator of a node that freed no saved tensor, below `upper`, between those of the nodes `before` and
+    /// `after` it.
+    fn between(&self, index: usize, upper: usize, before: Option<usize>, after: Option<usize>) -> Option<usize> {
+        let node = self.run.nodes.get(index)?;
+        let incoming = self.incoming(index);
+        // The gradients of views of a tensor that was split are put together to one of its size.
+        let total = incoming.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
+        let joins = |&after: &usize| self.sizes(node).any(|bytes| bytes == total && self.makes(after, bytes));
+        if let Some(after) = after.filter(|_| incoming.len() > 1).filter(joins) {
+            return Some(after);
+        }
+        let lower = after.unwrap_or(self.run.tape_start).max(upper.saturating_sub(WINDOW));
+        let fits = |&operator: &usize| incoming.iter().take(WINDOW).any(|&bytes| self.makes(operator, bytes));
+        let fitting = (lower..upper).rev().find(fits);
+        // Between two known nodes order alone is enough; at the ends nothing bounds it.
+        fitting.or(before.filter(|_| after.is_some()))
+    }
+
+    /// Sizes of the gradients that came in: those it freed; else those that the node before made, which someone else
+    /// still needs.
+    fn incoming(&self, index: usize) -> Vec<u64> {
+        let nodes = &self.run.nodes;
+        match (nodes.get(index), index.checked_sub(1).and_then(|before| nodes.get(before))) {
+            (Some(node), Some(before)) if node.incoming.is_empty() => self.sizes(before).collect(),
+            (Some(node), _) => node.incoming.clone(),
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// Bytes of what a node made.
+    fn sizes(&self, node: &Node) -> impl Iterator<Item = u64> {
+        let size = |&made: &u32| self.history.allocations.get(made as usize).map(|made| made.requested);
+        node.made.iter().take(WINDOW).filter_map(size)
+    }
+
+    fn makes(&self, operator: usize, bytes: u64) -> bool {
+        self.tape.makes(self.history, operator, bytes)
+    }
+}

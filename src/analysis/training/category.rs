@@ -1,0 +1,213 @@
+//! The kinds of memory, and what can show that an allocation is of one.
+
+use crate::model::profile::CATEGORIES;
+use serde::Serialize;
+
+/// What an allocation is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Category {
+    /// What `model.parameters()` owns, frozen parameters included.
+    Parameter,
+    /// What `model.buffers()` owns: masks, running means.
+    Buffer,
+    /// `parameter.grad`.
+    Gradient,
+    /// What the optimizer keeps from one step to the next.
+    OptimizerState,
+    /// Made by forward and still there when backward begins; what a recomputation makes for backward.
+    Activation,
+    /// Gone before the phase ends that made it.
+    Temporary,
+    /// Made on the way to forward: batches, labels, masks made outside of the model.
+    Input,
+    /// Buffers of `torch.distributed`, reducers and NCCL.
+    Communication,
+    /// Scratch memory that a library keeps for itself, such as that of cuBLAS.
+    Workspace,
+    /// Nothing decides.
+    #[default]
+    Unknown,
+}
+
+impl Category {
+    /// All categories.
+    pub const ALL: [Self; 10] = [
+        Self::Parameter,
+        Self::Buffer,
+        Self::Gradient,
+        Self::OptimizerState,
+        Self::Activation,
+        Self::Temporary,
+        Self::Input,
+        Self::Communication,
+        Self::Workspace,
+        Self::Unknown,
+    ];
+
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Buffer => "buffer",
+            Self::Gradient => "gradient",
+            Self::OptimizerState => "optimizer_state",
+            Self::Activation => "activation",
+            Self::Temporary => "temporary",
+            Self::Input => "input",
+            Self::Communication => "communication",
+            Self::Workspace => "workspace",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The category that a user's metadata names: `gradient`, `Optimizer State`, `category=activation`. Text that speaks
+    /// of anything else besides names none.
+    pub fn of_label(text: &str) -> Option<Self> {
+        let lower = text.trim().to_ascii_lowercase();
+        let name = match lower.split_once(['=', ':']) {
+            Some((key, name)) => (key.trim() == "category").then_some(name)?,
+            None => lower.as_str(),
+        };
+        let name = name.trim().replace([' ', '-'], "_");
+        let singular = name.strip_suffix('s').unwrap_or(&name);
+        Self::ALL.into_iter().find(|category| *category != Self::Unknown && category.name() == singular)
+    }
+
+    /// That of a category of `export_memory_timeline`. What autograd needs beside gradients of parameters
+    /// (`autograd_detail`) is temporary here.
+    pub(super) fn of_timeline(name: &str) -> Option<Self> {
+        if !CATEGORIES.contains(&name) {
+            return None;
+        }
+        if name == "autograd_detail" {
+            return Some(Self::Temporary);
+        }
+        Self::ALL.into_iter().find(|category| category.name() == name)
+    }
+}
+
+/// What decided a category.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Evidence {
+    /// `user_metadata` or an `annotate` entry names it.
+    Metadata,
+    /// The file has a category for it.
+    Timeline,
+    /// Moved by the line of `Module._apply` that moves parameters, gradients or buffers.
+    ModuleApply,
+    /// Made by the constructor of a module of `torch.nn`, or copied with it.
+    Constructor,
+    /// Made by the code that loads a model's weights.
+    Loading,
+    /// There are as many persistent blocks of this size as gradients.
+    GradientCount,
+    /// Made by the function that fills the optimizer's state.
+    StateStack,
+    /// Made by the optimizer, and outlives its step.
+    OutlivesOptimizer,
+    /// Made in the optimizer's phase by other code, has a parameter's size and outlives the next step.
+    MirrorsInOptimizer,
+    /// Made by backward, has a parameter's size and outlives backward.
+    MirrorsParameter,
+    /// From before the recording, has a parameter's size, and `zero_grad` drops it.
+    DroppedByZeroGrad,
+    /// From before the recording, which starts in forward, and freed by the backward pass after it.
+    FreedByBackward,
+    /// Its stack is inside `torch.distributed` or NCCL.
+    CommunicationStack,
+    /// Its stack is inside a library's workspace.
+    WorkspaceStack,
+    /// Has the size of cuBLAS's workspace and stays for good.
+    WorkspaceSize,
+    /// Made by forward, there when backward begins.
+    HeldForBackward,
+    /// Made while backward runs a forward again, and outlives that.
+    Recomputed,
+    /// Made in a forward that runs out of memory.
+    ForwardCutShort,
+    /// In the backward pass that runs out of memory, of a parameter's size.
+    MirrorsInCutBackward,
+    /// In the backward pass that runs out of memory, of no parameter's size.
+    BackwardCutShort,
+    /// As what this stack made before.
+    AsBefore,
+    /// As what the same place in the backward before made.
+    AsBackwardBefore,
+    /// Gone before the phase ends that made it.
+    GoneInPhase,
+    /// The gradient of the loss that backward starts from.
+    LossGradient,
+    /// Made between the steps' phases, there when forward begins.
+    ReachesForward,
+    /// From before the recording, and nothing else is known about it.
+    BeforeRecording,
+    /// Outlives its phase, and nothing says what for.
+    #[default]
+    Undecided,
+}
+
+impl Evidence {
+    /// The reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Metadata => "named by its metadata",
+            Self::Timeline => "category of the memory timeline",
+            Self::ModuleApply => "moved by nn.Module._apply",
+            Self::Constructor => "made by a constructor of torch.nn",
+            Self::Loading => "made while loading weights",
+            Self::GradientCount => "as many blocks of this size as gradients",
+            Self::StateStack => "made where the optimizer fills its state",
+            Self::OutlivesOptimizer => "made by the optimizer, outlives its step",
+            Self::MirrorsInOptimizer => "made in the optimizer phase, size of a parameter, outlives the next step",
+            Self::MirrorsParameter => "made by backward, size of a parameter, outlives backward",
+            Self::DroppedByZeroGrad => "size of a parameter, dropped by zero_grad",
+            Self::FreedByBackward => "from before the recording, freed by backward",
+            Self::CommunicationStack => "stack of torch.distributed or NCCL",
+            Self::WorkspaceStack => "stack of a library's workspace",
+            Self::WorkspaceSize => "size of the cuBLAS workspace, kept for good",
+            Self::HeldForBackward => "made by forward, held when backward begins",
+            Self::Recomputed => "made by a recomputation, outlives it",
+            Self::ForwardCutShort => "held in the forward that runs out of memory",
+            Self::MirrorsInCutBackward => "held in the backward that runs out of memory, size of a parameter",
+            Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",
+            Self::AsBefore => "as what the same stack made before",
+            Self::AsBackwardBefore => "as the same place in the backward before",
+            Self::GoneInPhase => "gone before its phase ends",
+            Self::LossGradient => "gradient of the loss",
+            Self::ReachesForward => "made before forward, held when it begins",
+            Self::BeforeRecording => "from before the recording",
+            Self::Undecided => "outlives its phase, nothing says what for",
+        }
+    }
+
+    /// Whether the file itself says so.
+    pub fn is_recorded(self) -> bool {
+        matches!(self, Self::Metadata | Self::Timeline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_name_categories() {
+        let category = Category::of_label;
+        assert_eq!(category("parameter"), Some(Category::Parameter));
+        assert_eq!(category("Optimizer States"), Some(Category::OptimizerState));
+        assert_eq!(category("category=activation"), Some(Category::Activation));
+        assert_eq!(category("category: kv-cache"), None);
+        assert_eq!(category("phase=train"), None);
+        assert_eq!(category("kept for the gradient check"), None);
+        assert_eq!(category("unknown"), None);
+    }
+
+    #[test]
+    fn every_category_of_a_timeline_is_one() {
+        assert!(CATEGORIES.iter().all(|name| Category::of_timeline(name).is_some()));
+        assert_eq!(Category::of_timeline("communication"), None);
+    }
+}

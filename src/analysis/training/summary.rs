@@ -1,0 +1,53 @@
+//! How a recording divides into phases, in a few figures.
+
+use super::phases::{Phase, Phases};
+use crate::model::Snapshot;
+use crate::replay::History;
+
+/// All entries of one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseSummary {
+    /// The phase.
+    pub phase: Phase,
+    /// How often it occurs. An optimizer step counts after a backward pass only: `zero_grad` at the start of a step is
+    /// none.
+    pub times: usize,
+    /// Entries in it.
+    pub entries: u32,
+    /// Those of them whose phase an annotation names; that of the others is inferred.
+    pub recorded_entries: u32,
+    /// Microseconds from its entries to the next one each, where the file has times. Phases add up to the whole.
+    pub time_us: Option<i64>,
+}
+
+impl PhaseSummary {
+    /// Sums up the phases that occur, in the order of a step.
+    pub fn all(snapshot: &Snapshot, history: &History, phases: &Phases) -> Vec<Self> {
+        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        let time = |entry: u32| times.get(entry as usize).or(times.last()).copied().unwrap_or(0);
+        let mut all = Phase::ALL.map(|phase| {
+            let time_us = snapshot.notes.has_times.then_some(0);
+            Self { phase, times: 0, entries: 0, recorded_entries: 0, time_us }
+        });
+        let mut before = None;
+        let mut last_pass = Phase::Other;
+        for span in &phases.spans {
+            let Some(summary) = all.iter_mut().find(|summary| summary.phase == span.phase) else { continue };
+            let entries = span.end - span.start;
+            summary.entries += entries;
+            summary.recorded_entries += if span.recorded { entries } else { 0 };
+            if let Some(sum) = &mut summary.time_us {
+                *sum = sum.saturating_add(time(span.end).saturating_sub(time(span.start)));
+            }
+            let counts = span.phase != Phase::Optimizer || last_pass == Phase::Backward;
+            if before != Some(span.phase) && counts {
+                summary.times += 1;
+            }
+            before = Some(span.phase);
+            if matches!(span.phase, Phase::Forward | Phase::Backward | Phase::Optimizer) {
+                last_pass = span.phase;
+            }
+        }
+        all.into_iter().filter(|summary| summary.entries > 0).collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! The forward pass as a list of operators, in the order in which they ran.
+
+use super::role::{Role, Roles};
+use crate::model::{Snapshot, StackId};
+use crate::replay::History;
+
+/// Consecutive allocations with one stack: what an operator made, or a few operators on one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operator {
+    /// The stack they share.
+    pub stack: StackId,
+    /// Index of the first allocation in the history.
+    first: u32,
+    /// Index behind the last one.
+    end: u32,
+}
+
+/// Allocations of one operator. What repeats more often on one line is several, which keeps every look at one short.
+const MOST_ALLOCATIONS: u32 = 32;
+
+/// What backward can go back to: the operators of forward, and those that activation checkpointing runs again, which
+/// backward goes through right after. Python code around them (the inputs, the loss) counts as well, since tensors that
+/// backward needs come from there, too.
+#[derive(Debug, Default)]
+pub(super) struct Tape {
+    operators: Vec<Operator>,
+}
+
+impl Tape {
+    /// Reads every allocation once.
+    pub fn of(snapshot: &Snapshot, history: &History, roles: &Roles) -> Self {
+        let belongs = |id| matches!(roles.role(StackId(id)), Role::Module | Role::Plain | Role::Recompute);
+        let belongs: Vec<bool> = (0..snapshot.stacks.len() as u32).map(belongs).collect();
+        let stacks = snapshot.entries.stacks().get(history.rows.clone()).unwrap_or(&[]);
+        let mut operators: Vec<Operator> = Vec::new();
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            let Some(entry) = History::entry_before(allocation.born) else { continue };
+            let Some(&stack) = stacks.get(entry as usize) else { continue };
+            if belongs.get(stack.index()) != Some(&true) {
+                continue;
+            }
+            let first = index as u32;
+            let goes_on = |last: &&mut Operator| {
+                last.stack == stack && last.end == first && last.end - last.first < MOST_ALLOCATIONS
+            };
+            match operators.last_mut().filter(goes_on) {
+                Some(last) => last.end = first + 1,
+                None => operators.push(Operator { stack, first, end: first + 1 }),
+            }
+        }
+        Self { operators }
+    }
+
+    /// Whether nothing ran.
+    pub fn is_empty(&self) -> bool {
+        self.operators.is_empty()
+    }
+
+    /// The operator with this index.
+    pub fn get(&self, operator: usize) -> Option<&Operator> {
+        self.operators.get(operator)
+    }
+
+    /// The operator that made the allocation with this index.
+    pub fn maker(&self, allocation: u32) -> Option<usize> {
+        let operator = self.len_at(allocation + 1).checked_sub(1)?;
+        (allocation < self.operators[operator].end).then_some(operator)
+    }
+
+    /// Number of operators that had begun before the allocation with this index.
+    pub fn len_at(&self, allocation: u32) -> usize {
+        self.operators.partition_point(|operator| operator.first < allocation)
+    }
+
+    /// Number of blocks that an operator made.
+    pub fn blocks(&self, operator: usize) -> usize {
+        self.get(operator).map_or(0, |operator| (operator.end - operator.first) as usize)
+    }
+
+    /// Whether an operator made a block of so many bytes.
+    pub fn makes(&self, history: &History, operator: usize, bytes: u64) -> bool {
+        let made = self.get(operator).and_then(|made| history.allocations.get(made.first as usize..made.end as usize));
+        made.unwrap_or_default().iter().any(|allocation| allocation.requested == bytes)
+    }
+}

@@ -1,0 +1,119 @@
+//! Baselines of `memviz check`: read before, written after.
+
+use super::Failure;
+use super::command::read_quietly;
+use crate::analysis::check::{Baseline, CheckVerdict, Doubt};
+use crate::error::Error;
+use crate::input::saved::{SavedAnswer, read_answers};
+use crate::report::check::{CheckedInput, doubt};
+use crate::report::schema::SCHEMA_VERSION;
+use crate::report::{JsonReport, Render};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest answer that is read back.
+const LONGEST_ANSWER: u64 = 1 << 30;
+
+/// What a file holds to compare with.
+#[derive(Debug)]
+pub enum Known {
+    /// A recording.
+    Recording(Baseline),
+    /// Earlier answers.
+    Answers(Vec<SavedAnswer>),
+}
+
+impl Known {
+    /// Reads a baseline.
+    ///
+    /// # Errors
+    /// When it is neither a recording nor an answer.
+    pub fn open(path: &Path, allow_truncated: bool) -> Result<Self, Failure> {
+        let about = |error: &Error| Failure::about(&path.display().to_string(), error);
+        if is_answer(path).map_err(|error| about(&error.into()))? {
+            let mut text = String::new();
+            let read = File::open(path).and_then(|file| file.take(LONGEST_ANSWER).read_to_string(&mut text));
+            read.map_err(|error| about(&error.into()))?;
+            return read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error));
+        }
+        let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
+        let baseline = Baseline::of(&recording.snapshot, &recording.histories).map_err(|error| about(&error))?;
+        Ok(Self::Recording(baseline))
+    }
+
+    /// What an input is compared with: the only answer there is, or the one about an input of the same path.
+    pub fn for_input(&self, path: &str) -> Option<Baseline> {
+        match self {
+            Self::Recording(baseline) => Some(baseline.clone()),
+            Self::Answers(answers) => match &answers[..] {
+                [answer] => Some(Baseline::of_answer(answer)),
+                answers => answers.iter().find(|answer| answer.path == path).map(Baseline::of_answer),
+            },
+        }
+    }
+}
+
+/// Whether a file is meant to be an answer of memviz: a JSON object that says so where every answer does.
+fn is_answer(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(256).read_to_end(&mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    Ok(head.trim_start().starts_with('{') && head.contains("\"schema_version\""))
+}
+
+/// Refuses to replace what is no answer of memviz, such as a recording.
+///
+/// # Errors
+/// When that is what the file holds.
+pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    if !path.exists() || is_answer(path).unwrap_or(false) {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Failure::Message(format!(
+        "{shown}: expected an earlier answer of memviz check to replace, found something else"
+    )))
+}
+
+/// Writes what was measured, in one go: whoever reads the file meanwhile finds the old one or the new one.
+///
+/// # Errors
+/// When something could not be measured, or the file cannot be written.
+pub fn update(path: &Path, inputs: &[CheckedInput]) -> Result<(), Failure> {
+    let shown = path.display();
+    for input in inputs {
+        if let Some(reason) = not_measured(input) {
+            return Err(Failure::Message(format!("{shown}: not written: {}: {reason}", input.path)));
+        }
+    }
+    replace(path, |out| JsonReport.check(inputs, out)).map_err(|error| Failure::Message(format!("{shown}: {error}")))
+}
+
+/// Why an input cannot be a baseline.
+fn not_measured(input: &CheckedInput) -> Option<String> {
+    let report = match &input.answer {
+        Err(reason) => return Some(reason.clone()),
+        Ok((_, report)) if report.devices.is_empty() => return Some("it has no data on any device".to_owned()),
+        Ok((_, report)) => report,
+    };
+    let figures = report.devices.iter().flat_map(|device| [&device.allocated, &device.reserved]);
+    let inexact = figures.filter(|figure| figure.doubt != Some(Doubt::NoReserved)).filter_map(|it| it.doubt.as_ref());
+    let unknown = report.checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown);
+    inexact.chain(unknown.filter_map(|check| check.doubt.as_ref())).next().map(doubt)
+}
+
+/// Replaces a file by one that is written beside it.
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let beside: PathBuf = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let mut out = BufWriter::new(file);
+    let written = write(&mut out).and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
+    let replaced = written.and_then(|()| fs::rename(&beside, path));
+    if replaced.is_err() {
+        // What is wrong is said already.
+        let _ = fs::remove_file(&beside);
+    }
+    replaced
+}

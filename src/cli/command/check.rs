@@ -1,0 +1,156 @@
+//! `memviz check`.
+
+use super::{open, use_threads};
+use crate::Recording;
+use crate::analysis::check::{CheckReport, CheckVerdict};
+use crate::analysis::{Budgets, CheckOptions};
+use crate::cli::args::{CheckArgs, CheckFormatArg, CommonArgs, FormatArg};
+use crate::cli::baselines::{self, Known};
+use crate::cli::plan::{BudgetSet, Job, plan};
+use crate::cli::progress::Progress;
+use crate::cli::{Failure, Outcome, complain, output};
+use crate::report::check::{CheckedInput, doubt, title, verdict};
+use crate::report::schema::InputHead;
+use crate::report::{Source, github, junit};
+use indexmap::{IndexMap, IndexSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
+    let shared = &args.shared;
+    let jobs = plan(args)?;
+    let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
+    output::check_target(shared, &paths)?;
+    if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
+    }
+    use_threads(shared);
+    let baselines = Baselines::of(args, &jobs)?;
+    // One after the other, so that there is never more than one recording in memory.
+    let inputs: Vec<CheckedInput> =
+        jobs.iter().map(|job| check(args, job, &baselines)).collect::<Result<_, Failure>>()?;
+    for input in &inputs {
+        complain_about(input);
+    }
+    if inputs.iter().all(|input| input.answer.is_err()) {
+        return Ok(Outcome::Failed);
+    }
+    output::write(shared, |out| match args.format {
+        CheckFormatArg::Text => output::renderer(shared, FormatArg::Text).check(&inputs, out),
+        CheckFormatArg::Json => output::renderer(shared, FormatArg::Json).check(&inputs, out),
+        CheckFormatArg::Markdown => output::renderer(shared, FormatArg::Markdown).check(&inputs, out),
+        CheckFormatArg::Junit => junit::write(&inputs, out),
+        CheckFormatArg::Github => {
+            let repository = Repository::here()?;
+            github::write(&inputs, &|file| repository.path_of(file), out)
+        }
+    })?;
+    baselines.update(&inputs)?;
+    let contradicts = |input: &CheckedInput| input.answer.as_ref().is_ok_and(|(head, _)| head.anomalies.total > 0);
+    Ok(match verdict(&inputs) {
+        CheckVerdict::Unknown => Outcome::Failed,
+        CheckVerdict::Failed => Outcome::CheckFailed,
+        CheckVerdict::Passed if shared.strict && inputs.iter().any(contradicts) => Outcome::CheckFailed,
+        CheckVerdict::Passed => Outcome::Done,
+    })
+}
+
+/// Judges one input. That it cannot be read is part of the answer, since the others still can.
+fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedInput, Failure> {
+    let path = CommonArgs::shown(&job.input);
+    let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
+    let options = CheckOptions { budgets: budgets.collect::<Result<_, Failure>>()?, top: args.top };
+    let size = fs::metadata(&job.input).map_or(0, |metadata| metadata.len());
+    let progress = Progress::start(size, 1, args.shared.quiet);
+    let recording = open(&job.input, &args.shared, progress.bytes.first());
+    let answer = recording.map_err(|error| error.to_string()).map(|recording| answer(&path, &recording, &options));
+    Ok(CheckedInput { path, answer })
+}
+
+fn answer(path: &str, recording: &Recording, options: &CheckOptions) -> (InputHead<'static>, CheckReport) {
+    (InputHead::of(Source { path, recording }).into_owned(), recording.check(options))
+}
+
+/// One line on standard error for an input that could not be read, or not be judged.
+fn complain_about(input: &CheckedInput) {
+    let path = &input.path;
+    match &input.answer {
+        Err(reason) => complain(&format!("{path}: {reason}")),
+        Ok((_, report)) => {
+            let mut unknown = report.checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown);
+            let Some(first) = unknown.next() else { return };
+            let reason = first.doubt.as_ref().map(doubt).unwrap_or_default();
+            let more = match unknown.count() {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            complain(&format!("{path}: {} cannot be judged: {reason}{more}", title(first)));
+        }
+    }
+}
+
+/// The baselines of all jobs, by file; or, when they are to be written anew, the inputs that go into each.
+enum Baselines {
+    Compare(IndexMap<PathBuf, Known>),
+    Update(IndexMap<PathBuf, IndexSet<usize>>),
+}
+
+impl Baselines {
+    fn of(args: &CheckArgs, jobs: &[Job]) -> Result<Self, Failure> {
+        let mut inputs: IndexMap<PathBuf, IndexSet<usize>> = IndexMap::new();
+        for (index, job) in jobs.iter().enumerate() {
+            for baseline in job.budgets.iter().filter_map(|set| set.baseline.clone()) {
+                inputs.entry(baseline).or_default().insert(index);
+            }
+        }
+        if args.update_baseline {
+            inputs.keys().try_for_each(|path| baselines::check_replaceable(path))?;
+            return Ok(Self::Update(inputs));
+        }
+        let open = |path: PathBuf| Ok((path.clone(), Known::open(&path, args.shared.allow_truncated)?));
+        Ok(Self::Compare(inputs.into_keys().map(open).collect::<Result<_, Failure>>()?))
+    }
+
+    /// Budgets with what they are compared with.
+    fn complete(&self, BudgetSet { budgets, baseline }: &BudgetSet, input: &str) -> Result<Budgets, Failure> {
+        let (Self::Compare(known), Some(path)) = (self, baseline) else { return Ok(budgets.clone()) };
+        let baseline = known.get(path).and_then(|known| known.for_input(input));
+        let Some(baseline) = baseline else {
+            let path = path.display();
+            return Err(Failure::Message(format!("{path}: expected an answer about {input}, found none")));
+        };
+        Ok(Budgets { baseline: Some(baseline), ..budgets.clone() })
+    }
+
+    /// Writes them anew, if that was asked for.
+    fn update(&self, inputs: &[CheckedInput]) -> Result<(), Failure> {
+        let Self::Update(files) = self else { return Ok(()) };
+        for (path, indexes) in files {
+            let about: Vec<CheckedInput> = indexes.iter().filter_map(|&index| inputs.get(index).cloned()).collect();
+            baselines::update(path, &about)?;
+        }
+        Ok(())
+    }
+}
+
+/// The repository that annotations are for: `GITHUB_WORKSPACE`, or without it the working directory.
+struct Repository {
+    root: PathBuf,
+}
+
+impl Repository {
+    fn here() -> io::Result<Self> {
+        let workspace = std::env::var_os("GITHUB_WORKSPACE").and_then(|path| PathBuf::from(path).canonicalize().ok());
+        let here = std::env::current_dir()?.canonicalize()?;
+        Ok(Self { root: workspace.filter(|root| here.starts_with(root)).unwrap_or(here) })
+    }
+
+    /// A recorded path as one of the repository, with slashes, if it is a file there.
+    fn path_of(&self, file: &str) -> Option<String> {
+        let path = Path::new(file).canonicalize().ok().filter(|path| path.is_file())?;
+        let inside = path.strip_prefix(&self.root).ok()?;
+        let parts: Option<Vec<&str>> = inside.components().map(|part| part.as_os_str().to_str()).collect();
+        Some(parts?.join("/"))
+    }
+}

@@ -1,0 +1,195 @@
+//! What `memviz check` is to check: flags and `memviz.toml` to inputs with their budgets.
+//!
+//! Flags are for every input, an entry of the file for those that it names. Where both limit the same, the flag counts.
+
+use super::Failure;
+use super::args::CheckArgs;
+use crate::analysis::Budgets;
+use crate::analysis::check::budget::Ceiling;
+use crate::analysis::check::config::{self, Entry};
+use indexmap::IndexMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The file that is looked for in the working directory.
+const CONFIG: &str = "memviz.toml";
+
+/// An input and its budgets.
+#[derive(Debug)]
+pub struct Job {
+    /// The input.
+    pub input: PathBuf,
+    /// Its budgets: those of the command line, and those of each entry.
+    pub budgets: Vec<BudgetSet>,
+}
+
+/// Budgets, with their baseline yet to be read.
+#[derive(Clone, Debug)]
+pub struct BudgetSet {
+    /// The budgets.
+    pub budgets: Budgets,
+    /// The file that is their baseline.
+    pub baseline: Option<PathBuf>,
+}
+
+impl BudgetSet {
+    fn is_empty(&self) -> bool {
+        self.budgets.is_empty() && self.baseline.is_none()
+    }
+}
+
+/// Every input with its budgets, in the order in which they are named.
+///
+/// # Errors
+/// When there is nothing to check, or an input has no budget.
+pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
+    let flags = flags(args)?;
+    let file = File::find(args)?;
+    let flags = BudgetSet { budgets: flags, baseline: args.baseline.clone() };
+    let own = || Some(flags.clone()).filter(|flags| !flags.is_empty());
+    let jobs: Vec<Job> = if args.inputs.is_empty() {
+        let Some(file) = &file else {
+            return Err(Failure::Message(format!("expected an INPUT, or a {CONFIG} that names some; found neither")));
+        };
+        let jobs = file.inputs()?.into_iter();
+        jobs.map(|(input, entries)| Job { budgets: own().into_iter().chain(replaced(entries, args)).collect(), input })
+            .collect()
+    } else {
+        let job = |input: &PathBuf| {
+            let entries = file.as_ref().map(|file| file.entries_for(input)).transpose()?.unwrap_or_default();
+            Ok(Job { input: input.clone(), budgets: own().into_iter().chain(replaced(entries, args)).collect() })
+        };
+        args.inputs.iter().map(job).collect::<Result<_, Failure>>()?
+    };
+    for Job { input, budgets } in &jobs {
+        if budgets.is_empty() {
+            let input = input.display();
+            let wanted = "a flag such as --max-peak 40GiB, or an entry of memviz.toml that names it";
+            return Err(Failure::Message(format!("{input}: expected a budget: {wanted}; found none")));
+        }
+    }
+    let has_baseline = jobs.iter().flat_map(|job| &job.budgets).any(|set| set.baseline.is_some());
+    let asks = [(args.tolerance.is_some(), "--tolerance"), (args.update_baseline, "--update-baseline")];
+    match asks.into_iter().find(|(asked, _)| *asked && !has_baseline) {
+        Some((_, flag)) => Err(Failure::Message(format!("{flag}: expected --baseline FILE beside it, found none"))),
+        None => Ok(jobs),
+    }
+}
+
+/// The budgets of the command line, without the baseline.
+fn flags(args: &CheckArgs) -> Result<Budgets, Failure> {
+    let bytes = |flag: &str, ceiling: Option<Ceiling>| {
+        let bytes = ceiling.map(|ceiling| ceiling.bytes(args.capacity)).transpose();
+        bytes.map_err(|error| Failure::Message(format!("{flag} {error}")))
+    };
+    Ok(Budgets {
+        name: None,
+        devices: args.shared.devices(),
+        max_peak: bytes("--max-peak", args.max_peak)?,
+        max_reserved: bytes("--max-reserved", args.max_reserved)?,
+        max_fragmentation: args.max_fragmentation,
+        max_leak: args.max_leak.map(|size| size.0),
+        max_sites: args.max_site.clone(),
+        steps: args.steps.clone(),
+        baseline: None,
+        tolerance: args.tolerance.unwrap_or_default(),
+    })
+}
+
+/// Entries of the file, without what flags replace. Those that are left with nothing are dropped.
+fn replaced(entries: Vec<BudgetSet>, args: &CheckArgs) -> Vec<BudgetSet> {
+    let without_flags = |BudgetSet { mut budgets, baseline }: BudgetSet| {
+        if !args.shared.device.is_empty() {
+            budgets.devices = args.shared.devices();
+        }
+        budgets.max_peak = budgets.max_peak.filter(|_| args.max_peak.is_none());
+        budgets.max_reserved = budgets.max_reserved.filter(|_| args.max_reserved.is_none());
+        budgets.max_fragmentation = budgets.max_fragmentation.filter(|_| args.max_fragmentation.is_none());
+        budgets.max_leak = budgets.max_leak.filter(|_| args.max_leak.is_none());
+        if !args.max_site.is_empty() {
+            budgets.max_sites.clear();
+        }
+        budgets.steps = args.steps.clone().or(budgets.steps);
+        budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);
+        BudgetSet { budgets, baseline: baseline.filter(|_| args.baseline.is_none()) }
+    };
+    entries.into_iter().map(without_flags).filter(|set| !set.is_empty()).collect()
+}
+
+/// A `memviz.toml`.
+struct File {
+    path: PathBuf,
+    entries: Vec<Entry>,
+}
+
+impl File {
+    /// The file asked for, or the one in the working directory, if there is one.
+    fn find(args: &CheckArgs) -> Result<Option<Self>, Failure> {
+        let path = match &args.config {
+            Some(path) => path.clone(),
+            None if Path::new(CONFIG).exists() => PathBuf::from(CONFIG),
+            None => return Ok(None),
+        };
+        let shown = path.display();
+        let text = fs::read_to_string(&path).map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
+        let entries =
+            config::read(&text, args.capacity).map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
+        Ok(Some(Self { path, entries }))
+    }
+
+    /// Every input that it names, each with its entries.
+    fn inputs(&self) -> Result<IndexMap<PathBuf, Vec<BudgetSet>>, Failure> {
+        let mut inputs: IndexMap<PathBuf, Vec<_>> = IndexMap::new();
+        for entry in &self.entries {
+            let matching = self.matching(entry)?;
+            if matching.is_empty() {
+                let (path, input) = (self.path.display(), &entry.input);
+                return Err(Failure::Message(format!("{path}: expected files that match {input:?}, found none")));
+            }
+            for input in matching {
+                inputs.entry(input).or_default().push(self.budgets(entry));
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// The entries that name an input. Paths are compared as the files that they lead to.
+    fn entries_for(&self, input: &Path) -> Result<Vec<BudgetSet>, Failure> {
+        let Ok(input) = input.canonicalize() else { return Ok(Vec::new()) };
+        let mut entries = Vec::new();
+        for entry in &self.entries {
+            let matching = self.matching(entry)?;
+            if matching.iter().any(|path| path.canonicalize().is_ok_and(|path| path == input)) {
+                entries.push(self.budgets(entry));
+            }
+        }
+        Ok(entries)
+    }
+
+    fn budgets(&self, entry: &Entry) -> BudgetSet {
+        let baseline = entry.baseline.as_ref().map(|baseline| self.folder().join(baseline));
+        BudgetSet { budgets: entry.budgets.clone(), baseline }
+    }
+
+    /// The files that an entry names, sorted.
+    fn matching(&self, entry: &Entry) -> Result<Vec<PathBuf>, Failure> {
+        let folder = glob::Pattern::escape(&self.folder().display().to_string());
+        let pattern = Path::new(&folder).join(&entry.input).display().to_string();
+        let bad = |error: &dyn std::fmt::Display| {
+            Failure::Message(format!("{}: input {:?}: {error}", self.path.display(), entry.input))
+        };
+        let mut files = Vec::new();
+        for path in glob::glob(&pattern).map_err(|error| bad(&error))? {
+            let path = path.map_err(|error| bad(&error))?;
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+        Ok(files)
+    }
+
+    /// The folder that its paths are relative to.
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+}

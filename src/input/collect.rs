@@ -1,0 +1,133 @@
+//! Files, directories and globs to a list of files.
+//!
+//! A directory stands for the recordings and summaries in it, by their extension, not for those in folders below it. A
+//! glob stands for whatever it matches. What was found that way may turn out to be something else (a JSON file beside
+//! the recordings); what was named is expected to be what was asked for.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// A file to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it was named, rather than found in a directory or by a glob.
+    pub is_named: bool,
+    /// Why there is nothing to read; `path` is then what was named.
+    pub problem: Option<String>,
+}
+
+/// Extensions of recordings and summaries, before that of a compression.
+const EXTENSIONS: [&str; 5] = ["pickle", "pkl", "json", "jsonl", "ndjson"];
+/// Extensions of compressed files.
+const COMPRESSED: [&str; 4] = ["gz", "zst", "zstd", "zip"];
+
+/// The files that `inputs` stand for: those of one input in the order of their names, numbers within names by their
+/// value, and each path once.
+pub fn collect(inputs: &[PathBuf]) -> Vec<Found> {
+    let mut seen = HashSet::new();
+    let mut files = inputs.iter().flat_map(|input| expand(input)).collect::<Vec<_>>();
+    // Comparing components makes `a/b` of `./a//b`; links stay what they are.
+    files.retain(|found| {
+        let components: PathBuf = found.path.components().filter(|part| part.as_os_str() != ".").collect();
+        seen.insert(components)
+    });
+    files
+}
+
+fn expand(input: &Path) -> Vec<Found> {
+    let found = |paths: Result<Vec<PathBuf>, String>| match paths {
+        Ok(mut paths) => {
+            paths.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+            paths.into_iter().map(|path| Found { path, is_named: false, problem: None }).collect()
+        }
+        Err(problem) => vec![Found { path: input.to_owned(), is_named: true, problem: Some(problem) }],
+    };
+    if input.is_dir() {
+        return found(directory(input));
+    }
+    match input.to_str() {
+        // A file may be called like a glob.
+        Some(pattern) if pattern.contains(['*', '?', '[']) && !input.exists() => found(matches(pattern)),
+        _ => vec![Found { path: input.to_owned(), is_named: true, problem: None }],
+    }
+}
+
+fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut files: Vec<PathBuf> =
+        entries.map_err(|error| error.to_string())?.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|file| is_candidate(file) && !file.is_dir());
+    if files.is_empty() {
+        return Err("expected recordings or summaries in the directory (.pickle, .json, ...), found none".to_owned());
+    }
+    Ok(files)
+}
+
+/// Whether a name looks like that of a recording or a summary.
+fn is_candidate(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_ascii_lowercase) else { return false };
+    let mut parts = name.rsplit('.').peekable();
+    parts.next_if(|part| COMPRESSED.contains(part));
+    !name.starts_with('.') && parts.next().is_some_and(|part| EXTENSIONS.contains(&part)) && parts.next().is_some()
+}
+
+fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let paths = glob::glob(pattern).map_err(|error| format!("expected a glob: {error}"))?;
+    let mut files = paths.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    files.retain(|file| !file.is_dir());
+    if files.is_empty() { Err("expected files that match, found none".to_owned()) } else { Ok(files) }
+}
+
+/// The order in which people count: `rank2` before `rank10`.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    while !left.is_empty() && !right.is_empty() {
+        let (left_part, left_rest) = part(left);
+        let (right_part, right_rest) = part(right);
+        let digits = |text: &str| text.starts_with(|next: char| next.is_ascii_digit());
+        let order = if digits(left_part) && digits(right_part) {
+            let [left, right] = [left_part, right_part].map(|part| part.trim_start_matches('0'));
+            left.len().cmp(&right.len()).then_with(|| left.cmp(right))
+        } else {
+            left_part.cmp(right_part)
+        };
+        if order.is_ne() {
+            return order;
+        }
+        (left, right) = (left_rest, right_rest);
+    }
+    // Only numbers with leading zeros are left to tell apart.
+    left.len().cmp(&right.len()).then_with(|| a.cmp(b))
+}
+
+/// The digits, or the other characters, that a text begins with; and the rest.
+fn part(text: &str) -> (&str, &str) {
+    let is_digit = text.starts_with(|next: char| next.is_ascii_digit());
+    let end = text.find(|next: char| next.is_ascii_digit() != is_digit).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_count_by_value() {
+        let mut names = ["rank10", "rank2", "rank02", "rank", "node1_rank3", "rank2b", "rank99999999999999999999"];
+        names.sort_by(|a, b| natural(a, b));
+        assert_eq!(names, ["node1_rank3", "rank", "rank02", "rank2", "rank2b", "rank10", "rank99999999999999999999"]);
+    }
+
+    #[test]
+    fn recordings_are_known_by_their_extension() {
+        for name in ["rank0.pickle", "a.PKL", "rank0.pickle.gz", "x.pt.trace.json.gz", "all.jsonl", "s.ndjson.zst"] {
+            assert!(is_candidate(Path::new(name)), "{name}");
+        }
+        for name in ["README.md", ".rank0.pickle", "pickle", "rank0.gz", "model.pt", "rank0.pickle.tmp"] {
+            assert!(!is_candidate(Path::new(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! JSON that memviz wrote itself, read back: the answers of `check` and `peak`, for comparison with newer ones.
+
+use crate::error::{Error, Result};
+use crate::model::DeviceId;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+/// One answer about one input.
+#[derive(Clone, Debug)]
+pub struct SavedAnswer {
+    /// The input, as it was named then.
+    pub path: String,
+    /// Its devices.
+    pub devices: Vec<SavedDevice>,
+}
+
+/// One device of it.
+#[derive(Clone, Debug)]
+pub struct SavedDevice {
+    /// The device.
+    pub device: DeviceId,
+    /// Peak of allocated bytes; `None` where the answer did not have it exactly.
+    pub allocated: Option<u64>,
+    /// Peak of reserved bytes; `None` where the answer did not have it exactly.
+    pub reserved: Option<u64>,
+    /// Sites and their bytes at the peak of allocated bytes; `None` where the answer does not have them all.
+    pub sites: Option<Vec<(String, u64)>>,
+}
+
+/// Reads the answers in a text, one after another.
+///
+/// # Errors
+/// When it holds none, or something else, or answers whose keys are of another version than `schema_version`.
+pub fn read_answers(text: &str, schema_version: u32) -> Result<Vec<SavedAnswer>> {
+    let malformed =
+        |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
+    let mut answers = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        let value = value.map_err(|error| malformed(format!("malformed JSON: {error}")))?;
+        let version = value.get("schema_version").ok_or_else(|| malformed("no schema_version".to_owned()))?;
+        if version.as_u64() != Some(u64::from(schema_version)) {
+            return Err(Error::Request(format!("expected schema_version {schema_version}, found {version}")));
+        }
+        match value.get("command").and_then(Value::as_str) {
+            Some("check" | "peak") => {}
+            Some(other) => return Err(malformed(format!("that of memviz {other}"))),
+            None => return Err(malformed("no command".to_owned())),
+        }
+        if let Some(reason) = value.get("error").and_then(Value::as_str) {
+            return Err(malformed(format!("an input that could not be read ({reason})")));
+        }
+        let answer: Answer = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+        answers.push(SavedAnswer {
+            devices: answer.devices.iter().map(|device| device.saved(answer.input.anomalies.total)).collect(),
+            path: answer.input.path,
+        });
+    }
+    if answers.is_empty() {
+        return Err(malformed("nothing".to_owned()));
+    }
+    Ok(answers)
+}
+
+/// What is read of an answer; other keys are left alone.
+#[derive(Deserialize)]
+struct Answer {
+    input: Input,
+    devices: Vec<Device>,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    path: String,
+    anomalies: Anomalies,
+}
+
+#[derive(Deserialize)]
+struct Anomalies {
+    total: u64,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    #[serde(rename = "device")]
+    number: DeviceId,
+    metric: String,
+    complete_history: bool,
+    window: Option<IgnoredAny>,
+    /// What `memviz check` says of its figures.
+    certainty: Option<Certainty>,
+    peak: Counters,
+    maxima: Counters,
+    attribution: Attribution,
+}
+
+#[derive(Deserialize)]
+struct Certainty {
+    allocated_bytes: String,
+    reserved_bytes: String,
+}
+
+#[derive(Deserialize)]
+struct Counters {
+    allocated_bytes: i64,
+    reserved_bytes: i64,
+}
+
+#[derive(Deserialize)]
+struct Attribution {
+    by: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    label: String,
+    bytes: u64,
+}
+
+/// Labels of rows that stand for several sites: with one, a site that is not named is not known to hold nothing.
+const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
+
+impl Device {
+    fn saved(&self, anomalies: u64) -> SavedDevice {
+        // Without a word on it, only what is complete is known to be exact.
+        let complete = self.complete_history && anomalies == 0 && self.window.is_none();
+        let exact = |bytes: i64, certainty: fn(&Certainty) -> &str| {
+            let known = self.certainty.as_ref().map_or(complete, |words| certainty(words) == "exact");
+            u64::try_from(bytes).ok().filter(|_| known)
+        };
+        let at_peak = self.metric == "allocated" && self.peak.allocated_bytes == self.maxima.allocated_bytes;
+        let rows = &self.attribution.rows;
+        let all =
+            at_peak && self.attribution.by == "site" && !rows.iter().any(|row| SEVERAL.contains(&row.label.as_str()));
+        SavedDevice {
+            device: self.number,
+            allocated: exact(self.maxima.allocated_bytes, |words| &words.allocated_bytes),
+            reserved: exact(self.maxima.reserved_bytes, |words| &words.reserved_bytes),
+            sites: all.then(|| rows.iter().map(|row| (row.label.clone(), row.bytes)).collect()),
+        }
+    }
+}

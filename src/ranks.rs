@@ -1,0 +1,198 @@
+//! Many recordings to their summaries, side by side.
+//!
+//! Each thread reads a file, reduces it to its summary and lets go of it before it takes the next one, so that there are
+//! never more recordings in memory than threads. Summaries come out in the order of the inputs, each as soon as all
+//! before it are done, whatever the number of threads.
+
+use crate::Recording;
+use crate::analysis::ranks::{
+    FailedInput, RankLine, RankNumber, SkippedInput, SummaryOptions, begins_lines, rank_numbers, read_lines, summarise,
+};
+use crate::error::{Error, Result};
+use crate::input::collect::{Found, collect};
+use crate::input::{self, ReadOptions, Unpacked};
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+/// How to read many inputs.
+#[derive(Clone, Debug, Default)]
+pub struct RanksOptions {
+    /// What summaries say.
+    pub summary: SummaryOptions,
+    /// How files are read. Where there are at least as many as threads, each is read by one thread alone.
+    pub read: ReadOptions,
+    /// What standard input is called: rows show it, and the rank is taken from it.
+    pub stdin_name: Option<String>,
+    /// Files read at a time; one per core when absent.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// The inputs of a run, as they are to be read.
+#[derive(Clone, Debug)]
+pub struct RankInputs {
+    inputs: Vec<Input>,
+}
+
+#[derive(Clone, Debug)]
+struct Input {
+    found: Found,
+    name: String,
+    number: RankNumber,
+}
+
+impl Input {
+    fn is_stdin(&self) -> bool {
+        self.found.path.as_os_str() == "-"
+    }
+
+    fn failed(&self, error: &impl ToString) -> RankLine {
+        // An error is one line, whatever is in it.
+        let error = error.to_string().lines().collect::<Vec<_>>().join(" ");
+        RankLine::Failed(FailedInput { path: self.name.clone(), error })
+    }
+}
+
+impl RankInputs {
+    /// The files that `paths` stand for: see [`collect`]. `-` is standard input.
+    pub fn of(paths: &[PathBuf], options: &RanksOptions) -> Self {
+        let files = collect(paths);
+        let name = |path: &Path| match (path.as_os_str() == "-", &options.stdin_name) {
+            (true, Some(name)) => name.clone(),
+            (true, None) => "<stdin>".to_owned(),
+            (false, _) => path.display().to_string(),
+        };
+        let names: Vec<String> = files.iter().map(|found| name(&found.path)).collect();
+        let numbers = rank_numbers(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let inputs = files.into_iter().zip(names).zip(numbers);
+        Self { inputs: inputs.map(|((found, name), number)| Input { found, name, number }).collect() }
+    }
+
+    /// Size of all files in bytes, as far as it is known.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|input| size(&input.found.path)).sum()
+    }
+
+    /// Number of inputs.
+    pub fn len(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// Summarises every input and gives the lines to `each`, in order. An input that cannot be analysed gives a line that
+    /// says so.
+    ///
+    /// # Errors
+    /// The one that `each` returns; no more inputs are then begun.
+    pub fn summarise(
+        &self,
+        options: &RanksOptions,
+        mut each: impl FnMut(RankLine) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = options.threads.unwrap_or_else(cores).get();
+        let mut read = options.read.clone();
+        read.on_one_thread = self.len() >= threads;
+        let work = Work {
+            inputs: &self.inputs,
+            summary: &options.summary,
+            progress: read.progress.take().unwrap_or_default(),
+            read,
+            next: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        };
+        thread::scope(|scope| {
+            let (sender, done) = channel();
+            for _ in 0..threads.min(self.len()) {
+                let (work, sender) = (&work, sender.clone());
+                scope.spawn(move || work.run(&sender));
+            }
+            drop(sender);
+            let mut waiting = BTreeMap::new();
+            let mut next = 0;
+            for (index, lines) in done {
+                waiting.insert(index, lines);
+                while let Some(lines) = waiting.remove(&next) {
+                    next += 1;
+                    if let Err(error) = Vec::into_iter(lines).try_for_each(&mut each) {
+                        work.stop.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// What the threads share.
+struct Work<'a> {
+    inputs: &'a [Input],
+    summary: &'a SummaryOptions,
+    read: ReadOptions,
+    /// Bytes of the files that are done.
+    progress: std::sync::Arc<AtomicU64>,
+    next: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Work<'_> {
+    /// Takes one input after the other.
+    fn run(&self, done: &Sender<(usize, Vec<RankLine>)>) {
+        // Analyses run on rayon. With a pool of this one thread, they neither wait for other files' nor begin them.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        let _pool = if self.read.on_one_thread { pool.build().ok() } else { None };
+        while !self.stop.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(input) = self.inputs.get(index) else { return };
+            let lines = self.lines(input);
+            self.progress.fetch_add(size(&input.found.path), Ordering::Relaxed);
+            if done.send((index, lines)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What there is to say about an input.
+    fn lines(&self, input: &Input) -> Vec<RankLine> {
+        if let Some(problem) = &input.found.problem {
+            return vec![input.failed(problem)];
+        }
+        let (mut lines, problem) = self.read(input).unwrap_or_else(|error| (Vec::new(), Some(error)));
+        lines.extend(problem.map(|problem| match problem {
+            // What lies beside the recordings, and was not named.
+            Error::UnknownJson(_) if !input.found.is_named => {
+                RankLine::Skipped(SkippedInput { path: input.name.clone() })
+            }
+            problem => input.failed(&problem),
+        }));
+        lines
+    }
+
+    /// The lines of a recording, or those that a file of summaries holds, and why it holds no more.
+    fn read(&self, input: &Input) -> Result<(Vec<RankLine>, Option<Error>)> {
+        let unpacked = if input.is_stdin() {
+            Unpacked::new(io::stdin(), &self.read)?
+        } else {
+            Unpacked::new(input::open(&input.found.path)?, &self.read)?
+        };
+        if begins_lines(&unpacked) {
+            return Ok(read_lines(unpacked.into_reader(), self.summary));
+        }
+        let recording = Recording::unpacked(unpacked, &self.read)?;
+        let lines = summarise(&input.name, input.number, &recording.snapshot, &recording.histories, self.summary)?;
+        Ok((lines, None))
+    }
+}

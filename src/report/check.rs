@@ -1,0 +1,218 @@
+//! What reports say about budgets, in words; the same in every format.
+
+use super::notes;
+use super::schema::InputHead;
+use super::words::count;
+use crate::analysis::CheckReport;
+use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, Doubt};
+use crate::analysis::leaks::MIN_STEPS;
+use crate::model::bytes::Bytes;
+
+/// One input and what came of it. The recording itself need not be kept.
+#[derive(Clone, Debug)]
+pub struct CheckedInput {
+    /// The input, as the user named it.
+    pub path: String,
+    /// What every answer says of its input, and the checks; or why it could not be read.
+    pub answer: Result<(InputHead<'static>, CheckReport), String>,
+}
+
+impl CheckedInput {
+    /// Its checks; none where it could not be read.
+    pub fn checks(&self) -> &[Check] {
+        self.answer.as_ref().map(|(_, report)| report.checks.as_slice()).unwrap_or_default()
+    }
+
+    /// What came of it.
+    pub fn verdict(&self) -> CheckVerdict {
+        self.answer.as_ref().map_or(CheckVerdict::Unknown, |(_, report)| report.verdict())
+    }
+
+    /// Lines that must be said about the file and its devices.
+    pub fn notes(&self) -> Vec<String> {
+        let Ok((head, report)) = &self.answer else { return Vec::new() };
+        let mut lines = head.notes.clone();
+        for device in &report.devices {
+            let own = notes::device(&device.peak).into_iter();
+            lines.extend(own.map(|line| format!("{}: {line}", notes::device_name(device.peak.device))));
+        }
+        lines
+    }
+}
+
+/// What came of several inputs together: unknown if any is, then failed.
+pub fn verdict(inputs: &[CheckedInput]) -> CheckVerdict {
+    let has = |verdict| inputs.iter().any(|input| input.verdict() == verdict);
+    match (has(CheckVerdict::Unknown), has(CheckVerdict::Failed)) {
+        (true, _) => CheckVerdict::Unknown,
+        (_, true) => CheckVerdict::Failed,
+        _ => CheckVerdict::Passed,
+    }
+}
+
+/// What came of one input: `2 of 3 budgets exceeded, 1 not known`.
+pub fn summary(checks: &[Check]) -> String {
+    let number = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let all = count(checks.len() as u64, "budget");
+    match (number(CheckVerdict::Failed), number(CheckVerdict::Unknown)) {
+        (0, 0) if checks.is_empty() => "measured, no budget to keep".to_owned(),
+        (0, 0) if checks.len() == 1 => "1 budget kept".to_owned(),
+        (0, 0) => format!("all {all} kept"),
+        (failed, 0) => format!("{failed} of {all} exceeded"),
+        (0, unknown) => format!("{unknown} of {all} cannot be judged"),
+        (failed, unknown) => format!("{failed} of {all} exceeded, {unknown} cannot be judged"),
+    }
+}
+
+/// The name of a check, with its entry in front: `train step: max-peak`, `max-site attention\.py`.
+pub fn name(check: &Check) -> String {
+    let kind = match &check.kind {
+        CheckKind::MaxSite(pattern) => format!("{} {pattern}", check.kind.name()),
+        kind => kind.name().to_owned(),
+    };
+    match &check.budget {
+        Some(budget) => format!("{budget}: {kind}"),
+        None => kind,
+    }
+}
+
+/// The same with the device behind it.
+pub fn title(check: &Check) -> String {
+    match check.device {
+        Some(device) => format!("{} on {}", name(check), lower_first(&notes::device_name(device))),
+        None => name(check),
+    }
+}
+
+/// `Device 0` in the middle of a sentence; `CPU memory` stays.
+fn lower_first(name: &str) -> String {
+    match name.strip_prefix("Device").or(name.strip_prefix("Pinned")) {
+        Some(rest) => format!("{}{rest}", name[..name.len() - rest.len()].to_ascii_lowercase()),
+        None => name.to_owned(),
+    }
+}
+
+/// An amount as it is shown; `-` where there is none.
+pub fn amount(amount: Option<Amount>) -> String {
+    match amount {
+        Some(Amount::Bytes(bytes)) => Bytes(bytes).to_string(),
+        Some(Amount::Share(share)) => percent(share),
+        None => "-".to_owned(),
+    }
+}
+
+/// What was measured; a bound has its sign in front.
+pub fn measured(check: &Check) -> String {
+    let (measured, bound) = check.measured();
+    let sign = match bound {
+        Some("lower") => "\u{2265} ",
+        Some(_) => "\u{2264} ",
+        None => "",
+    };
+    format!("{sign}{}", amount(measured))
+}
+
+/// What is left, with its sign; `-` where the check was not judged.
+pub fn headroom(check: &Check) -> String {
+    if let Some(bytes) = check.headroom_bytes() {
+        let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
+        return format!("{}{size}", if bytes < 0 { "-" } else { "+" });
+    }
+    match (check.limit, check.measured().0) {
+        (Some(Amount::Share(limit)), Some(Amount::Share(share))) => {
+            let sign = if check.verdict == CheckVerdict::Failed { "-" } else { "+" };
+            format!("{sign}{}", percent((limit - share).abs()))
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+/// What an exceeded limit was exceeded by, to the byte: `4.15 GiB (4453794816 bytes), 1 byte over 4.15 GiB`.
+pub fn excess(check: &Check) -> String {
+    let (measured, limit) = (measured(check), amount(check.limit));
+    match (check.measured().0, check.headroom_bytes()) {
+        (Some(Amount::Bytes(bytes)), Some(headroom)) => {
+            let over = headroom.unsigned_abs();
+            let over = match u64::try_from(over) {
+                Ok(1) => "1 byte".to_owned(),
+                Ok(over) => Bytes(over).to_string(),
+                Err(_) => format!("{over} bytes"),
+            };
+            let exact = if bytes < 1024 { String::new() } else { format!(" ({bytes} bytes)") };
+            format!("{measured}{exact}, {over} over the limit of {limit}")
+        }
+        _ => format!("{measured}, the limit is {limit}"),
+    }
+}
+
+/// What the bytes of the sites behind an exceeded limit are.
+pub fn basis(check: &Check) -> &'static str {
+    match check.culprits.basis {
+        Basis::Held => "what holds it",
+        Basis::Grown => "what grew since the baseline",
+        Basis::Reserved => "what its segments were reserved for",
+        Basis::Pinned => "what keeps free memory from being released",
+        Basis::Leaked => "what leaks, per step",
+    }
+}
+
+/// A line on the sites that are not named.
+pub fn left_out(check: &Check) -> Option<String> {
+    match check.culprits.left_out {
+        0 => None,
+        number => Some(count(number as u64, "more site")),
+    }
+}
+
+/// Why a figure is not known exactly.
+pub fn doubt(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::NothingRecorded => {
+            "nothing was allocated on any device while recording, or recording was off".to_owned()
+        }
+        Doubt::NoSuchDevice(known) if known.is_empty() => "the recording has no data on any device".to_owned(),
+        Doubt::NoSuchDevice(known) => {
+            let known: Vec<String> = known.iter().map(i32::to_string).collect();
+            format!("the recording has no such device; it has {}", known.join(", "))
+        }
+        Doubt::Contradicts(number) => {
+            let noun = if *number == 1 { "anomaly" } else { "anomalies" };
+            format!("the recording contradicts itself ({number} {noun})")
+        }
+        Doubt::NoHistory => "no history was recorded: only the state at the dump is known".to_owned(),
+        Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher then".to_owned(),
+        Doubt::LostBeginning => {
+            "entries were lost (blocks from before the first kept one have stacks: a ring buffer, or \
+                                 a pause), and memory may have been higher then"
+                .to_owned()
+        }
+        Doubt::CutOff => "the file was cut off, and memory may have been higher in what is missing".to_owned(),
+        Doubt::Sampled => "memory is known at single times only, and may have been higher between them".to_owned(),
+        Doubt::UnrecordedFrees => {
+            "PyTorch 2.0 does not record frees of blocks from before the recording: it may have been more".to_owned()
+        }
+        Doubt::NoFreeRequested => "free_requested was not recorded: it may have been less".to_owned(),
+        Doubt::UncertainSizes(bytes) => {
+            let bytes = Bytes(*bytes);
+            format!("sizes of some blocks from before the recording left no evidence: it may be up to {bytes} more")
+        }
+        Doubt::NoReserved => "a memory timeline does not record reserved memory".to_owned(),
+        Doubt::PeakNotExact(inner) => format!("when memory peaks is not known exactly: {}", self::doubt(inner)),
+        Doubt::UnknownStacks(bytes) => {
+            let bytes = Bytes(*bytes);
+            format!("{bytes} at the peak are from before the recording, and may belong to these sites")
+        }
+        Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that are".to_owned(),
+        Doubt::TooFewSteps(steps) => {
+            format!("{} found, and a verdict takes at least {MIN_STEPS}", count(*steps as u64, "step"))
+        }
+        Doubt::Refused(reason) => reason.clone(),
+        Doubt::NotInBaseline => "the baseline does not have this device".to_owned(),
+        Doubt::OnlyInBaseline => "the baseline has this device, and the recording has no data on it".to_owned(),
+        Doubt::BaselineNotExact => "the baseline's own figure is not exact".to_owned(),
+    }
+}

@@ -1,0 +1,95 @@
+//! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
+
+use super::io_error;
+use crate::analysis::RanksReport;
+use crate::analysis::attribution::OTHER;
+use crate::analysis::ranks::{RankLine, RankSummary};
+use crate::replay::{Bound, Metric};
+use crate::report::notes::safe;
+use std::io::{self, Write};
+
+const HEAD: [&str; 25] = [
+    "rank",
+    "device",
+    "max_allocated_bytes",
+    "max_active_bytes",
+    "max_requested_bytes",
+    "max_reserved_bytes",
+    "baseline_bytes",
+    "inactive_bytes",
+    "inactive_share",
+    "ooms",
+    "end_allocated_bytes",
+    "end_reserved_bytes",
+    "outlier",
+    "largest_site",
+    "largest_site_bytes",
+    "allocated_bound",
+    "active_bound",
+    "requested_bound",
+    "reserved_bound",
+    "entries",
+    "complete_history",
+    "anomalies",
+    "rank_source",
+    "path",
+    "error",
+];
+
+pub(super) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record(HEAD).map_err(io_error)?;
+    for (index, line) in report.lines.iter().enumerate() {
+        let record = match line {
+            RankLine::Rank(rank) => record(report, index, rank),
+            RankLine::Empty(empty) => without_figures(&empty.rank.to_string(), &empty.path, "no memory on any device"),
+            RankLine::Failed(failed) => without_figures("", &failed.path, &failed.error),
+            RankLine::Skipped(_) => continue,
+        };
+        csv.write_record(&record).map_err(io_error)?;
+    }
+    csv.flush()
+}
+
+fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD.len()] {
+    let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
+    let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
+    let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
+    let largest = rank.top.iter().find(|row| row.label != OTHER);
+    let source = serde_json::to_value(rank.rank_source).ok();
+    [
+        rank.rank.to_string(),
+        rank.device.to_string(),
+        maximum(Metric::Allocated),
+        maximum(Metric::Active),
+        maximum(Metric::Requested),
+        maximum(Metric::Reserved),
+        rank.baseline_bytes.to_string(),
+        rank.inactive_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
+        rank.inactive_share().map(|share| share.to_string()).unwrap_or_default(),
+        rank.ooms.to_string(),
+        rank.end.allocated.to_string(),
+        rank.end.reserved.to_string(),
+        outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
+        largest.map(|row| safe(&row.label)).unwrap_or_default(),
+        largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
+        bound(Metric::Allocated),
+        bound(Metric::Active),
+        bound(Metric::Requested),
+        bound(Metric::Reserved),
+        rank.entries.to_string(),
+        rank.complete_history.to_string(),
+        rank.anomalies.to_string(),
+        source.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
+        safe(&rank.path),
+        String::new(),
+    ]
+}
+
+fn without_figures(rank: &str, path: &str, error: &str) -> [String; HEAD.len()] {
+    let mut record = [const { String::new() }; HEAD.len()];
+    rank.clone_into(&mut record[0]);
+    record[HEAD.len() - 2] = safe(path);
+    record[HEAD.len() - 1] = safe(error);
+    record
+}

@@ -1,0 +1,63 @@
+//! `memviz check` as Markdown.
+
+use super::{cell, code, escape};
+use crate::analysis::check::{Check, CheckVerdict};
+use crate::model::bytes::Bytes;
+use crate::report::check::{self as words, CheckedInput};
+use std::io::{self, Write};
+
+pub(super) fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## GPU memory budgets: {}\n", words::verdict(inputs).name())?;
+    inputs.iter().try_for_each(|input| checked_input(input, out))
+}
+
+fn checked_input(input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
+    let path = code(&input.path);
+    if let Err(reason) = &input.answer {
+        return writeln!(out, "### {path}: cannot be read\n\n> {}\n", escape(reason));
+    }
+    let checks = input.checks();
+    writeln!(out, "### {path}: {}\n", words::summary(checks))?;
+    for line in input.notes() {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if checks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "| | Budget | Device | Measured | Limit | Left |\n|---|---|--:|--:|--:|--:|")?;
+    for check in checks {
+        let verdict = match check.verdict {
+            CheckVerdict::Passed => check.verdict.name().to_owned(),
+            _ => format!("**{}**", check.verdict.name()),
+        };
+        let device = check.device.map_or("-".to_owned(), |device| device.to_string());
+        let (measured, limit, left) = (words::measured(check), words::amount(check.limit), words::headroom(check));
+        writeln!(out, "| {verdict} | {} | {device} | {measured} | {limit} | {left} |", cell(&words::name(check)))?;
+    }
+    writeln!(out)?;
+    checks.iter().try_for_each(|check| details(check, out))
+}
+
+/// Why a limit is not kept, or not known to be.
+fn details(check: &Check, out: &mut dyn Write) -> io::Result<()> {
+    let title = escape(&words::title(check));
+    match check.verdict {
+        CheckVerdict::Passed => {
+            let Some(doubt) = &check.doubt else { return Ok(()) };
+            writeln!(out, "{title} is kept for certain, although {}.\n", escape(&words::doubt(doubt)))
+        }
+        CheckVerdict::Unknown => {
+            let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();
+            writeln!(out, "**{title}** cannot be judged: {}.\n", escape(&reason))
+        }
+        CheckVerdict::Failed => {
+            writeln!(out, "**{title}**: {}; {}:\n", words::excess(check), words::basis(check))?;
+            writeln!(out, "| Bytes | Site |\n|--:|---|")?;
+            for site in &check.culprits.sites {
+                writeln!(out, "| {} | {} |", Bytes(site.bytes), cell(&site.label))?;
+            }
+            words::left_out(check).map_or(Ok(()), |more| writeln!(out, "| | {more} |"))?;
+            writeln!(out)
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is said about ranks, the same in every format.
+
+use super::notes::signed;
+use super::words::count;
+use crate::analysis::RanksReport;
+use crate::analysis::ranks::{
+    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary, Scale,
+    Spread,
+};
+use crate::model::DeviceId;
+use crate::model::bytes::Bytes;
+use crate::replay::{Bound, Metric};
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+/// Ranges of missing ranks, or duplicates, that are listed.
+const LISTED: usize = 8;
+
+/// A device in a column of numbers.
+pub fn device(device: DeviceId) -> String {
+    match MemoryKind::of(device) {
+        MemoryKind::Device => device.to_string(),
+        MemoryKind::Pinned => "pinned".to_owned(),
+        MemoryKind::Cpu => "cpu".to_owned(),
+    }
+}
+
+/// A maximum, marked where it is a bound.
+pub fn maximum(rank: &RankSummary, metric: Metric) -> String {
+    let bytes = signed(rank.maxima.get(metric));
+    match rank.bound(metric) {
+        None => bytes,
+        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
+        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
+        Some(Bound::Unknown) => "unknown".to_owned(),
+    }
+}
+
+/// The inactive share at the peak.
+pub fn inactive(rank: &RankSummary) -> String {
+    rank.inactive_share().map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// Which rank a row is: `rank 5`, with the device where the rank has several rows of that kind.
+pub fn name(report: &RanksReport, row: usize) -> String {
+    let Some(rank) = report.rank(row) else { return "(no rank)".to_owned() };
+    let kind = MemoryKind::of(rank.device);
+    let is_same = |other: &RankSummary| other.rank == rank.rank && MemoryKind::of(other.device) == kind;
+    let alone = report.ranks().filter(|(_, other)| is_same(other)).nth(1).is_none();
+    if alone { format!("rank {}", rank.rank) } else { format!("rank {}, device {}", rank.rank, device(rank.device)) }
+}
+
+/// The title of a group: `8 ranks`, `16 devices of 8 ranks`, `9 rows of 8 ranks`.
+pub fn group(report: &RanksReport, group: &Group) -> String {
+    let distinct: HashSet<u64> =
+        group.members.iter().filter_map(|&row| report.rank(row)).map(|rank| rank.rank).collect();
+    let ranks = count(distinct.len() as u64, "rank");
+    let memory = match group.memory {
+        MemoryKind::Device => "",
+        MemoryKind::Pinned => ", pinned host memory",
+        MemoryKind::Cpu => ", CPU memory",
+    };
+    if distinct.len() == group.members.len() {
+        return format!("{ranks}{memory}");
+    }
+    // A rank with two devices has two rows, and so has one with two files.
+    let row = if report.duplicates.is_empty() { "device" } else { "row" };
+    format!("{} of {ranks}{memory}", count(group.members.len() as u64, row))
+}
+
+/// A figure's name for people.
+pub fn figure(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Inactive => "inactive at the peak",
+        figure => figure.name(),
+    }
+}
+
+/// The rank with the highest value.
+pub fn highest(report: &RanksReport, spread: &Spread) -> String {
+    if spread.count > 1 && spread.min.0 == spread.max.0 { "all equal".to_owned() } else { name(report, spread.max.1) }
+}
+
+/// Highest over median.
+pub fn skew(skew: Option<f64>) -> String {
+    skew.map_or_else(|| "-".to_owned(), |skew| format!("{skew:.2}x"))
+}
+
+/// What was not analysed and what the numbers lack, a line each.
+pub fn notes(report: &RanksReport) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |number: usize, one: &str, several: &str| {
+        if number > 0 {
+            notes.push(format!("{} {}", count(number as u64, "input"), if number == 1 { one } else { several }));
+        }
+    };
+    let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
+    note(lines(|line| matches!(line, RankLine::Failed(_))), "could not be analysed", "could not be analysed");
+    let empty = "has no memory on any device, and counts nowhere below";
+    note(
+        lines(|line| matches!(line, RankLine::Empty(_))),
+        empty,
+        "have no memory on any device, and count nowhere below",
+    );
+    let skipped = "was skipped: JSON that is neither a recording nor a summary";
+    note(
+        lines(|line| matches!(line, RankLine::Skipped(_))),
+        skipped,
+        "were skipped: JSON that is neither a recording nor a summary",
+    );
+    let rows = |is: &dyn Fn(&RankSummary) -> bool| report.ranks().filter(|(_, rank)| is(rank)).count() as u64;
+    let incomplete = rows(&|rank| !rank.complete_history);
+    if incomplete > 0 {
+        let verb = if incomplete == 1 { "has" } else { "have" };
+        notes.push(format!("{} {verb} an incomplete history", count(incomplete, "row")));
+    }
+    let bounded = rows(&|rank| rank.bound(report.metric).is_some());
+    if bounded > 0 {
+        let what = if bounded == 1 { "maximum is a bound, not exact" } else { "maxima are bounds, not exact" };
+        notes.push(format!("{bounded} {} {what}", report.metric.name()));
+    }
+    let anomalies = rows(&|rank| rank.anomalies > 0);
+    if anomalies > 0 {
+        let verb = if anomalies == 1 {
+            "comes from a recording that contradicts"
+        } else {
+            "come from recordings that contradict"
+        };
+        notes.push(format!("{} {verb} itself; memviz info says where", count(anomalies, "row")));
+    }
+    notes.extend(duplicates(report));
+    notes.extend(missing(report));
+    notes
+}
+
+fn duplicates(report: &RanksReport) -> Option<String> {
+    let twice = report.duplicates.iter().take(LISTED);
+    let listed: Vec<String> =
+        twice.map(|it| format!("rank {} on device {} ({} times)", it.rank, device(it.device), it.rows)).collect();
+    let more = report.duplicates.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!listed.is_empty()).then(|| format!("there more than once: {}{more}", listed.join(", ")))
+}
+
+fn missing(report: &RanksReport) -> Option<String> {
+    let total: u128 = report.missing.iter().map(|&(from, to)| u128::from(to) - u128::from(from) + 1).sum();
+    let range = |&(from, to): &(u64, u64)| if from == to { from.to_string() } else { format!("{from} to {to}") };
+    let listed: Vec<String> = report.missing.iter().take(LISTED).map(range).collect();
+    let more = if report.missing.len() > LISTED { " and more" } else { "" };
+    let noun = if total == 1 { "rank is" } else { "ranks are" };
+    (total > 0).then(|| format!("{total} {noun} missing: {}{more}", listed.join(", ")))
+}
+
+/// What is said where nothing stands out.
+pub fn no_outlier(report: &RanksReport) -> String {
+    if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
+        return format!("it takes {MIN_RANKS} ranks to tell which one stands out");
+    }
+    format!("no rank stands out: no maximum with {}", criterion())
+}
+
+/// When a maximum stands out.
+fn criterion() -> String {
+    let (usual, equal) = (Scale::MedianDeviation.threshold(), Scale::MeanDeviation.threshold());
+    let share = MIN_SHARE * 100.0;
+    format!("a robust z-score of {usual:.1} ({equal:.1} where most are equal) and at least {share:.0}% from the median")
+}
+
+/// The outliers of each row, the farthest first.
+pub fn by_row(report: &RanksReport) -> Vec<&[Outlier]> {
+    let mut rows: Vec<&[Outlier]> = report.outliers.chunk_by(|a, b| a.row == b.row).collect();
+    let farthest = |row: &&[Outlier]| row.iter().map(|outlier| outlier.score.abs()).fold(0.0, f64::max);
+    // Positive floats are in the order of their bits.
+    rows.sort_by_key(|row| Reverse(farthest(row).to_bits()));
+    rows
+}
+
+/// The outlier that a row is introduced with: that of the metric looked at, if it is one.
+pub fn leading<'o>(report: &RanksReport, row: &'o [Outlier]) -> Option<&'o Outlier> {
+    row.iter().find(|outlier| outlier.metric == report.metric).or_else(|| row.first())
+}
+
+/// How far an outlier is from the median: `allocated 6.03 GiB, 2.32 GiB (62.8%) above the median of 3.70 GiB`.
+pub fn distance(outlier: &Outlier) -> String {
+    let (bytes, median) = (signed(outlier.bytes), signed(outlier.median_bytes));
+    let delta = i128::from(outlier.bytes) - i128::from(outlier.median_bytes);
+    let side = if delta < 0 { "below" } else { "above" };
+    let share = match outlier.median_bytes {
+        0 => String::new(),
+        median => format!(" ({:.1}%)", delta.unsigned_abs() as f64 * 100.0 / (median as f64).abs()),
+    };
+    format!("{} {bytes}, {}{share} {side} the median of {median}", outlier.metric.name(), magnitude(delta))
+}
+
+/// The score, and the other metrics that stand out.
+pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
+    let leading = leading(report, row)?;
+    let mut text = format!("robust z-score {:.1}", leading.score);
+    let scale = report.groups.iter().find(|group| group.members.contains(&leading.row)).and_then(|group| {
+        let (_, spread) = group.spreads.iter().find(|(figure, _)| *figure == Figure::Maximum(leading.metric))?;
+        Some(spread.scale)
+    });
+    if scale == Some(Scale::MeanDeviation) {
+        text += " by mean deviation, since most ranks are equal";
+    }
+    let others: Vec<String> = row
+        .iter()
+        .filter(|outlier| outlier.metric != leading.metric)
+        .map(|outlier| format!("{} {} ({:.1})", outlier.metric.name(), signed(outlier.bytes), outlier.score))
+        .collect();
+    if !others.is_empty() {
+        text += &format!("; also {}", others.join(", "));
+    }
+    Some(text)
+}
+
+/// What the rows of a difference are.
+pub fn difference(report: &RanksReport, difference: &Difference) -> String {
+    let reference = name(report, difference.reference);
+    format!("held at the peak of {}, against {reference} (nearest to the median), by site", report.metric.name())
+}
+
+/// Where to find the rows of an outlier without any.
+pub fn no_difference(outlier: &Outlier) -> String {
+    format!("--metric {0} shows what holds {0}", outlier.metric.name())
+}
+
+/// A number of bytes with its sign.
+pub fn delta(bytes: i128) -> String {
+    let sign = if bytes < 0 { "-" } else { "+" };
+    format!("{sign}{}", magnitude(bytes))
+}
+
+fn magnitude(bytes: i128) -> Bytes {
+    Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX))
+}
+
+/// The delta of a row, marked where it is a bound.
+pub fn row_delta(row: &DifferenceRow) -> String {
+    let bound = match row.bound {
+        None => "",
+        Some(Bound::Lower) => "\u{2265}",
+        Some(Bound::Upper) => "\u{2264}",
+        Some(Bound::Unknown) => "~",
+    };
+    format!("{bound}{}", delta(row.delta_bytes))
+}
+
+/// Bytes on one side of a difference; a dash where they are among the other ones.
+pub fn side(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string())
+}
+
+/// How bounds come about, where there are any.
+pub fn bounds_note(difference: &Difference) -> Option<&'static str> {
+    let any = difference.rows.iter().any(|row| row.bound.is_some());
+    any.then_some(
+        "a dash: not among the sites that the summary lists, so it may be among its other ones; --top lists more",
+    )
+}

@@ -1,0 +1,241 @@
+//! The JSON of `memviz check`: an object for each input.
+
+use super::{InputHead, PeakDevice, SCHEMA_VERSION};
+use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
+use crate::report::check::{CheckedInput, doubt};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `memviz check`, one input.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckAnswer<'a> {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The subcommand.
+    pub command: &'static str,
+    /// The file.
+    pub input: InputHead<'a>,
+    /// Whether every budget is known to be kept.
+    pub passed: bool,
+    /// `passed`, `failed`, or `unknown` where a budget could not be judged.
+    pub verdict: &'static str,
+    /// Every budget on every device.
+    pub checks: Vec<CheckRow>,
+    /// What was measured on each device, whatever is limited.
+    pub devices: Vec<CheckDevice>,
+}
+
+/// An input that could not be read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UnreadInput<'a> {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The subcommand.
+    pub command: &'static str,
+    /// The file.
+    pub input: UnreadHead<'a>,
+    /// Always false.
+    pub passed: bool,
+    /// Always `unknown`.
+    pub verdict: &'static str,
+    /// Why it could not be read.
+    pub error: &'a str,
+    /// Always empty.
+    pub checks: [(); 0],
+    /// Always empty.
+    pub devices: [(); 0],
+}
+
+/// All that is known of a file that could not be read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UnreadHead<'a> {
+    /// As the user named it.
+    pub path: &'a str,
+}
+
+/// What one input amounts to.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CheckOutcome<'a> {
+    /// It was judged.
+    Answer(Box<CheckAnswer<'a>>),
+    /// It could not be read.
+    Unread(UnreadInput<'a>),
+}
+
+/// One device: as `memviz peak` has it, and how certain that is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckDevice {
+    /// What `memviz peak` says.
+    #[serde(flatten)]
+    pub peak: PeakDevice,
+    /// What its maxima are.
+    pub certainty: Certainty,
+}
+
+/// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Certainty {
+    /// The maximum of allocated.
+    pub allocated_bytes: &'static str,
+    /// The maximum of reserved.
+    pub reserved_bytes: &'static str,
+}
+
+/// One budget on one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckRow {
+    /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `baseline-peak` or
+    /// `baseline-reserved`.
+    pub name: &'static str,
+    /// The entry of `memviz.toml` that limits it; null for flags.
+    pub budget: Option<String>,
+    /// The expression of `max-site`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The device; null where the recording has none.
+    pub device: Option<i32>,
+    /// The limit. Null where the baseline that sets it does not have it, and for `max-fragmentation`.
+    pub limit_bytes: Option<u64>,
+    /// What was measured: exact, or the bound that `bound` says. Null where nothing is known, and for
+    /// `max-fragmentation`.
+    pub measured_bytes: Option<u64>,
+    /// The limit of `max-fragmentation`, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_share: Option<f64>,
+    /// The inactive share measured, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_share: Option<f64>,
+    /// `lower` or `upper`, where what was measured is only a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<&'static str>,
+    /// The limit less what was measured; null where it is not judged, and for `max-fragmentation`.
+    pub headroom_bytes: Option<i128>,
+    /// Whether the limit is known to be kept.
+    pub passed: bool,
+    /// `passed`, `failed` or `unknown`.
+    pub verdict: &'static str,
+    /// Why it is not known exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned` or `leaked`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis: Option<&'static str>,
+    /// The sites behind a limit that is not kept, the largest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<CheckSite>,
+}
+
+/// A site behind a limit that is not kept.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckSite {
+    /// The site.
+    pub label: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its file, as recorded; null where it is not Python code.
+    pub file: Option<String>,
+    /// Its line.
+    pub line: Option<u64>,
+    /// A stack that leads there, innermost frame first.
+    pub stack: Vec<String>,
+}
+
+/// The whole answer about one input.
+pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
+    match &input.answer {
+        Ok((head, report)) => CheckOutcome::Answer(Box::new(CheckAnswer {
+            schema_version: SCHEMA_VERSION,
+            command: "check",
+            input: head.clone(),
+            passed: report.verdict() == CheckVerdict::Passed,
+            verdict: report.verdict().name(),
+            checks: report.checks.iter().map(CheckRow::from).collect(),
+            devices: report.devices.iter().map(CheckDevice::from).collect(),
+        })),
+        Err(error) => CheckOutcome::Unread(UnreadInput {
+            schema_version: SCHEMA_VERSION,
+            command: "check",
+            input: UnreadHead { path: &input.path },
+            passed: false,
+            verdict: CheckVerdict::Unknown.name(),
+            error,
+            checks: [],
+            devices: [],
+        }),
+    }
+}
+
+impl From<&CheckedDevice> for CheckDevice {
+    fn from(device: &CheckedDevice) -> Self {
+        let certainty = |measured: &Measured| match (measured.at_least, measured.at_most) {
+            _ if measured.value().is_some() => "exact",
+            (Some(_), _) => "lower",
+            (None, Some(_)) => "upper",
+            (None, None) => "unknown",
+        };
+        Self {
+            peak: (&device.peak).into(),
+            certainty: Certainty {
+                allocated_bytes: certainty(&device.allocated),
+                reserved_bytes: certainty(&device.reserved),
+            },
+        }
+    }
+}
+
+impl From<&Check> for CheckRow {
+    fn from(check: &Check) -> Self {
+        let bytes = |amount: Option<Amount>| match amount {
+            Some(Amount::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let share = |amount: Option<Amount>| match amount {
+            Some(Amount::Share(share)) => Some(share),
+            _ => None,
+        };
+        let (measured, bound) = check.measured();
+        Self {
+            name: check.kind.name(),
+            budget: check.budget.clone(),
+            pattern: match &check.kind {
+                CheckKind::MaxSite(pattern) => Some(pattern.clone()),
+                _ => None,
+            },
+            device: check.device,
+            limit_bytes: bytes(check.limit),
+            measured_bytes: bytes(measured),
+            limit_share: share(check.limit),
+            measured_share: share(measured),
+            bound,
+            headroom_bytes: check.headroom_bytes(),
+            passed: check.verdict == CheckVerdict::Passed,
+            verdict: check.verdict.name(),
+            reason: check.doubt.as_ref().map(doubt),
+            basis: (check.verdict == CheckVerdict::Failed).then(|| basis(check.culprits.basis)),
+            sites: check.culprits.sites.iter().map(CheckSite::from).collect(),
+        }
+    }
+}
+
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Held => "held",
+        Basis::Grown => "grown",
+        Basis::Reserved => "reserved",
+        Basis::Pinned => "pinned",
+        Basis::Leaked => "leaked",
+    }
+}
+
+impl From<&Culprit> for CheckSite {
+    fn from(site: &Culprit) -> Self {
+        Self {
+            label: site.label.clone(),
+            bytes: site.bytes,
+            file: site.location.as_ref().map(|location| location.file.clone()),
+            line: site.location.as_ref().map(|location| location.line),
+            stack: site.stack.clone(),
+        }
+    }
+}

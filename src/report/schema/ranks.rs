@@ -1,0 +1,197 @@
+//! The last line of JSON that `memviz ranks` writes, about all ranks. The lines before it are summaries:
+//! [`crate::analysis::ranks::RankSummary`] and what else [`crate::analysis::ranks::RankLine`] holds.
+
+use crate::analysis::RanksReport;
+use crate::analysis::ranks::{Group, Outlier, RankLine, RankSummary, Scale};
+use crate::replay::{Bound, Metric};
+use serde::Serialize;
+
+/// What the ranks are together.
+#[derive(Debug, Serialize)]
+pub struct Across {
+    /// The metric that is attributed.
+    pub metric: Metric,
+    /// Number of inputs that could not be analysed.
+    pub failed: usize,
+    /// Number of files that are neither recordings nor summaries.
+    pub skipped: usize,
+    /// How figures are distributed, by kind of memory.
+    pub across: Vec<AcrossGroup>,
+    /// Maxima that stand out, by rank and device.
+    pub outliers: Vec<RankOutlier>,
+    /// Ranks that are there more than once.
+    pub duplicates: Vec<DuplicateRank>,
+    /// Ranks without a row.
+    pub missing: Vec<MissingRanks>,
+}
+
+/// Rows about one kind of memory.
+#[derive(Debug, Serialize)]
+pub struct AcrossGroup {
+    /// `device`, `pinned_host` or `cpu`.
+    pub memory: &'static str,
+    /// Number of rows.
+    pub rows: usize,
+    /// The rank that stands for the median.
+    pub median_rank: Option<RankName>,
+    /// Figures that at least one rank has.
+    pub figures: Vec<FigureSpread>,
+}
+
+/// A row, by its rank.
+#[derive(Debug, Serialize)]
+pub struct RankName {
+    /// Number of the rank.
+    pub rank: u64,
+    /// Its device.
+    pub device: i32,
+}
+
+/// How a figure is distributed.
+#[derive(Debug, Serialize)]
+pub struct FigureSpread {
+    /// A metric, whose maxima these are; or `baseline` or `inactive`.
+    pub figure: &'static str,
+    /// Number of rows that have it.
+    pub values: usize,
+    /// The lowest value.
+    pub min_bytes: i64,
+    /// The first row that has it.
+    pub min: Option<RankName>,
+    /// The median; of two values in the middle their mean, rounded down.
+    pub median_bytes: i64,
+    /// The highest value.
+    pub max_bytes: i64,
+    /// The first row that has it.
+    pub max: Option<RankName>,
+    /// Highest over median; null where the median is not positive.
+    pub skew: Option<f64>,
+    /// What scores measure deviations by.
+    pub scale: Scale,
+}
+
+/// A maximum that stands out.
+#[derive(Debug, Serialize)]
+pub struct RankOutlier {
+    /// Number of the rank.
+    pub rank: u64,
+    /// Its device.
+    pub device: i32,
+    /// Its recording.
+    pub path: String,
+    /// The metric.
+    pub metric: Metric,
+    /// Its maximum.
+    pub bytes: i64,
+    /// The median over the ranks.
+    pub median_bytes: i64,
+    /// Robust z-score.
+    pub score: f64,
+    /// The rank that `rows` compare with; null for metrics that are not attributed.
+    pub reference: Option<RankName>,
+    /// What all rows sum to: what the rank holds at its peak beyond what the reference does.
+    pub delta_bytes: Option<i128>,
+    /// Sites that differ, the largest difference first. Empty for metrics that are not attributed.
+    pub rows: Vec<OutlierRow>,
+}
+
+/// A site that differs.
+#[derive(Debug, Serialize)]
+pub struct OutlierRow {
+    /// The site.
+    pub label: String,
+    /// Bytes on the rank; null where its summary does not list the site.
+    pub bytes: Option<u64>,
+    /// Bytes on the reference; null where its summary does not list the site.
+    pub reference_bytes: Option<u64>,
+    /// How many more the rank holds, what is not listed counted as nothing.
+    pub delta_bytes: i128,
+    /// The bound that this is, where something is not listed. Left out when it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// Several rows for one rank and device.
+#[derive(Debug, Serialize)]
+pub struct DuplicateRank {
+    /// Number of the rank.
+    pub rank: u64,
+    /// Its device.
+    pub device: i32,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// Ranks that follow one another.
+#[derive(Debug, Serialize)]
+pub struct MissingRanks {
+    /// The first one.
+    pub from: u64,
+    /// The last one.
+    pub to: u64,
+}
+
+/// What the ranks are together.
+pub fn across(report: &RanksReport) -> Across {
+    let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
+    Across {
+        metric: report.metric,
+        failed: lines(|line| matches!(line, RankLine::Failed(_))),
+        skipped: lines(|line| matches!(line, RankLine::Skipped(_))),
+        across: report.groups.iter().map(|of| group(report, of)).collect(),
+        outliers: report.outliers.iter().filter_map(|of| Some(outlier(report, of, report.rank(of.row)?))).collect(),
+        duplicates: report
+            .duplicates
+            .iter()
+            .map(|it| DuplicateRank { rank: it.rank, device: it.device, rows: it.rows })
+            .collect(),
+        missing: report.missing.iter().map(|&(from, to)| MissingRanks { from, to }).collect(),
+    }
+}
+
+fn name(report: &RanksReport, row: usize) -> Option<RankName> {
+    report.rank(row).map(|rank| RankName { rank: rank.rank, device: rank.device })
+}
+
+fn group(report: &RanksReport, group: &Group) -> AcrossGroup {
+    let figures = group.spreads.iter().map(|(figure, spread)| FigureSpread {
+        figure: figure.name(),
+        values: spread.count,
+        min_bytes: spread.min.0,
+        min: name(report, spread.min.1),
+        median_bytes: spread.median,
+        max_bytes: spread.max.0,
+        max: name(report, spread.max.1),
+        skew: spread.skew(),
+        scale: spread.scale,
+    });
+    AcrossGroup {
+        memory: group.memory.name(),
+        rows: group.members.len(),
+        median_rank: name(report, group.median_rank),
+        figures: figures.collect(),
+    }
+}
+
+fn outlier(report: &RanksReport, outlier: &Outlier, rank: &RankSummary) -> RankOutlier {
+    let difference = outlier.difference.as_ref();
+    let rows = difference.map_or(&[] as &[_], |difference| &difference.rows).iter().map(|row| OutlierRow {
+        label: row.label.clone(),
+        bytes: row.bytes,
+        reference_bytes: row.reference_bytes,
+        delta_bytes: row.delta_bytes,
+        bound: row.bound,
+    });
+    RankOutlier {
+        rank: rank.rank,
+        device: rank.device,
+        path: rank.path.clone(),
+        metric: outlier.metric,
+        bytes: outlier.bytes,
+        median_bytes: outlier.median_bytes,
+        score: outlier.score,
+        reference: difference.and_then(|difference| name(report, difference.reference)),
+        delta_bytes: difference.map(|difference| difference.delta_bytes),
+        rows: rows.collect(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `memviz check` as text.
+
+use super::{TextReport, shorten, shorten_end};
+use crate::analysis::check::{Check, CheckVerdict};
+use crate::model::bytes::Bytes;
+use crate::report::check::{self as words, CheckedInput};
+use crate::report::notes::safe;
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// Terminals narrower than this do without what is left.
+const HEADROOM_FROM: usize = 76;
+/// Terminals narrower than this do without the device, which is named below where it matters.
+const DEVICE_FROM: usize = 60;
+
+pub(super) fn write(text: TextReport, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+    for (index, input) in inputs.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        text.checked_input(input, out)?;
+    }
+    Ok(())
+}
+
+impl TextReport {
+    fn checked_input(&self, input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
+        let path = safe(&input.path);
+        if let Err(reason) = &input.answer {
+            self.heading(&path, "cannot be read", out)?;
+            return self.notes(std::slice::from_ref(reason), out);
+        }
+        let checks = input.checks();
+        self.heading(&path, &words::summary(checks), out)?;
+        self.notes(&input.notes(), out)?;
+        if checks.is_empty() {
+            return Ok(());
+        }
+        self.checks_head(out)?;
+        checks.iter().try_for_each(|check| self.check_row(check, out))?;
+        checks.iter().try_for_each(|check| self.check_details(check, out))
+    }
+
+    fn checks_head(&self, out: &mut dyn Write) -> io::Result<()> {
+        let line = self.check_columns(["", "device", "measured", "limit", "left"]);
+        writeln!(out, "{}", self.dim(&format!("{line}budget")))
+    }
+
+    fn check_row(&self, check: &Check, out: &mut dyn Write) -> io::Result<()> {
+        let device = check.device.map_or("-".to_owned(), |device| device.to_string());
+        let (measured, limit, left) = (words::measured(check), words::amount(check.limit), words::headroom(check));
+        let verdict = check.verdict.name();
+        let line = self.check_columns([verdict, &device, &measured, &limit, &left]);
+        let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
+        let name = shorten_end(&safe(&words::name(check)), room);
+        let line = match check.verdict {
+            CheckVerdict::Passed => line,
+            _ => line.replacen(verdict, &self.warn(verdict), 1),
+        };
+        writeln!(out, "{line}{name}")
+    }
+
+    /// Verdict, device, what was measured, its limit and what is left.
+    fn check_columns(&self, [verdict, device, measured, limit, left]: [&str; 5]) -> String {
+        let has = |columns| self.width.is_none_or(|width| width >= columns);
+        let mut line = format!("  {verdict:7}  ");
+        if has(DEVICE_FROM) {
+            line += &format!("{device:>6}  ");
+        }
+        line += &format!("{measured:>13}  {limit:>11}  ");
+        if has(HEADROOM_FROM) {
+            line += &format!("{left:>12}  ");
+        }
+        line
+    }
+
+    /// Why a limit is not kept, or not known to be.
+    fn check_details(&self, check: &Check, out: &mut dyn Write) -> io::Result<()> {
+        let title = words::title(check);
+        match check.verdict {
+            CheckVerdict::Passed => {
+                let Some(doubt) = &check.doubt else { return Ok(()) };
+                writeln!(out)?;
+                self.words("", &format!("{title} is kept for certain, although {}", words::doubt(doubt)), out)
+            }
+            CheckVerdict::Unknown => {
+                writeln!(out)?;
+                let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();
+                self.words("", &format!("{title} cannot be judged: {reason}"), out)
+            }
+            CheckVerdict::Failed => {
+                writeln!(out)?;
+                self.words("", &format!("{title}: {}", words::excess(check)), out)?;
+                self.words("  ", &format!("{}:", words::basis(check)), out)?;
+                for site in &check.culprits.sites {
+                    let room = self.width.unwrap_or(usize::MAX).saturating_sub(15);
+                    let bytes = Bytes(site.bytes).to_string();
+                    writeln!(out, "  {bytes:>11}  {}", shorten(&safe(&site.label), room))?;
+                }
+                words::left_out(check).map_or(Ok(()), |more| writeln!(out, "  {:>11}  {}", "", self.dim(&more)))
+            }
+        }
+    }
+}
