@@ -11,6 +11,8 @@ use crate::model::bytes::Bytes;
 
 /// What a candidate's row is called that stands for the call that runs again.
 pub const RERUN: &str = "(the call that runs again)";
+/// What the new peak has in workspaces, and in blocks that are not as large as recorded.
+pub const REST: &str = "(workspaces of calls that run again; other block sizes)";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
 /// Where times come from.

@@ -62,8 +62,11 @@ pub struct Limit {
     pub rerun: bool,
     /// What is allocated by then by the call that runs again.
     pub rerun_bytes: u64,
-    /// What else is there, by site.
+    /// What else is there, by site, in blocks as large as recorded.
     pub rows: Vec<Row>,
+    /// The new peak less all of that: workspaces that backward makes when calls run again, and blocks that are larger or
+    /// smaller than recorded.
+    pub rest_bytes: i64,
 }
 
 /// What to write.
@@ -284,11 +287,15 @@ impl<'a> Workbench<'a> {
     fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute]) -> Limit {
         let instant = peak.instant;
         let rerun = peak.rerun.and_then(|call| recomputes.get(call).copied());
+        let is_played = self.stage.as_ref().is_some_and(|stage| instant <= stage.end());
         let mut gone: HashSet<u32> = HashSet::new();
         for recompute in recomputes {
             // What runs again right here is not back yet.
             let is_rerun = rerun.is_some_and(|rerun| std::ptr::eq(rerun, *recompute));
-            let is_gone = |from: Instant, to: Instant| from <= instant && (instant < to || (is_rerun && instant == to));
+            // Nothing is recorded when a block is dropped: played, it is there until the next entry.
+            let is_dropped = |from: Instant| if is_played { from < instant } else { from <= instant };
+            let is_gone =
+                |from: Instant, to: Instant| is_dropped(from) && (instant < to || (is_rerun && instant == to));
             gone.extend(recompute.gaps.iter().filter(|gap| is_gone(gap.from, gap.to)).map(|gap| gap.allocation));
         }
         let left = self
@@ -303,12 +310,15 @@ impl<'a> Workbench<'a> {
         let left = left.map(|(index, _)| index);
         let mut attribution = Attribution::of_allocations(&grouper, self.history, Metric::Allocated, left);
         attribution.keep_top(LIMIT_ROWS);
+        let rerun_bytes = rerun.map_or(0, |rerun| rerun.rerun_peak_bytes);
+        let explained = attribution.total_bytes.saturating_add(rerun_bytes);
         Limit {
             place: Place::of(self.snapshot, self.history, self.annotations, instant),
             phase: self.phases.at(instant),
             rerun: rerun.is_some(),
-            rerun_bytes: rerun.map_or(0, |rerun| rerun.rerun_peak_bytes),
+            rerun_bytes,
             rows: attribution.rows,
+            rest_bytes: peak.bytes.saturating_sub_unsigned(explained),
         }
     }
 

@@ -57,6 +57,9 @@ fn candidate(device: &DeviceCheckpoint, best: &Candidate, out: &mut dyn Write) -
     for row in words::limit_rows(best) {
         writeln!(out, "| {} | {:.1}% | {} |", Bytes(row.bytes), percent(row.bytes, total), cell(&row.label))?;
     }
+    if best.limit.rest_bytes != 0 {
+        writeln!(out, "| {} | | {} |", signed(best.limit.rest_bytes), words::REST)?;
+    }
     writeln!(out, "| **{}** | | **predicted peak** |\n", signed(best.predicted_peak_bytes))?;
 
     writeln!(out, "| Calls checkpointed | Predicted peak | Saved |\n|---|--:|--:|")?;

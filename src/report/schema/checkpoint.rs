@@ -109,6 +109,9 @@ pub struct CheckpointLimit {
     pub rerun_bytes: u64,
     /// What else is there, by site, the largest first and the rest as `(other)`.
     pub rows: Vec<AttributionRow>,
+    /// The new peak less all of that: workspaces that backward makes when calls run again, and blocks that are larger or
+    /// smaller than recorded.
+    pub rest_bytes: i64,
 }
 
 /// A change of code.
@@ -153,6 +156,7 @@ impl From<&Limit> for CheckpointLimit {
             rerun: limit.rerun,
             rerun_bytes: limit.rerun_bytes,
             rows: limit.rows.iter().map(AttributionRow::from).collect(),
+            rest_bytes: limit.rest_bytes,
         }
     }
 }

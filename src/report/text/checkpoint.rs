@@ -59,6 +59,9 @@ impl TextReport {
         let rows = words::limit_rows(best);
         let largest = rows.iter().filter(|row| !words::is_rest(row)).map(|row| row.bytes).max().unwrap_or(0);
         rows.iter().try_for_each(|row| self.row(row, total, largest, out))?;
+        if best.limit.rest_bytes != 0 {
+            self.remainder(best.limit.rest_bytes, words::REST, out)?;
+        }
         writeln!(out, "{:>11}  {}", signed(best.predicted_peak_bytes), self.dim("predicted peak, by site"))?;
 
         writeln!(out)?;

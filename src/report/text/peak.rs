@@ -6,7 +6,7 @@ use crate::analysis::sites::NO_STACK;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
-use crate::report::notes::{self, safe};
+use crate::report::notes::{self, safe, signed};
 use crate::report::operators;
 use crate::report::words::starred;
 use crate::report::{Source, percent};
@@ -125,6 +125,22 @@ impl TextReport {
         }
         let label = shorten(&starred(&safe(&row.label), row.inferred), width.saturating_sub(used + 2));
         writeln!(out, "{line}  {label}")
+    }
+
+    /// What rows leave out, below them; it may be less than nothing.
+    pub(super) fn remainder(&self, bytes: i64, label: &str, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.width.unwrap_or(usize::MAX);
+        let bar = if width >= BAR_FROM { 2 + BAR } else { 0 };
+        let blocks = if width >= BLOCKS_FROM { 9 } else { 0 };
+        let used = 11 + 8 + bar + blocks;
+        writeln!(
+            out,
+            "{:>11}{:indent$}  {}",
+            signed(bytes),
+            "",
+            shorten_end(label, width.saturating_sub(used + 2)),
+            indent = used - 11
+        )
     }
 
     /// The frames under a row, innermost first.
