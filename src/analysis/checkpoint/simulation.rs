@@ -74,7 +74,7 @@ impl Curve {
             let level = |at: Instant| self.allocated[at as usize] + shift;
             match rerun {
                 Some((_, bytes)) if stretch.start >= from => {
-                    visit(stretch.start, Point::Spike(level(stretch.start) + bytes))
+                    visit(stretch.start, Point::Spike(level(stretch.start) + bytes));
                 }
                 Some(_) => {}
                 None => (stretch.start.max(from)..stretch.end).for_each(|at| visit(at, Point::Level(level(at)))),

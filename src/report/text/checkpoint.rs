@@ -63,6 +63,9 @@ impl TextReport {
             self.remainder(best.limit.rest_bytes, words::REST, out)?;
         }
         writeln!(out, "{:>11}  {}", signed(best.predicted_peak_bytes), self.dim("predicted peak, by site"))?;
+        if rows.iter().any(|row| row.inferred) {
+            writeln!(out, "{:>11}  {}", "", self.dim(words::INFERRED))?;
+        }
 
         writeln!(out)?;
         writeln!(out, "{}", self.dim(&format!("{:>11} {:>11}  calls checkpointed", "peak", "saved")))?;
