@@ -13,6 +13,8 @@ use crate::model::bytes::Bytes;
 pub const RERUN: &str = "(the call that runs again)";
 /// What its row for workspaces is called that the engine's thread needs to run calls again.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
+/// What a star behind a row means.
+pub const INFERRED: &str = "* inferred: backward has no Python frames";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
 /// Where times come from.
@@ -176,9 +178,9 @@ pub fn more(left_out: usize) -> String {
     format!("{}; --top shows them", count(left_out as u64, "more candidate"))
 }
 
-/// The lines of a plan that differ from those before: which calls, and the first of the plans that it stands for.
+/// The lines of a plan that read differently: which calls, and the one that saves least of those that it stands for.
 pub fn plan(candidate: &Candidate) -> Vec<(String, Plan)> {
-    let same = |a: &Plan, b: &Plan| a.predicted_peak_bytes == b.predicted_peak_bytes;
+    let same = |a: &Plan, b: &Plan| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
     candidate
         .plan
         .chunk_by(same)
@@ -190,7 +192,8 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, Plan)> {
                 (first, last) if first == last => format!("every {}", ordinal(first)),
                 (first, last) => format!("every {} to {}", ordinal(first), ordinal(last)),
             };
-            Some((which, *first))
+            let least = plans.iter().max_by_key(|plan| plan.predicted_peak_bytes)?;
+            Some((which, *least))
         })
         .collect()
 }
