@@ -6,7 +6,7 @@ use crate::analysis::sites::NO_STACK;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
-use crate::report::notes::{self, safe, signed};
+use crate::report::notes::{self, safe};
 use crate::report::operators;
 use crate::report::words::starred;
 use crate::report::{Source, percent};
