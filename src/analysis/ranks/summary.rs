@@ -110,6 +110,9 @@ pub struct TopRow {
     pub bytes: u64,
     /// Its blocks.
     pub blocks: u64,
+    /// Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
 }
 
 /// A rank without memory.
@@ -143,6 +146,11 @@ impl RankSummary {
     /// How a metric's maximum is to be read, where it is not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         self.bounds.get(&format!("{}_bytes", metric.name())).copied()
+    }
+
+    /// The site that holds most at the peak.
+    pub fn largest(&self) -> Option<&TopRow> {
+        self.top.iter().find(|row| row.label != OTHER)
     }
 
     /// The part of what is reserved at the peak that is inactive, from 0 to 1.
@@ -225,7 +233,7 @@ fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
         if labels > LABELS {
             break;
         }
-        rows.push(TopRow { label, bytes: row.bytes, blocks: row.blocks });
+        rows.push(TopRow { label, bytes: row.bytes, blocks: row.blocks, inferred: row.inferred });
     }
     let rest = &attribution.rows[rows.len()..];
     if !rest.is_empty() {
@@ -233,6 +241,7 @@ fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
             label: OTHER.to_owned(),
             bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
             blocks: rest.iter().map(|row| row.blocks).sum(),
+            inferred: rest.iter().any(|row| row.inferred),
         });
     }
     rows

@@ -30,6 +30,7 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
         by: args.by.into(),
         at: args.at.clone(),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: common.devices(),
         ..PeakOptions::default()
     };

@@ -6,6 +6,7 @@ use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, signed};
+use crate::report::words::starred;
 use crate::report::{Source, checkpoint_words as words, percent};
 use std::io::{self, Write};
 
@@ -54,10 +55,15 @@ fn candidate(device: &DeviceCheckpoint, best: &Candidate, out: &mut dyn Write) -
     writeln!(out, "{}:\n", escape(&capital(&words::new_peak(device, best))))?;
     writeln!(out, "| Bytes | Share | site |\n|--:|--:|---|")?;
     let total = u64::try_from(best.predicted_peak_bytes).unwrap_or(0);
-    for row in words::limit_rows(best) {
-        writeln!(out, "| {} | {:.1}% | {} |", Bytes(row.bytes), percent(row.bytes, total), cell(&row.label))?;
+    let rows = words::limit_rows(best);
+    for row in &rows {
+        let label = cell(&starred(&row.label, row.inferred));
+        writeln!(out, "| {} | {:.1}% | {label} |", Bytes(row.bytes), percent(row.bytes, total))?;
     }
     writeln!(out, "| **{}** | | **predicted peak** |\n", signed(best.predicted_peak_bytes))?;
+    if rows.iter().any(|row| row.inferred) {
+        writeln!(out, "{}\n", escape(notes::INFERRED_SITE))?;
+    }
 
     writeln!(out, "| Calls checkpointed | Predicted peak | Saved |\n|---|--:|--:|")?;
     for (which, plan) in words::plan(best) {

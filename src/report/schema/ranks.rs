@@ -109,6 +109,9 @@ pub struct OutlierRow {
     /// The bound that this is, where something is not listed. Left out when it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// Whether the label is inferred. Left out when it is not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
 }
 
 /// Several rows for one rank and device.
@@ -181,6 +184,7 @@ fn outlier(report: &RanksReport, outlier: &Outlier, rank: &RankSummary) -> RankO
         reference_bytes: row.reference_bytes,
         delta_bytes: row.delta_bytes,
         bound: row.bound,
+        inferred: row.inferred,
     });
     RankOutlier {
         rank: rank.rank,

@@ -60,6 +60,9 @@ impl TextReport {
         let largest = rows.iter().filter(|row| !words::is_rest(row)).map(|row| row.bytes).max().unwrap_or(0);
         rows.iter().try_for_each(|row| self.row(row, total, largest, out))?;
         writeln!(out, "{:>11}  {}", signed(best.predicted_peak_bytes), self.dim("predicted peak, by site"))?;
+        if rows.iter().any(|row| row.inferred) {
+            self.star(notes::INFERRED_SITE, out)?;
+        }
 
         writeln!(out)?;
         writeln!(out, "{}", self.dim(&format!("{:>11} {:>11}  calls checkpointed", "peak", "saved")))?;
