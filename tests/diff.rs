@@ -40,7 +40,8 @@ fn checkpointing_saves_what_pytorch_counted() {
 
 #[test]
 fn a_recording_does_not_differ_from_itself() {
-    for name in names(FIXTURES).iter().filter(|name| !name.starts_with("big")) {
+    // Recordings of ranks have files of other names.
+    for name in names(FIXTURES).iter().filter(|name| !name.starts_with("big") && *name != "ranks8") {
         let path = fixture(name);
         let answer = diff(&path, &path, &[]);
         assert_eq!(answer["identical"], true, "{name}");
@@ -120,6 +121,30 @@ fn the_rest_of_the_rows_is_one_row() {
 }
 
 #[test]
+fn inferred_rows_are_marked_unless_told_not_to() {
+    let (base, new) = (fixture("gpt_train"), fixture("no_history"));
+    let label = "backward of minigpt.py:82 forward";
+    let inferring = diff(&base, &new, &[]);
+    let recorded = diff(&base, &new, &["--no-infer"]);
+    let (inferring, recorded) = (&inferring["devices"][0], &recorded["devices"][0]);
+    assert_eq!(inferring["delta_bytes"], recorded["delta_bytes"]);
+    for device in [inferring, recorded] {
+        assert_eq!(sum(&device["rows"], "delta_bytes"), device["delta_bytes"].as_i64().unwrap());
+    }
+    let is_inferred = |row: &&Value| row["inferred"] == true;
+    assert!(rows(inferring).iter().filter(is_inferred).any(|row| row["label"] == label));
+    assert!(rows(inferring).iter().any(|row| row["label"] == "minigpt.py:28 forward" && row["inferred"] == false));
+    assert_eq!(rows(recorded).iter().filter(is_inferred).count(), 0);
+    assert!(rows(recorded).iter().any(|row| row["label"] == "(no stack)"));
+    for (format, explained) in [("text", "* inferred: backward"), ("markdown", "\\* inferred: backward")] {
+        let answer = memviz(&["diff", &base, &new, "--format", format]).stdout;
+        assert!(answer.contains(&format!("{label} *")) && answer.contains(explained), "{answer}");
+        let answer = memviz(&["diff", &base, &new, "--format", format, "--no-infer"]).stdout;
+        assert!(!answer.contains(" *`") && !answer.contains("inferred"), "{answer}");
+    }
+}
+
+#[test]
 fn rows_of_the_other_formats_are_those_of_json() {
     let (base, new) = (fixture("gpt_train"), fixture("gpt_train_ckpt"));
     let json = diff(&base, &new, &[]);
@@ -128,7 +153,7 @@ fn rows_of_the_other_formats_are_those_of_json() {
     let expected = rows(&json["devices"][0]);
     assert_eq!(lines.len(), expected.len());
     for (line, row) in lines.iter().zip(expected) {
-        for key in ["label", "status", "base_bytes", "new_bytes", "delta_bytes"] {
+        for key in ["label", "status", "base_bytes", "new_bytes", "delta_bytes", "inferred"] {
             let value = row[key].as_str().map_or_else(|| row[key].to_string(), str::to_owned);
             assert!(line.split(',').any(|cell| cell == value), "{key} {value} in {line}");
         }

@@ -471,7 +471,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
             for &question in &questions {
                 for line in render(&recording, "snapshot.pickle", question, Some(width)).lines() {
                     // To be copied as it is.
-                    let code = ["PYTORCH_CUDA_ALLOC_CONF=", "x = torch.utils", "block.forward = ", "model.gradient_"];
+                    let code = ["PYTORCH_CUDA_ALLOC_CONF=", "torch.utils", "block.forward = ", "model.gradient_"];
                     let is_code = code.iter().any(|code| line.trim_start().starts_with(code));
                     if line.width() > width && !is_code && !excused(line) {
                         problems.insert(format!("{name} {question:?} in {width} columns: {line:?}"));

@@ -123,14 +123,20 @@ fn maxima_of_every_rank_equal_pytorch_and_rank_5_stands_out() {
         assert_eq!(
             labels[..5],
             [
-                "(no stack)",
+                "backward of minigpt.py:82 forward",
                 "minigpt.py:79 forward",
                 "minigpt.py:82 forward",
                 "minigpt.py:28 forward",
                 "minigpt.py:41 forward"
             ]
         );
+        assert_eq!((&rows[0]["inferred"], rows[1].get("inferred")), (&true.into(), None));
         assert_eq!(across(&lines)["skipped"], 8, "the truths beside the recordings");
+        for format in ["text", "markdown"] {
+            let answer = memviz(&["ranks", &folder, "--format", format]).stdout;
+            assert!(answer.contains("backward of minigpt.py:82 forward *"), "{answer}");
+            assert!(answer.contains("* inferred: backward has no Python frames"), "{answer}");
+        }
         let text = memviz(&["ranks", &folder]).stdout;
         assert_eq!(text.matches("Outlier rank").count(), 1, "{text}");
         assert!(text.contains("Outlier rank 5: allocated 6.03 GiB, 2.32 GiB (62.8%) above the median of 3.70 GiB"));

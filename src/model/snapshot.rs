@@ -2,6 +2,7 @@
 
 use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -41,7 +42,7 @@ pub struct Snapshot {
 }
 
 /// What kind of file a recording comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// `torch.cuda.memory._dump_snapshot`.

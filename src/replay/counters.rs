@@ -36,7 +36,7 @@ impl Metric {
 }
 
 /// Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// `allocated_bytes`.
     #[serde(rename = "allocated_bytes")]

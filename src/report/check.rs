@@ -160,6 +160,16 @@ pub fn basis(check: &Check) -> &'static str {
     }
 }
 
+/// What the star behind sites means, where there is one.
+pub fn star(check: &Check) -> Option<&'static str> {
+    check.culprits.sites.iter().any(|site| site.inferred).then_some(notes::INFERRED_SITE)
+}
+
+/// What is said of a limit on sites that is about none: a mistake in the expression, most likely.
+pub fn no_match(check: &Check) -> Option<&'static str> {
+    (check.matching_sites == Some(0)).then_some("matches no recorded site that holds memory at the peak")
+}
+
 /// A line on the sites that are not named.
 pub fn left_out(check: &Check) -> Option<String> {
     match check.culprits.left_out {

@@ -13,8 +13,6 @@ use crate::model::bytes::Bytes;
 pub const RERUN: &str = "(the call that runs again)";
 /// What its row for workspaces is called that the engine's thread needs to run calls again.
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
-/// What a star behind a row means.
-pub const INFERRED: &str = "* inferred: backward has no Python frames";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
 /// Where times come from.
@@ -52,7 +50,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if let Some(held) = activations(device) {
         let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
         let held = Bytes(held);
-        facts.push(format!("{held} of it ({share:.1}%) are activations: made in forward, freed in backward"));
+        facts.push(format!("{held} of it ({share:.1}%) was made in forward and is freed in backward"));
     }
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
@@ -212,14 +210,18 @@ fn ordinal(number: usize) -> String {
 
 /// A change of code: where, and what to write there.
 pub fn change(change: &CodeChange) -> (String, &'static str) {
-    const WRAP: &str = "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
+    const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
     match change {
-        CodeChange::Wrap(Some(caller)) => (format!("at {caller}, instead of x = block(x)"), WRAP),
+        CodeChange::Wrap(Some(caller)) => {
+            (format!("at {caller}, instead of block(...), with the same arguments and results"), WRAP)
+        }
         CodeChange::WrapForward(caller) => (
             format!("{caller} calls it, which is installed code; for each of the modules, once after they are made"),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),
-        CodeChange::Wrap(None) => ("where it is called, instead of x = block(x)".to_owned(), WRAP),
+        CodeChange::Wrap(None) => {
+            ("where it is called, instead of block(...), with the same arguments and results".to_owned(), WRAP)
+        }
         CodeChange::Transformers => (
             "once, after the model is made".to_owned(),
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",

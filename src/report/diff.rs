@@ -180,6 +180,16 @@ pub fn setting(setting: &SettingDiff) -> String {
     format!("{}: {} -> {}", setting.name, value(&setting.base), value(&setting.new))
 }
 
+/// That memory grew by more than a limit, and where.
+pub fn exceeded_growth(report: &DiffReport, limit: GrowthLimit) -> String {
+    let beyond = report.devices.iter().filter(|device| device.growth(limit) == Growth::Beyond);
+    let grown = beyond.map(|device| {
+        let delta = device.delta_bytes;
+        format!("{} by {} ({delta} bytes)", device_name(device.new.peak.device), signed(delta))
+    });
+    format!("memory grew by more than {limit}: {}", grown.collect::<Vec<_>>().join(", "))
+}
+
 /// Why it cannot be told whether memory grew by more than a limit.
 pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let question = format!("cannot tell whether memory grew by more than {limit}");

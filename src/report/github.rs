@@ -4,6 +4,7 @@
 
 use super::check::{self as words, CheckedInput};
 use super::notes::safe;
+use super::words::starred;
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
 use std::io::{self, Write};
@@ -39,7 +40,8 @@ fn annotation(
     match check.verdict {
         CheckVerdict::Passed => {
             let (measured, limit) = (words::measured(check), words::amount(check.limit));
-            writeln!(out, "passed: {}: {}: {measured} of {limit}", safe(path), safe(&title))
+            let no_match = words::no_match(check).map(|no_match| format!("; {no_match}")).unwrap_or_default();
+            writeln!(out, "passed: {}: {}: {measured} of {limit}{no_match}", safe(path), safe(&title))
         }
         CheckVerdict::Unknown => {
             let reason = check.doubt.as_ref().map(words::doubt).unwrap_or_default();
@@ -54,9 +56,10 @@ fn annotation(
             let place = place.map(|(file, line)| format!("file={},line={line},", property(&file)));
             let mut text = format!("{path}: {}; {}:\n", words::excess(check), words::basis(check));
             for site in &check.culprits.sites {
-                text += &format!("{}  {}\n", Bytes(site.bytes), site.label);
+                text += &format!("{}  {}\n", Bytes(site.bytes), starred(&site.label, site.inferred));
             }
-            text += &words::left_out(check).unwrap_or_default();
+            let more = words::left_out(check).into_iter().chain(words::star(check).map(str::to_owned));
+            text += &more.collect::<Vec<_>>().join("\n");
             let place = place.unwrap_or_default();
             writeln!(out, "::error {place}title={}::{}", property(&title), message(text.trim_end()))
         }

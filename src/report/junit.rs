@@ -3,7 +3,8 @@
 
 use super::check::{self as words, CheckedInput};
 use super::notes::safe;
-use crate::analysis::check::{Check, CheckVerdict};
+use super::words::starred;
+use crate::analysis::check::{Check, CheckVerdict, Culprit};
 use crate::model::bytes::Bytes;
 use std::io::{self, Write};
 
@@ -44,7 +45,7 @@ fn case(path: &str, check: &Check, out: &mut dyn Write) -> io::Result<()> {
         }
         CheckVerdict::Failed => {
             writeln!(out, "{head}>")?;
-            let sites: Vec<String> = check.culprits.sites.iter().map(|site| line(&site.label, site.bytes)).collect();
+            let sites: Vec<String> = check.culprits.sites.iter().map(line).collect();
             let text = format!("{}:\n{}{}", words::basis(check), sites.concat(), more(check));
             writeln!(
                 out,
@@ -56,12 +57,14 @@ fn case(path: &str, check: &Check, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn line(label: &str, bytes: u64) -> String {
-    format!("{}  {}\n", Bytes(bytes), escape(label))
+fn line(site: &Culprit) -> String {
+    format!("{}  {}\n", Bytes(site.bytes), escape(&starred(&site.label, site.inferred)))
 }
 
+/// What is said below the sites.
 fn more(check: &Check) -> String {
-    words::left_out(check).map(|more| more + "\n").unwrap_or_default()
+    let lines = words::left_out(check).into_iter().chain(words::star(check).map(str::to_owned));
+    lines.map(|line| line + "\n").collect()
 }
 
 /// What the attributes of a suite count.

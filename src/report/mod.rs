@@ -28,7 +28,7 @@ mod training;
 mod words;
 
 pub use csv::CsvReport;
-pub use diff::unknown_growth;
+pub use diff::{exceeded_growth, unknown_growth};
 pub use json::JsonReport;
 pub use markdown::MarkdownReport;
 pub use notes::{device_name, safe};

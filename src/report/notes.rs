@@ -325,6 +325,9 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
 
+/// What the star behind a site means, where a command cannot be told not to infer.
+pub const INFERRED_SITE: &str = "* inferred: backward has no Python frames";
+
 /// What the star behind a label means.
 pub fn inferred(by: GroupBy) -> &'static str {
     match by {

@@ -107,6 +107,9 @@ fn annotations_are_at_lines_of_the_repository() {
     assert_eq!(annotation("src/mod,el:1.py"), "::error file=src/mod%2Cel%3A1.py,line=12,");
     assert_eq!(annotation(&absolute), "::error file=train.py,line=12,");
     assert_eq!(annotation("src/../train.py"), "::error file=train.py,line=12,");
+    // Recorded on another machine, it is found by the end of its path.
+    assert_eq!(annotation("/home/user/project/src/mod,el:1.py"), "::error file=src/mod%2Cel%3A1.py,line=12,");
+    assert_eq!(annotation("/home/user/train.py"), "::error file=train.py,line=12,");
     // Others are none.
     assert_eq!(annotation("../train.py"), "::error ");
     assert_eq!(annotation("/etc/hostname"), "::error ");
@@ -127,6 +130,20 @@ fn kept_budgets_are_plain_lines_for_workflows() {
 }
 
 #[test]
+fn inferred_sites_are_marked_and_explained() {
+    for format in ["text", "markdown", "junit", "github"] {
+        let run = check(&[&fixture("gpt_train"), "--max-peak", "1GiB", "--format", format]);
+        let answer = &run.expect(1).stdout;
+        assert!(answer.contains("backward of minigpt.py:82 forward *"), "{answer}");
+        assert!(!answer.contains("minigpt.py:28 forward *"), "{answer}");
+        assert_eq!(answer.matches("* inferred: backward has no Python frames").count(), 1, "{answer}");
+        // What is reserved goes back to recorded stacks only.
+        let run = check(&[&fixture("gpt_train"), "--max-reserved", "1GiB", "--format", format]);
+        assert!(!run.expect(1).stdout.contains("inferred"), "{run:?}");
+    }
+}
+
+#[test]
 fn json_has_what_peak_has_and_where_sites_are() {
     let path = fixture("gpt_train");
     let run = check(&[&path, "--max-peak", "1GiB", "--top", "2", "--format", "json"]);
@@ -140,7 +157,8 @@ fn json_has_what_peak_has_and_where_sites_are() {
     assert_eq!(device, peak["devices"][0]);
     assert_eq!((&certainty["allocated_bytes"], &certainty["reserved_bytes"]), (&"exact".into(), &"exact".into()));
     let row = &answer["checks"][0];
-    assert_eq!(labels(row), ["(no stack)", "minigpt.py:28 forward"]);
+    assert_eq!(labels(row), ["backward of minigpt.py:82 forward", "minigpt.py:28 forward"]);
+    assert_eq!((&row["sites"][0]["inferred"], &row["sites"][1]["inferred"]), (&true.into(), &false.into()));
     let site = &row["sites"][1];
     assert!(site["file"].as_str().unwrap().ends_with("/minigpt.py") && site["line"] == 28, "{site}");
     let (_, row) = only_check(&[&path, "--max-peak", "5GiB"]);

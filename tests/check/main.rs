@@ -76,7 +76,8 @@ fn labels(check: &Value) -> Vec<&str> {
 #[test]
 fn every_budget_is_exact_to_the_byte() {
     let (gpt, leak) = (fixture("gpt_train"), fixture("leak_slow"));
-    let holding = memviz(&["peak", "--format", "json", &gpt]).json();
+    // A budget is about recorded stacks.
+    let holding = memviz(&["peak", "--format", "json", "--no-infer", &gpt]).json();
     let rows = holding["devices"][0]["attribution"]["rows"].as_array().unwrap().clone();
     let in_model =
         |row: &&Value| row["stack"].as_array().unwrap().iter().any(|it| it.as_str().unwrap().contains("minigpt"));
@@ -102,6 +103,24 @@ fn every_budget_is_exact_to_the_byte() {
             assert_eq!(labels(&row).is_empty(), code == 0, "an exceeded budget names sites, others do not: {row}");
         }
     }
+}
+
+#[test]
+fn an_expression_that_matches_no_site_is_said() {
+    let (gpt, said) = (fixture("gpt_train"), "matches no recorded site that holds memory at the peak");
+    // Nor do lines that are inferred match.
+    for (pattern, sites) in [("nothing is called that", 0), ("^backward of", 0), (r"minigpt\.py:28 ", 1)] {
+        let budget = format!("{pattern}=1GiB");
+        let (code, row) = only_check(&[&gpt, "--max-site", &budget]);
+        assert_eq!((code, &row["verdict"]), (Some(0), &"passed".into()), "{row}");
+        assert_eq!(row["matching_sites"], sites, "{row}");
+        for format in ["text", "markdown", "github"] {
+            let run = check(&[&gpt, "--max-site", &budget, "--format", format]);
+            assert_eq!(run.expect(0).stdout.contains(said), sites == 0, "{format}: {run:?}");
+        }
+    }
+    let (_, row) = only_check(&[&gpt, "--max-peak", "1TiB"]);
+    assert!(row.get("matching_sites").is_none(), "{row}");
 }
 
 #[test]

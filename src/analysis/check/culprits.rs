@@ -42,6 +42,8 @@ pub struct Culprit {
     pub label: String,
     /// Its bytes.
     pub bytes: u64,
+    /// Whether the label is inferred rather than recorded.
+    pub inferred: bool,
     /// Where its code is, when it is Python.
     pub location: Option<Location>,
     /// A stack that leads there, innermost frame first.
@@ -60,7 +62,7 @@ pub struct Location {
 impl Culprits {
     /// What holds memory at a peak.
     pub(super) fn holding(basis: Basis, rows: &[Row]) -> Self {
-        Self::of(basis, rows.iter().map(|row| Culprit::new(&row.label, row.bytes, &row.stack)))
+        Self::of(basis, rows.iter().map(|row| Culprit::new(&row.label, row.bytes, row.inferred, &row.stack)))
     }
 
     /// What holds more than it did in the baseline; `None` where nothing does, or nobody knows.
@@ -72,20 +74,21 @@ impl Culprits {
             let row = rows.get(same.new?)?;
             let bytes = same.base.and_then(|index| before.get(index)).map_or(0, |&(_, bytes)| bytes);
             let growth = row.bytes.checked_sub(bytes).filter(|&growth| growth > 0)?;
-            Some(Culprit::new(&row.label, growth, &row.stack))
+            Some(Culprit::new(&row.label, growth, row.inferred, &row.stack))
         });
         Some(Self::of(Basis::Grown, grown)).filter(|culprits| !culprits.sites.is_empty())
     }
 
     /// What keeps free memory from being released.
     pub(super) fn pinning(rows: &[PinningRow]) -> Self {
-        Self::of(Basis::Pinned, rows.iter().map(|row| Culprit::new(&row.label, row.pinned_free_bytes, &row.stack)))
+        let site = |row: &PinningRow| Culprit::new(&row.label, row.pinned_free_bytes, row.inferred, &row.stack);
+        Self::of(Basis::Pinned, rows.iter().map(site))
     }
 
     /// What leaks.
     pub(super) fn leaking(rows: &[LeakRow]) -> Self {
         let leaks = rows.iter().filter(|row| row.verdict == Verdict::Leak);
-        Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, &row.stack)))
+        Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, row.inferred, &row.stack)))
     }
 
     fn of(basis: Basis, sites: impl Iterator<Item = Culprit>) -> Self {
@@ -106,8 +109,8 @@ impl Culprits {
 }
 
 impl Culprit {
-    fn new(label: &str, bytes: u64, stack: &[String]) -> Self {
-        Self { label: label.to_owned(), bytes, location: None, stack: stack.to_owned() }
+    fn new(label: &str, bytes: u64, inferred: bool, stack: &[String]) -> Self {
+        Self { label: label.to_owned(), bytes, inferred, location: None, stack: stack.to_owned() }
     }
 }
 

@@ -149,7 +149,7 @@ impl<'r> Judge<'r> {
             Limit::Reserved(most) => Finding::bytes(most, self.maximum(device.history, Metric::Reserved)),
             Limit::Fragmentation(most) => self.fragmentation(device.history, most),
             Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, device.history)),
-            Limit::Site(most) => Finding::bytes(most.limit.0, self.matching(device.history, most).0),
+            Limit::Site(most) => self.held_by(device.history, most),
             Limit::Growth(metric) => self.growth(budgets, device, metric),
         };
         let mut check = finding.into_check(budgets, Some(device.history.device), limit);
@@ -210,6 +210,7 @@ impl<'r> Judge<'r> {
                     at_least: Some(share),
                     at_most: Some(share),
                     doubt: None,
+                    matching_sites: None,
                     keeps: Some(keeps),
                 }
             }
@@ -244,6 +245,11 @@ impl<'r> Judge<'r> {
             LeakReport::of(self.snapshot, self.histories, &LeakOptions { steps, devices, ..LeakOptions::default() });
         let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
+    }
+
+    fn held_by(&self, history: &History, most: &SiteLimit) -> Finding {
+        let (measured, sites) = self.matching(history, most);
+        Finding { matching_sites: Some(sites.len()), ..Finding::bytes(most.limit.0, measured) }
     }
 
     /// What sites hold together at the peak of allocated bytes, and each of them.
@@ -294,6 +300,7 @@ struct Finding {
     at_least: Option<Amount>,
     at_most: Option<Amount>,
     doubt: Option<Doubt>,
+    matching_sites: Option<usize>,
     keeps: Option<bool>,
 }
 
@@ -305,6 +312,7 @@ impl Finding {
             at_least: measured.at_least.map(Amount::Bytes),
             at_most: measured.at_most.map(Amount::Bytes),
             doubt: measured.doubt,
+            matching_sites: None,
             keeps,
         }
     }
@@ -316,7 +324,14 @@ impl Finding {
 
     /// A limit without a figure to compare it with.
     fn unknown(limit: impl Into<Option<Amount>>, doubt: Doubt) -> Self {
-        Self { limit: limit.into(), at_least: None, at_most: None, doubt: Some(doubt), keeps: None }
+        Self {
+            limit: limit.into(),
+            at_least: None,
+            at_most: None,
+            doubt: Some(doubt),
+            matching_sites: None,
+            keeps: None,
+        }
     }
 
     fn into_check(self, budgets: &Budgets, device: Option<DeviceId>, limit: Limit<'_>) -> Check {
@@ -328,6 +343,7 @@ impl Finding {
             at_least: self.at_least,
             at_most: self.at_most,
             doubt: self.doubt,
+            matching_sites: self.matching_sites,
             verdict: match self.keeps {
                 Some(true) => CheckVerdict::Passed,
                 Some(false) => CheckVerdict::Failed,

@@ -67,6 +67,9 @@ pub struct Check {
     pub at_most: Option<Amount>,
     /// Why it is not known exactly.
     pub doubt: Option<Doubt>,
+    /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and where
+    /// there is nothing to look at.
+    pub matching_sites: Option<usize>,
     /// Whether the limit is kept.
     pub verdict: CheckVerdict,
     /// Who is behind it, where it is not.

@@ -40,6 +40,7 @@ pub(super) fn fold(lines: &mut Vec<SideRow>, functions: &[SideRow]) {
         });
         sum.bytes = sum.bytes.wrapping_add(row.bytes);
         sum.blocks += row.blocks;
+        sum.inferred |= row.inferred;
     }
     lines.extend(folded.into_values());
 }
@@ -50,7 +51,7 @@ mod tests {
 
     fn rows(rows: &[(&str, i64)]) -> Vec<SideRow> {
         let row =
-            |&(label, bytes): &(&str, i64)| SideRow { label: label.to_owned(), bytes, blocks: 1, stack: Vec::new() };
+            |&(label, bytes): &(&str, i64)| SideRow { label: label.to_owned(), bytes, blocks: 1, ..SideRow::default() };
         rows.iter().map(row).collect()
     }
 

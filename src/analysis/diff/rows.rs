@@ -11,6 +11,7 @@ pub(super) struct SideRow {
     pub(super) label: String,
     pub(super) bytes: i64,
     pub(super) blocks: u64,
+    pub(super) inferred: bool,
     pub(super) stack: Vec<String>,
 }
 
@@ -53,6 +54,8 @@ pub struct DiffRow {
     pub base_blocks: u64,
     /// Blocks in the second recording.
     pub new_blocks: u64,
+    /// Whether the label is inferred rather than recorded, on either side.
+    pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; of the base, where the row has vanished.
     pub stack: Vec<String>,
 }
@@ -82,6 +85,7 @@ impl DiffRow {
             new_bytes: to_row.bytes,
             base_blocks: from_row.blocks,
             new_blocks: to_row.blocks,
+            inferred: from_row.inferred || to_row.inferred,
             stack: shown.stack.clone(),
         }
     }
@@ -132,6 +136,7 @@ pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: b
             new_bytes: sum(|row| row.new_bytes),
             base_blocks: rest.iter().map(|row| row.base_blocks).sum(),
             new_blocks: rest.iter().map(|row| row.new_blocks).sum(),
+            inferred: rest.iter().any(|row| row.inferred),
             stack: Vec::new(),
         });
     }

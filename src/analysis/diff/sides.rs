@@ -78,13 +78,14 @@ impl SideDevice {
             label: row.label.clone(),
             bytes: row.bytes as i64,
             blocks: row.blocks,
+            inferred: row.inferred,
             stack: row.stack.clone(),
         };
         let mut rows: Vec<SideRow> = attribution.rows.iter().map(row).collect();
         let counter = self.peak.at.get(self.peak.metric);
         let bytes = counter.wrapping_sub(attribution.total_bytes as i64);
         if bytes != 0 && !attribution.by.is_inclusive() {
-            rows.push(SideRow { label: CONTRADICTORY.to_owned(), bytes, blocks: 0, stack: Vec::new() });
+            rows.push(SideRow { label: CONTRADICTORY.to_owned(), bytes, ..SideRow::default() });
         }
         rows
     }

@@ -4,6 +4,7 @@ use super::summary::RankSummary;
 use crate::analysis::attribution::OTHER;
 use crate::replay::Bound;
 use indexmap::IndexMap;
+use std::collections::HashSet;
 
 /// One row of a difference. A rank that does not list the site may hold some of it among its other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct DifferenceRow {
     pub delta_bytes: i128,
     /// Which bound that makes of the delta, where it is not exact.
     pub bound: Option<Bound>,
+    /// Whether the label is inferred rather than recorded, on either of them.
+    pub inferred: bool,
 }
 
 /// What a rank holds at its peak, against another one. The rows sum to the whole.
@@ -47,7 +50,8 @@ impl Difference {
                 };
                 let value = |bytes: Option<u64>| i128::from(bytes.unwrap_or(0));
                 let delta_bytes = value(bytes) - value(reference_bytes);
-                DifferenceRow { label: label.to_owned(), bytes, reference_bytes, delta_bytes, bound }
+                let inferred = left.is_inferred(label) || right.is_inferred(label);
+                DifferenceRow { label: label.to_owned(), bytes, reference_bytes, delta_bytes, bound, inferred }
             })
             .filter(|row| row.delta_bytes != 0)
             .collect();
@@ -70,8 +74,14 @@ fn rest(rows: &[DifferenceRow], left: &Listed<'_>, right: &Listed<'_>, whole: i1
         (false, true) => Some(Bound::Upper),
         (true, true) => Some(Bound::Unknown),
     };
-    let row =
-        DifferenceRow { label: OTHER.to_owned(), bytes: left.other, reference_bytes: right.other, delta_bytes, bound };
+    let row = DifferenceRow {
+        label: OTHER.to_owned(),
+        bytes: left.other,
+        reference_bytes: right.other,
+        delta_bytes,
+        bound,
+        inferred: left.is_inferred(OTHER) || right.is_inferred(OTHER),
+    };
     (delta_bytes != 0 || bound.is_some()).then_some(row)
 }
 
@@ -80,11 +90,14 @@ struct Listed<'r> {
     rows: IndexMap<&'r str, u64>,
     /// Bytes of the sites that are not listed; `None` when all are.
     other: Option<u64>,
+    /// Labels that are inferred.
+    inferred: HashSet<&'r str>,
 }
 
 impl<'r> Listed<'r> {
     fn of(rank: &'r RankSummary) -> Self {
-        let mut listed = Self { rows: IndexMap::new(), other: None };
+        let inferred = rank.top.iter().filter(|row| row.inferred).map(|row| row.label.as_str()).collect();
+        let mut listed = Self { rows: IndexMap::new(), other: None, inferred };
         for row in &rank.top {
             let sum = if row.label == OTHER {
                 listed.other.get_or_insert(0)
@@ -94,6 +107,10 @@ impl<'r> Listed<'r> {
             *sum = sum.wrapping_add(row.bytes);
         }
         listed
+    }
+
+    fn is_inferred(&self, label: &str) -> bool {
+        self.inferred.contains(label)
     }
 
     /// The bytes of a site, if they are known.

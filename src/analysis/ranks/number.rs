@@ -1,9 +1,10 @@
 //! Which rank a file is from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a rank's number is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RankSource {
     /// From the recording itself: `distributedInfo` of a profiler trace.

@@ -5,6 +5,7 @@
 //! themselves do not move it. Ranks of one run often have equal peaks, and where more than half are equal MAD is 0. The
 //! mean absolute deviation then takes its place: `(value - median) / (1.2533 * mean deviation)`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Fewer values than this are not judged.
@@ -13,7 +14,7 @@ pub const MIN_RANKS: usize = 4;
 pub const MIN_SHARE: f64 = 0.01;
 
 /// What deviations are measured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.

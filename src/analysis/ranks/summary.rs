@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Bound, Counters, History, Metric};
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Rows of a summary when nothing else is asked for.
@@ -57,7 +58,7 @@ impl RankLine {
 }
 
 /// A rank on one device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarised.
     pub path: String,
@@ -102,7 +103,7 @@ pub struct RankSummary {
 }
 
 /// What a site holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopRow {
     /// The site.
     pub label: String,
@@ -110,10 +111,13 @@ pub struct TopRow {
     pub bytes: u64,
     /// Its blocks.
     pub blocks: u64,
+    /// Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
 }
 
 /// A rank without memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EmptyRank {
     /// The recording.
     pub path: String,
@@ -124,7 +128,7 @@ pub struct EmptyRank {
 }
 
 /// An input that could not be analysed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedInput {
     /// The input.
     pub path: String,
@@ -133,7 +137,7 @@ pub struct FailedInput {
 }
 
 /// A file that is none of ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkippedInput {
     /// The file.
     pub path: String,
@@ -143,6 +147,11 @@ impl RankSummary {
     /// How a metric's maximum is to be read, where it is not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         self.bounds.get(&format!("{}_bytes", metric.name())).copied()
+    }
+
+    /// The site that holds most at the peak.
+    pub fn largest(&self) -> Option<&TopRow> {
+        self.top.iter().find(|row| row.label != OTHER)
     }
 
     /// The part of what is reserved at the peak that is inactive, from 0 to 1.
@@ -225,7 +234,7 @@ fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
         if labels > LABELS {
             break;
         }
-        rows.push(TopRow { label, bytes: row.bytes, blocks: row.blocks });
+        rows.push(TopRow { label, bytes: row.bytes, blocks: row.blocks, inferred: row.inferred });
     }
     let rest = &attribution.rows[rows.len()..];
     if !rest.is_empty() {
@@ -233,6 +242,7 @@ fn top_rows(attribution: &Attribution, top: usize) -> Vec<TopRow> {
             label: OTHER.to_owned(),
             bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
             blocks: rest.iter().map(|row| row.blocks).sum(),
+            inferred: rest.iter().any(|row| row.inferred),
         });
     }
     rows

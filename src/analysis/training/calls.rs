@@ -127,10 +127,11 @@ impl Paths {
 /// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, where
 /// decorators stand between it and `Module._call_impl`.
 fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
-    const MOST_DECORATORS: usize = 4;
+    const MOST_DECORATORS: usize = 8;
     let is_forward = |id: &FrameId| {
         let frame = snapshot.stacks.frame(*id);
-        frame.is_some_and(|frame| snapshot.strings.get(frame.name) == "forward")
+        // `CheckpointFunction.forward` calls the one that is meant.
+        frame.is_some_and(|frame| snapshot.strings.get(frame.name) == "forward") && !roles.is_checkpoint(*id)
     };
     let mut found = Vec::new();
     for (index, pair) in python.windows(2).enumerate() {

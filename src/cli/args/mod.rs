@@ -336,6 +336,8 @@ pub struct DiffArgs {
     pub fail_on_growth: Option<GrowthLimit>,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

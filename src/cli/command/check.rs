@@ -21,7 +21,10 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let shared = &args.shared;
     let jobs = plan(args)?;
     let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
-    output::check_target(shared, &paths)?;
+    // What is read besides the inputs is not overwritten either.
+    let toml = Path::new("memviz.toml");
+    let others = [args.baseline.as_deref(), args.config.as_deref(), Some(toml)].into_iter().flatten();
+    output::check_target(shared, &paths.iter().map(|path| path.as_path()).chain(others).collect::<Vec<_>>())?;
     if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
     }
@@ -146,9 +149,19 @@ impl Repository {
         Ok(Self { root: workspace.filter(|root| here.starts_with(root)).unwrap_or(here) })
     }
 
-    /// A recorded path as one of the repository, with slashes, if it is a file there.
+    /// A recorded path as one of the repository, with slashes, if it is a file there. Where it was recorded on another
+    /// machine, the longest end of the path that is a file of the repository stands for it.
     fn path_of(&self, file: &str) -> Option<String> {
-        let path = Path::new(file).canonicalize().ok().filter(|path| path.is_file())?;
+        let parts: Vec<&str> = file.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
+        let is_absolute = file.starts_with('/') || file.contains(":\\");
+        let ends = (1..if is_absolute { parts.len() } else { 0 })
+            .map(|from| self.root.join(parts[from..].iter().collect::<PathBuf>()));
+        let candidates = std::iter::once(PathBuf::from(file)).chain(ends);
+        candidates.filter_map(|path| self.inside(&path)).next()
+    }
+
+    fn inside(&self, path: &Path) -> Option<String> {
+        let path = path.canonicalize().ok().filter(|path| path.is_file())?;
         let inside = path.strip_prefix(&self.root).ok()?;
         let parts: Option<Vec<&str>> = inside.components().map(|part| part.as_os_str().to_str()).collect();
         Some(parts?.join("/"))

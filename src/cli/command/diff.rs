@@ -7,7 +7,7 @@ use crate::analysis::{DiffReport, PeakOptions};
 use crate::cli::args::{CommonArgs, DiffArgs, FormatOrSvgArg};
 use crate::cli::progress::Progress;
 use crate::cli::{Failure, Outcome, complain, output};
-use crate::report::{Source, Sources, picture, unknown_growth};
+use crate::report::{Source, Sources, exceeded_growth, picture, unknown_growth};
 use std::path::Path;
 use std::thread;
 
@@ -30,6 +30,7 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
         by: args.by.into(),
         at: args.at.clone(),
         filter: args.filter.compile()?,
+        inference: (&args.infer).into(),
         devices: common.devices(),
         ..PeakOptions::default()
     };
@@ -71,7 +72,10 @@ fn settle(args: &DiffArgs, report: &DiffReport, anomalies: u64, path: &str) -> R
     let contradicts = args.common.strict && anomalies > 0;
     match (growth, args.fail_on_growth) {
         (Growth::Unknown, Some(limit)) => Err(Failure::Message(format!("{path}: {}", unknown_growth(report, limit)))),
-        (Growth::Beyond, _) => Ok(Outcome::CheckFailed),
+        (Growth::Beyond, Some(limit)) => {
+            super::super::complain(&format!("{path}: {}", exceeded_growth(report, limit)));
+            Ok(Outcome::CheckFailed)
+        }
         _ if contradicts => Ok(Outcome::CheckFailed),
         _ => Ok(Outcome::Done),
     }

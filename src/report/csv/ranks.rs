@@ -2,13 +2,12 @@
 
 use super::io_error;
 use crate::analysis::RanksReport;
-use crate::analysis::attribution::OTHER;
 use crate::analysis::ranks::{RankLine, RankSummary};
 use crate::replay::{Bound, Metric};
 use crate::report::notes::safe;
 use std::io::{self, Write};
 
-const HEAD: [&str; 25] = [
+const HEAD: [&str; 26] = [
     "rank",
     "device",
     "max_allocated_bytes",
@@ -24,6 +23,7 @@ const HEAD: [&str; 25] = [
     "outlier",
     "largest_site",
     "largest_site_bytes",
+    "largest_site_inferred",
     "allocated_bound",
     "active_bound",
     "requested_bound",
@@ -55,7 +55,7 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
     let maximum = |metric: Metric| rank.maxima.get(metric).to_string();
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
-    let largest = rank.top.iter().find(|row| row.label != OTHER);
+    let largest = rank.largest();
     let source = serde_json::to_value(rank.rank_source).ok();
     [
         rank.rank.to_string(),
@@ -73,6 +73,7 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
         largest.map(|row| safe(&row.label)).unwrap_or_default(),
         largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
+        largest.map(|row| row.inferred.to_string()).unwrap_or_default(),
         bound(Metric::Allocated),
         bound(Metric::Active),
         bound(Metric::Requested),

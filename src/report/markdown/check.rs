@@ -4,6 +4,7 @@ use super::{cell, code, escape};
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
 use crate::report::check::{self as words, CheckedInput};
+use crate::report::words::starred;
 use std::io::{self, Write};
 
 pub(super) fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
@@ -41,6 +42,9 @@ fn checked_input(input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
 /// Why a limit is not kept, or not known to be.
 fn details(check: &Check, out: &mut dyn Write) -> io::Result<()> {
     let title = escape(&words::title(check));
+    if let Some(no_match) = words::no_match(check) {
+        writeln!(out, "{title} {no_match}.\n")?;
+    }
     match check.verdict {
         CheckVerdict::Passed => {
             let Some(doubt) = &check.doubt else { return Ok(()) };
@@ -54,10 +58,11 @@ fn details(check: &Check, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "**{title}**: {}; {}:\n", words::excess(check), words::basis(check))?;
             writeln!(out, "| Bytes | Site |\n|--:|---|")?;
             for site in &check.culprits.sites {
-                writeln!(out, "| {} | {} |", Bytes(site.bytes), cell(&site.label))?;
+                writeln!(out, "| {} | {} |", Bytes(site.bytes), cell(&starred(&site.label, site.inferred)))?;
             }
             words::left_out(check).map_or(Ok(()), |more| writeln!(out, "| | {more} |"))?;
-            writeln!(out)
+            writeln!(out)?;
+            words::star(check).map_or(Ok(()), |star| writeln!(out, "{}\n", escape(star)))
         }
     }
 }

@@ -55,18 +55,14 @@ fn candidate(device: &DeviceCheckpoint, best: &Candidate, out: &mut dyn Write) -
     writeln!(out, "{}:\n", escape(&capital(&words::new_peak(device, best))))?;
     writeln!(out, "| Bytes | Share | site |\n|--:|--:|---|")?;
     let total = u64::try_from(best.predicted_peak_bytes).unwrap_or(0);
-    for row in words::limit_rows(best) {
-        writeln!(
-            out,
-            "| {} | {:.1}% | {} |",
-            Bytes(row.bytes),
-            percent(row.bytes, total),
-            cell(&starred(&row.label, row.inferred))
-        )?;
+    let rows = words::limit_rows(best);
+    for row in &rows {
+        let label = cell(&starred(&row.label, row.inferred));
+        writeln!(out, "| {} | {:.1}% | {label} |", Bytes(row.bytes), percent(row.bytes, total))?;
     }
     writeln!(out, "| **{}** | | **predicted peak** |\n", signed(best.predicted_peak_bytes))?;
-    if words::limit_rows(best).iter().any(|row| row.inferred) {
-        writeln!(out, "{}.\n", escape(words::INFERRED))?;
+    if rows.iter().any(|row| row.inferred) {
+        writeln!(out, "{}\n", escape(notes::INFERRED_SITE))?;
     }
 
     writeln!(out, "| Calls checkpointed | Predicted peak | Saved |\n|---|--:|--:|")?;

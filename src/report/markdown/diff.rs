@@ -1,9 +1,10 @@
 //! `memviz diff` as Markdown.
 
-use super::{cell, code, escape};
+use super::{cell, code, escape, star};
 use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::notes::signed;
+use crate::report::words::starred;
 use crate::report::{Sources, diff as words};
 use std::io::{self, Write};
 
@@ -58,12 +59,14 @@ fn rows(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
         let base = if row.fate == Fate::New { String::new() } else { signed(row.base_bytes) };
         let new = if row.fate == Fate::Vanished { String::new() } else { signed(row.new_bytes) };
         let delta = words::delta(row.delta_bytes());
-        writeln!(out, "| {delta} | {base} | {new} | {}{} |", cell(&row.label), escape(&words::fate(row)))?;
+        let label = cell(&starred(&row.label, row.inferred));
+        writeln!(out, "| {delta} | {base} | {new} | {label}{} |", escape(&words::fate(row)))?;
     }
     if let Some(unchanged) = words::unchanged(device) {
         writeln!(out, "| | | | {unchanged} |")?;
     }
     let metric = device.metric();
     let [base, new] = [&device.base, &device.new].map(|side| signed(side.peak.at.get(metric)));
-    writeln!(out, "| **{}** | **{base}** | **{new}** | **total** |\n", words::delta(device.delta_bytes))
+    writeln!(out, "| **{}** | **{base}** | **{new}** | **total** |\n", words::delta(device.delta_bytes))?;
+    star(device.rows.iter().any(|row| row.inferred), device.by(), out)
 }

@@ -5,9 +5,9 @@ use crate::analysis::RanksReport;
 use crate::analysis::ranks::{Group, Outlier, RankLine};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::notes::signed;
+use crate::report::notes::{self, signed};
 use crate::report::ranks as words;
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use std::io::{self, Write};
 
 pub(super) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
@@ -55,11 +55,15 @@ fn outlier(report: &RanksReport, row: &[Outlier], out: &mut dyn Write) -> io::Re
     writeln!(out, "| Delta | {name} | {reference} | site |\n|--:|--:|--:|---|")?;
     for row in &difference.rows {
         let (left, right) = (words::side(row.bytes), words::side(row.reference_bytes));
-        writeln!(out, "| {} | {left} | {right} | {} |", words::row_delta(row), cell(&row.label))?;
+        let label = cell(&starred(&row.label, row.inferred));
+        writeln!(out, "| {} | {left} | {right} | {label} |", words::row_delta(row))?;
     }
     let total = |row: usize| Bytes(report.rank(row).map_or(0, |rank| rank.total_bytes));
     let delta = words::delta(difference.delta_bytes);
     writeln!(out, "| **{delta}** | {} | {} | in all |\n", total(outlier.row), total(difference.reference))?;
+    if difference.rows.iter().any(|row| row.inferred) {
+        writeln!(out, "{}\n", escape(notes::INFERRED_SITE))?;
+    }
     match words::bounds_note(difference) {
         Some(note) => writeln!(out, "{}.\n", escape(note)),
         None => Ok(()),

@@ -9,6 +9,7 @@ use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, SideDevice};
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::fit::{shorten, shorten_end};
 use crate::report::notes::{self, safe, signed};
+use crate::report::words::starred;
 use crate::report::{Sources, diff as words};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Path};
@@ -197,7 +198,8 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let right = f64::from(WIDTH) - 16.0;
     let room = right - 13.0 * MONO_WIDTH - LEGEND;
     let mut y = 0.0;
-    let by = format!("by {}", device.by().name());
+    let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };
+    let by = format!("by {}{star}", device.by().name());
     plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &by));
     plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "growth"));
     let amount = |y: f64, bytes: i64| {
@@ -206,7 +208,7 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     };
     for row in device.rows.iter().take(ROWS) {
         y += LEGEND_LINE;
-        let label = format!("{}{}", row.label, words::fate(row));
+        let label = format!("{}{}", starred(&row.label, row.inferred), words::fate(row));
         let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
         plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes())));
     }

@@ -10,7 +10,7 @@ use crate::replay::Metric;
 use crate::report::fit::{broken, shorten_end};
 use crate::report::notes::signed;
 use crate::report::ranks as words;
-use crate::report::words::count;
+use crate::report::words::{count, starred};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use svg::node::Blob;
@@ -336,7 +336,7 @@ fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 
                 Cell::Bar(row.delta_bytes.unsigned_abs() as f64 / largest),
                 Cell::Number(words::side(row.bytes)),
                 Cell::Number(words::side(row.reference_bytes)),
-                Cell::Code(row.label.clone()),
+                Cell::Code(starred(&row.label, row.inferred)),
             ]
         })
         .collect();
@@ -352,5 +352,6 @@ fn rows(report: &RanksReport, row: usize, difference: &Difference) -> [Picture; 
     cells.push(last(difference.delta_bytes, "in all".to_owned()));
     let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));
     let table = table(&["delta", "", &name(row), &name(difference.reference), "site"], &cells);
-    [remark(&words::difference(report, difference)), table]
+    let star = if difference.rows[..shown].iter().any(|row| row.inferred) { " (* inferred)" } else { "" };
+    [remark(&format!("{}{star}", words::difference(report, difference))), table]
 }

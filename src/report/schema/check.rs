@@ -118,6 +118,9 @@ pub struct CheckRow {
     /// Why it is not known exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Number of recorded sites at the peak that the expression of `max-site` matches: 0 where it is about none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matching_sites: Option<usize>,
     /// What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned` or `leaked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<&'static str>,
@@ -133,6 +136,8 @@ pub struct CheckSite {
     pub label: String,
     /// Its bytes.
     pub bytes: u64,
+    /// Whether the label is inferred.
+    pub inferred: bool,
     /// Its file, as recorded; null where it is not Python code.
     pub file: Option<String>,
     /// Its line.
@@ -212,6 +217,7 @@ impl From<&Check> for CheckRow {
             passed: check.verdict == CheckVerdict::Passed,
             verdict: check.verdict.name(),
             reason: check.doubt.as_ref().map(doubt),
+            matching_sites: check.matching_sites,
             basis: (check.verdict == CheckVerdict::Failed).then(|| basis(check.culprits.basis)),
             sites: check.culprits.sites.iter().map(CheckSite::from).collect(),
         }
@@ -233,6 +239,7 @@ impl From<&Culprit> for CheckSite {
         Self {
             label: site.label.clone(),
             bytes: site.bytes,
+            inferred: site.inferred,
             file: site.location.as_ref().map(|location| location.file.clone()),
             line: site.location.as_ref().map(|location| location.line),
             stack: site.stack.clone(),

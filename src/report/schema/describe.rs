@@ -2,7 +2,7 @@
 
 use super::{
     CheckOutcome, CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice,
-    SCHEMA_VERSION,
+    RanksAnswer, SCHEMA_VERSION,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -21,6 +21,7 @@ const ANSWERS: &[Answer] = &[
     ("checkpoint", answer::<Head<CheckpointDevice>>),
     ("diff", answer::<Diff>),
     ("check", answer::<CheckOutcome>),
+    ("ranks", answer::<RanksAnswer>),
 ];
 
 fn answer<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

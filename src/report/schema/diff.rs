@@ -126,6 +126,8 @@ pub struct DiffRow {
     pub base_blocks: u64,
     /// Its blocks in the new file.
     pub new_blocks: u64,
+    /// Whether the label is inferred, in either file.
+    pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; of the base, where it has vanished.
     pub stack: Vec<String>,
 }
@@ -199,6 +201,7 @@ impl From<&analysis::DiffRow> for DiffRow {
             delta_bytes: row.delta_bytes(),
             base_blocks: row.base_blocks,
             new_blocks: row.new_blocks,
+            inferred: row.inferred,
             stack: row.stack.clone(),
         }
     }

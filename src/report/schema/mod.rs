@@ -34,7 +34,8 @@ pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leak
 pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
 pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
 pub use ranks::{
-    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, across,
+    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, RanksAnswer,
+    RanksLine, across,
 };
 
 use super::{Source, notes};

@@ -2,12 +2,41 @@
 //! [`crate::analysis::ranks::RankSummary`] and what else [`crate::analysis::ranks::RankLine`] holds.
 
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{Group, Outlier, RankLine, RankSummary, Scale};
+use crate::analysis::ranks::{EmptyRank, FailedInput, Group, Outlier, RankLine, RankSummary, Scale, SkippedInput};
 use crate::replay::{Bound, Metric};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+/// A line of JSON that `memviz ranks` writes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RanksAnswer {
+    /// Changes when the meaning of a key does.
+    pub schema_version: u32,
+    /// `ranks`.
+    pub command: &'static str,
+    /// What the line is about.
+    #[serde(flatten)]
+    pub line: RanksLine,
+}
+
+/// The rest of a line, by its `line`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum RanksLine {
+    /// A rank, on one device.
+    Rank(Box<RankSummary>),
+    /// A recording in which no memory was allocated on any device.
+    Empty(EmptyRank),
+    /// An input that could not be analysed.
+    Failed(FailedInput),
+    /// A file that is neither a recording nor a summary.
+    Skipped(SkippedInput),
+    /// All ranks together: the last line.
+    Across(Across),
+}
+
 /// What the ranks are together.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Across {
     /// The metric that is attributed.
     pub metric: Metric,
@@ -26,7 +55,7 @@ pub struct Across {
 }
 
 /// Rows about one kind of memory.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
     pub memory: &'static str,
@@ -39,7 +68,7 @@ pub struct AcrossGroup {
 }
 
 /// A row, by its rank.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RankName {
     /// Number of the rank.
     pub rank: u64,
@@ -48,7 +77,7 @@ pub struct RankName {
 }
 
 /// How a figure is distributed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FigureSpread {
     /// A metric, whose maxima these are; or `baseline` or `inactive`.
     pub figure: &'static str,
@@ -71,7 +100,7 @@ pub struct FigureSpread {
 }
 
 /// A maximum that stands out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RankOutlier {
     /// Number of the rank.
     pub rank: u64,
@@ -96,7 +125,7 @@ pub struct RankOutlier {
 }
 
 /// A site that differs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct OutlierRow {
     /// The site.
     pub label: String,
@@ -109,10 +138,13 @@ pub struct OutlierRow {
     /// The bound that this is, where something is not listed. Left out when it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// Whether the label is inferred. Left out when it is not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
 }
 
 /// Several rows for one rank and device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DuplicateRank {
     /// Number of the rank.
     pub rank: u64,
@@ -123,7 +155,7 @@ pub struct DuplicateRank {
 }
 
 /// Ranks that follow one another.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct MissingRanks {
     /// The first one.
     pub from: u64,
@@ -181,6 +213,7 @@ fn outlier(report: &RanksReport, outlier: &Outlier, rank: &RankSummary) -> RankO
         reference_bytes: row.reference_bytes,
         delta_bytes: row.delta_bytes,
         bound: row.bound,
+        inferred: row.inferred,
     });
     RankOutlier {
         rank: rank.rank,

@@ -5,6 +5,7 @@ use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
 use crate::report::check::{self as words, CheckedInput};
 use crate::report::notes::safe;
+use crate::report::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -77,6 +78,10 @@ impl TextReport {
     /// Why a limit is not kept, or not known to be.
     fn check_details(&self, check: &Check, out: &mut dyn Write) -> io::Result<()> {
         let title = words::title(check);
+        if let Some(no_match) = words::no_match(check) {
+            writeln!(out)?;
+            self.words("", &format!("{title} {no_match}"), out)?;
+        }
         match check.verdict {
             CheckVerdict::Passed => {
                 let Some(doubt) = &check.doubt else { return Ok(()) };
@@ -95,9 +100,13 @@ impl TextReport {
                 for site in &check.culprits.sites {
                     let room = self.width.unwrap_or(usize::MAX).saturating_sub(15);
                     let bytes = Bytes(site.bytes).to_string();
-                    writeln!(out, "  {bytes:>11}  {}", shorten(&safe(&site.label), room))?;
+                    let label = shorten(&starred(&safe(&site.label), site.inferred), room);
+                    writeln!(out, "  {bytes:>11}  {label}")?;
                 }
-                words::left_out(check).map_or(Ok(()), |more| writeln!(out, "  {:>11}  {}", "", self.dim(&more)))
+                if let Some(more) = words::left_out(check) {
+                    writeln!(out, "  {:>11}  {}", "", self.dim(&more))?;
+                }
+                words::star(check).map_or(Ok(()), |star| self.legend(star, out))
             }
         }
     }

@@ -61,7 +61,7 @@ impl TextReport {
         rows.iter().try_for_each(|row| self.row(row, total, largest, out))?;
         writeln!(out, "{:>11}  {}", signed(best.predicted_peak_bytes), self.dim("predicted peak, by site"))?;
         if rows.iter().any(|row| row.inferred) {
-            writeln!(out, "{:>11}  {}", "", self.dim(words::INFERRED))?;
+            self.star(notes::INFERRED_SITE, out)?;
         }
 
         writeln!(out)?;

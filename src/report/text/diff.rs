@@ -4,8 +4,8 @@ use super::{TextReport, shorten};
 use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
 use crate::report::notes::{safe, signed};
-use crate::report::words::count;
-use crate::report::{Sources, diff as words};
+use crate::report::words::{count, starred};
+use crate::report::{Sources, diff as words, notes};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -66,7 +66,8 @@ impl TextReport {
         let head = self.diff_columns("growth", "base", "new");
         writeln!(out, "{}", self.dim(&format!("{head}  {}", by.name())))?;
         for row in &device.rows {
-            self.diff_row(row, out)?;
+            // Of categories nearly all are inferred, which the last line says.
+            self.diff_row(row, row.inferred && by != GroupBy::Category, out)?;
             if by == GroupBy::Stack {
                 for frame in &row.stack {
                     let room = self.width.unwrap_or(usize::MAX).saturating_sub(head.width() + 4);
@@ -91,10 +92,11 @@ impl TextReport {
         let (base, new) = (device.base.peak.at.get(metric), device.new.peak.at.get(metric));
         let columns = self.diff_columns(&words::delta(device.delta_bytes), &signed(base), &signed(new));
         let total = if by.is_inclusive() { "in all" } else { "total" };
-        writeln!(out, "{columns}  {}", self.dim(&format!("{total}, by {}", by.name())))
+        writeln!(out, "{columns}  {}", self.dim(&format!("{total}, by {}", by.name())))?;
+        if device.rows.iter().any(|row| row.inferred) { self.legend(notes::inferred(by), out) } else { Ok(()) }
     }
 
-    fn diff_row(&self, row: &DiffRow, out: &mut dyn Write) -> io::Result<()> {
+    fn diff_row(&self, row: &DiffRow, is_starred: bool, out: &mut dyn Write) -> io::Result<()> {
         let bytes = |there: bool, bytes: i64| if there { signed(bytes) } else { "-".to_owned() };
         let delta = words::delta(row.delta_bytes());
         let base = bytes(row.fate != Fate::New, row.base_bytes);
@@ -102,7 +104,8 @@ impl TextReport {
         let fate = safe(&words::fate(row));
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(columns.width() + 2 + fate.width());
         let columns = if row.delta_bytes() > 0 { self.warn(&columns) } else { columns };
-        writeln!(out, "{columns}  {}{}", shorten(&safe(&row.label), room), self.dim(&fate))
+        let label = shorten(&starred(&safe(&row.label), is_starred), room);
+        writeln!(out, "{columns}  {label}{}", self.dim(&fate))
     }
 
     fn diff_columns(&self, delta: &str, base: &str, new: &str) -> String {

@@ -121,7 +121,7 @@ impl TextReport {
         self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
         writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))?;
-        if pinning.rows.iter().any(|row| row.inferred) { self.star(by, out) } else { Ok(()) }
+        if pinning.rows.iter().any(|row| row.inferred) { self.star(notes::inferred(by), out) } else { Ok(()) }
     }
 
     /// Rows of a pinning, with their stacks if wanted.

@@ -48,11 +48,7 @@ impl TextReport {
             let more = format!("{} more; --top shows them", count(device.left_out, "row"));
             writeln!(out, "{:>11}  {}", "", self.dim(&more))?;
         }
-        for line in words::legend(&device.rows) {
-            for line in self.broken(2, line) {
-                writeln!(out, "  {}", self.dim(&line))?;
-            }
-        }
+        words::legend(&device.rows).into_iter().try_for_each(|line| self.legend(line, out))?;
         let growing: Vec<&LeakRow> = device.rows.iter().filter(|row| row.verdict != Verdict::Cache).collect();
         let shown = if device.by == GroupBy::Stack { growing.len() } else { STACKS.min(growing.len()) };
         growing[..shown].iter().try_for_each(|row| self.leaks_stack(row, out))?;

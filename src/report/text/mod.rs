@@ -140,6 +140,11 @@ impl TextReport {
         self.broken(indent.len(), text).iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
     }
 
+    /// What a sign in a table means, below it.
+    fn legend(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
+        self.broken(2, meaning).iter().try_for_each(|line| writeln!(out, "  {}", self.dim(line)))
+    }
+
     /// Lines of text that leave room for an indent.
     fn broken(&self, indent: usize, text: &str) -> Vec<String> {
         broken(&safe(text), self.width.unwrap_or(usize::MAX).saturating_sub(indent))

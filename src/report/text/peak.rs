@@ -68,7 +68,7 @@ impl TextReport {
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(13);
         writeln!(out, "{total:>11}  {}", self.dim(&shorten_end(&what, room)))?;
         if attribution.rows.iter().any(|row| row.inferred) {
-            self.star(attribution.by, out)?;
+            self.star(notes::inferred(attribution.by), out)?;
         }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
@@ -79,9 +79,9 @@ impl TextReport {
         Ok(())
     }
 
-    /// What the star behind labels means.
-    pub(super) fn star(&self, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
-        let line = format!("             {}", notes::inferred(by));
+    /// What the star behind labels means, below them.
+    pub(super) fn star(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
+        let line = format!("             {meaning}");
         writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
     }
 

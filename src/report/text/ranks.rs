@@ -2,12 +2,12 @@
 
 use super::{TextReport, shorten, shorten_end};
 use crate::analysis::RanksReport;
-use crate::analysis::attribution::OTHER;
-use crate::analysis::ranks::{Difference, Group, Outlier, RankLine, RankSummary};
+use crate::analysis::ranks::{Difference, Group, Outlier, RankLine, RankSummary, TopRow};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::notes::{safe, signed};
+use crate::report::notes::{self, safe, signed};
 use crate::report::ranks as words;
+use crate::report::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -67,8 +67,7 @@ impl TextReport {
             row += &format!("  {inactive:>8}  {ooms:>4}");
         }
         if self.has_columns(SITE_FROM) {
-            let site = shorten(&safe(site), SITE);
-            row += &format!("  {site}{}", " ".repeat(SITE - site.width()));
+            row += &format!("  {site}{}", " ".repeat(SITE.saturating_sub(site.width())));
         }
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(row.width() + 2);
         if room > 0 { format!("{row}  {}", shorten(&safe(path), room)) } else { row }
@@ -80,6 +79,10 @@ impl TextReport {
 
     /// What the ranks are together.
     pub(super) fn ranks_end(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        let is_starred = |rank: &RankSummary| rank.largest().is_some_and(|row| row.inferred);
+        if self.has_columns(SITE_FROM) && report.ranks().any(|(_, rank)| is_starred(rank)) {
+            self.legend(notes::INFERRED_SITE, out)?;
+        }
         self.notes(&words::notes(report), out)?;
         report.groups.iter().try_for_each(|group| self.rank_group(report, group, out))?;
         writeln!(out)?;
@@ -160,17 +163,25 @@ impl TextReport {
         // The last row stands for what is not listed; it joins those that are not shown.
         for row in &difference.rows[..shown] {
             let (left, right) = (words::side(row.bytes), words::side(row.reference_bytes));
-            writeln!(out, "{}", line(&words::row_delta(row), &left, &right, &row.label))?;
+            let label = starred(&row.label, row.inferred);
+            writeln!(out, "{}", line(&words::row_delta(row), &left, &right, &label))?;
         }
         let rest = &difference.rows[shown..];
         if !rest.is_empty() {
             let delta = words::delta(rest.iter().map(|row| row.delta_bytes).sum());
-            let label = if rest.len() == 1 { rest[0].label.clone() } else { format!("{} more rows", rest.len()) };
+            let label = match rest {
+                [row] => starred(&row.label, row.inferred),
+                _ => format!("{} more rows", rest.len()),
+            };
             writeln!(out, "{}", line(&delta, "", "", &label))?;
         }
         let total = |row: usize| report.rank(row).map_or(0, |rank| rank.total_bytes);
         let (left, right) = (Bytes(total(row)).to_string(), Bytes(total(difference.reference)).to_string());
         writeln!(out, "{}", line(&words::delta(difference.delta_bytes), &left, &right, "in all"))?;
+        let named = if rest.len() == 1 { &difference.rows } else { &difference.rows[..shown] };
+        if named.iter().any(|row| row.inferred) {
+            self.legend(notes::INFERRED_SITE, out)?;
+        }
         words::bounds_note(difference).map_or(Ok(()), |note| self.words("  ", note, out))
     }
 }
@@ -191,7 +202,6 @@ const HEAD: [&str; 10] = [
 
 fn cells(rank: &RankSummary) -> [String; HEAD.len()] {
     let maximum = |metric| words::maximum(rank, metric);
-    let largest = rank.top.iter().find(|row| row.label != OTHER);
     [
         rank.rank.to_string(),
         words::device(rank.device),
@@ -202,6 +212,13 @@ fn cells(rank: &RankSummary) -> [String; HEAD.len()] {
         signed(rank.baseline_bytes),
         words::inactive(rank),
         rank.ooms.to_string(),
-        largest.map(|row| format!("{} {}", Bytes(row.bytes), row.label)).unwrap_or_default(),
+        rank.largest().map(largest).unwrap_or_default(),
     ]
+}
+
+/// What a site holds, in as many columns as there are for it.
+fn largest(row: &TopRow) -> String {
+    let bytes = Bytes(row.bytes).to_string();
+    let room = SITE.saturating_sub(bytes.len() + 1);
+    format!("{bytes} {}", shorten(&starred(&safe(&row.label), row.inferred), room))
 }
