@@ -157,7 +157,7 @@ impl Repository {
         let ends = (1..if is_absolute { parts.len() } else { 0 })
             .map(|from| self.root.join(parts[from..].iter().collect::<PathBuf>()));
         let candidates = std::iter::once(PathBuf::from(file)).chain(ends);
-        candidates.filter_map(|path| self.inside(&path)).next()
+        candidates.find_map(|path| self.inside(&path))
     }
 
     fn inside(&self, path: &Path) -> Option<String> {
