@@ -156,7 +156,7 @@ impl Repository {
         let is_absolute = file.starts_with('/') || file.contains(":\\");
         let ends = (1..if is_absolute { parts.len() } else { 0 })
             .map(|from| self.root.join(parts[from..].iter().collect::<PathBuf>()));
-        let candidates = std::iter::once(PathBuf::from(file)).chain(ends);
+        let mut candidates = std::iter::once(PathBuf::from(file)).chain(ends);
         candidates.find_map(|path| self.inside(&path))
     }
 
