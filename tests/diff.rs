@@ -327,7 +327,9 @@ fn growth_beyond_the_limit_is_1() {
     }
     for (limit, code) in [("2GiB", 0), ("1.43 GiB", 1), ("60%", 0), ("52%", 1), ("0%", 1)] {
         let run = memviz(&["diff", &base, &new, "--fail-on-growth", limit]);
-        assert!(run.expect(code).stderr.is_empty() && run.stdout.contains("total, by site"), "{limit}: {run:?}");
+        assert!(run.expect(code).stdout.contains("total, by site"), "{limit}: {run:?}");
+        let reason = format!("{new}: memory grew by more than {}: Device 0 by 1.44 GiB", limit.trim());
+        assert_eq!(code == 1, run.stderr.contains(&reason), "{limit}: {}", run.stderr);
         memviz(&["diff", &new, &base, "--fail-on-growth", limit]).expect(0);
     }
     for bad in ["", "10XB", "-1", "-1%", "1e3", "%", "99999999999999999999"] {

@@ -6,7 +6,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{
-    Action, AllocatorSettings, Block, BlockState, DeviceTrace, EntryContext, HOST_DEVICE, Segment, SegmentType,
+    Action, AllocatorSettings, Block, BlockState, DeviceTrace, EntryContext, Frame, HOST_DEVICE, Segment, SegmentType,
     Snapshot, StackId,
 };
 use memviz::replay::replay;
@@ -38,7 +38,30 @@ struct EntryPlan {
     time_us: i8,
     stream: u8,
     private_pool: Option<u8>,
+    /// Among [`STACKS`].
+    stack: u8,
 }
+
+/// File, line and function of each frame, innermost first: parts of a training step.
+type Stack = &'static [(&'static str, u64, &'static str)];
+
+const CALL: (&str, u64, &str) = ("/site-packages/torch/nn/modules/module.py", 7, "_call_impl");
+const MAIN: (&str, u64, &str) = ("/home/user/train.py", 3, "main");
+
+const STACKS: [Stack; 12] = [
+    &[],
+    &[("/home/user/model.py", 10, "forward"), CALL, MAIN],
+    &[("/home/user/model.py", 11, "forward"), CALL, MAIN],
+    &[("/home/user/model.py", 12, "forward"), CALL, MAIN],
+    &[("/home/user/model.py", 12, "forward"), CALL, ("/home/user/model.py", 11, "forward"), CALL, MAIN],
+    &[CALL, MAIN],
+    &[MAIN],
+    &[("/site-packages/torch/optim/adam.py", 5, "step"), MAIN],
+    &[("/site-packages/torch/optim/optimizer.py", 5, "zero_grad"), MAIN],
+    &[("/site-packages/torch/nn/modules/module.py", 5, "_apply"), MAIN],
+    &[("/site-packages/torch/amp/autocast_mode.py", 5, "__exit__"), MAIN],
+    &[("/home/user/model.py", 12, "forward"), ("/site-packages/torch/utils/checkpoint.py", 5, "unpack_hook")],
+];
 
 #[derive(Arbitrary, Debug)]
 struct SegmentPlan {
@@ -73,6 +96,7 @@ fn snapshot(plan: &Plan) -> Snapshot {
         ..Snapshot::default()
     };
     snapshot.notes.has_times = plan.has_times;
+    let stacks = STACKS.map(|stack| intern(&mut snapshot, stack));
     let hosts = plan.devices.iter().filter(|device| device.host).take(1).map(|device| (HOST_DEVICE, device));
     let others = plan.devices.iter().filter(|device| !device.host);
     for (device, contents) in hosts.chain((0..).zip(others)) {
@@ -89,7 +113,7 @@ fn snapshot(plan: &Plan) -> Snapshot {
                 addr: entry.addr.0,
                 size: entry.size.0,
                 time_us: entry.time_us.into(),
-                stack: StackId::EMPTY,
+                stack: stacks[usize::from(entry.stack) % stacks.len()],
                 context,
             });
         }
@@ -99,6 +123,16 @@ fn snapshot(plan: &Plan) -> Snapshot {
     }
     snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
     snapshot
+}
+
+fn intern(snapshot: &mut Snapshot, stack: Stack) -> StackId {
+    let mut frames = Vec::new();
+    for &(file, line, function) in stack {
+        let filename = snapshot.strings.intern(file);
+        let name = snapshot.strings.intern(function);
+        frames.push(snapshot.stacks.intern_frame(Frame { filename, line, name, fx: None }));
+    }
+    snapshot.stacks.intern_stack(&frames)
 }
 
 /// A segment whose blocks tile it. Like the reader's, it ends below 2^64.

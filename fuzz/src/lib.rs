@@ -1,12 +1,14 @@
 //! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
 
 use memviz::Recording;
-use memviz::analysis::{FragmentationOptions, LeakOptions, OomOptions, PeakOptions, TimelineOptions, XAxis};
+use memviz::analysis::{
+    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, TimelineOptions, XAxis,
+};
 use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{AnomalyKind, HeadStart, History, replay};
 use memviz::report::page::Page;
-use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
+use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, Sources, TextReport};
 use std::io::Cursor;
 
 /// Reads and replays a file from a stranger. Errors are fine, panics are not.
@@ -62,6 +64,16 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
         let _ = recording.oom(&OomOptions::default()).map(|report| render.oom(source, &report, &mut out));
         let _ = recording.leaks(&LeakOptions::default()).map(|report| render.leaks(source, &report, &mut out));
         let _ = recording.fragmentation(&fragmentation).map(|report| render.fragmentation(source, &report, &mut out));
+        let _ = recording.checkpoint(&CheckpointOptions::default()).map(|report| render.checkpoint(source, &report, &mut out));
+        let _ = recording.info(&[]).map(|report| render.info(source, &report, &mut out));
+        for by in [GroupBy::Category, GroupBy::Phase] {
+            let options = PeakOptions { by, ..PeakOptions::default() };
+            let _ = recording.peak(&options).map(|report| render.peak(source, &report, &mut out));
+        }
+        if let Ok(side) = recording.side(&PeakOptions::default()) {
+            let sources = Sources { base: source, new: source };
+            let _ = render.diff(sources, &DiffReport::of(&side, &side, Some(3)), &mut out);
+        }
     }
     if let Ok(overview) = recording.overview(&timeline) {
         let page = Page { source, overview: &overview };
