@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn files_are_the_same_by_the_end_of_their_paths() {
         let base = ["/home/a/run/train.py", "/home/a/run/model/net.py", "/home/a/run/data/net.py", "/only/base.py"];
-        let new = ["/root/net/data/net.py", "/root/net/model/net.py", r"D:\run\train.py", "/only/new.py"];
+        let new = ["/srv/net/data/net.py", "/srv/net/model/net.py", r"D:\run\train.py", "/only/new.py"];
         let expected = vec![(base[2], new[0]), (base[1], new[1]), (base[0], new[2]), ("-", new[3]), (base[3], "-")];
         assert_eq!(pairs(GroupBy::File, &base, &new), expected);
         // A path is shown whole where a second file of the same name needs telling apart.
