@@ -7,8 +7,8 @@ mod support;
 
 use memviz::Recording;
 use memviz::analysis::{
-    Budgets, CheckOptions, CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions,
-    PeakOptions, When,
+    Budgets, CheckOptions, CheckpointOptions, DiffReport, EachOptions, FragmentationOptions, GroupBy, LeakOptions,
+    OomOptions, PeakOptions, When,
 };
 use memviz::input::ReadOptions;
 use memviz::model::Action;
@@ -177,6 +177,15 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.checkpoint.md", "empty", &["checkpoint", "--format", "markdown"]),
     ("trace.checkpoint.txt", TRACE, &["checkpoint", "--device", "0"]),
     ("unknown_keys.info.txt", "fixtures/malformed/unknown-keys.pickle", &["info"]),
+    ("gpt_train.steps.txt", "gpt_train", &["peak", "--each", "step"]),
+    ("gpt_train.steps.json", "gpt_train", &["peak", "--each", "step", "--top", "2", "--format", "json"]),
+    ("gpt_train.steps.csv", "gpt_train", &["peak", "--each", "step", "--format", "csv"]),
+    ("gpt_train.steps.md", "gpt_train", &["peak", "--each", "step", "--top", "3", "--format", "markdown"]),
+    ("gpt_train.phases.txt", "gpt_train", &["peak", "--each", "phase"]),
+    ("gpt_train.ranges.txt", "gpt_train", &["peak", "--each", "annotation", "--by", "category", "--top", "3"]),
+    ("leak_slow.steps.txt", "leak_slow", &["peak", "--each", "step", "--metric", "reserved"]),
+    ("resnet_train.phases.txt", "resnet_train", &["peak", "--each", "phase", "--by", "file"]),
+    ("multi_gpu.ranges.txt", "multi_gpu", &["peak", "--each", "annotation:step_1$"]),
     ("tiny.fragmentation.txt", "tiny", &["fragmentation", "--at", "end"]),
     ("tiny.fragmentation.json", "tiny", &["fragmentation", "--at", "end", "--format", "json"]),
     ("tiny.fragmentation.csv", "tiny", &["fragmentation", "--at", "end", "--format", "csv"]),
@@ -323,6 +332,8 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("llama_hf_all.site", "llama_hf_all", Question::Peak(GroupBy::Site)),
     ("annotated.annotation", "annotated", Question::Peak(GroupBy::Annotation)),
     ("gpt_late_t201.site", "gpt_late_t201", Question::Peak(GroupBy::Site)),
+    ("gpt_train.steps", "gpt_train", Question::Each("step", 1)),
+    ("gpt_train.ranges", "gpt_train", Question::Each("annotation", 2)),
     ("leak.leaks", "leak", Question::Leaks),
     ("leak_slow.leaks", "leak_slow", Question::Leaks),
     ("leak_slow.check", "leak_slow", Question::Check),
@@ -349,6 +360,8 @@ const WIDTHS: [usize; 3] = [50, 80, 160];
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Peak(GroupBy),
+    /// With so many rows of each range.
+    Each(&'static str, usize),
     Info,
     Fragmentation(GroupBy),
     OverTime,
@@ -407,6 +420,7 @@ fn pipes_get_what_the_library_renders() {
     for (name, question, args) in [
         ("gpt_train", Question::Peak(GroupBy::Site), &["peak"] as &[&str]),
         ("multi_gpu", Question::Peak(GroupBy::Stream), &["peak", "--by", "stream"]),
+        ("multi_gpu", Question::Each("step", 1), &["peak", "--each", "step"]),
         ("annotated", Question::Info, &["info"]),
         ("fragmented", Question::OverTime, &["fragmentation", "--over-time"]),
         ("oom", Question::Oom(GroupBy::Stack), &["oom", "--by", "stack"]),
@@ -446,7 +460,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
     let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Check, Question::Checkpoint];
-    let questions = one.into_iter().chain(both);
+    let ranges = [("step", 1), ("phase", 1), ("annotation", 3)].map(|(each, top)| Question::Each(each, top));
+    let questions = one.into_iter().chain(both).chain(ranges);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
     let mut problems = BTreeSet::new();
@@ -510,6 +525,13 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
         Question::Peak(by) => {
             let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
             text.peak(source, &recording.peak(&options).unwrap(), &mut out).unwrap();
+        }
+        Question::Each(each, top) => {
+            let each = Some(EachOptions { each: each.parse().unwrap(), top });
+            // Where there are no such ranges, there is nothing to render.
+            if let Ok(report) = recording.peak(&PeakOptions { each, ..PeakOptions::default() }) {
+                text.peak(source, &report, &mut out).unwrap();
+            }
         }
         Question::Fragmentation(by) => {
             let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);

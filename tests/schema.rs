@@ -11,7 +11,7 @@ use support::{FIXTURES, MALFORMED, fixture, memviz, names};
 /// What makes each command write each part of its answer. A command without a line here fails the first test.
 const ANSWERS: &[(&str, &[&[&str]])] = &[
     ("info", &[&[]]),
-    ("peak", &[&[], &["--by", "operator"], &["--to", "entry:2"]]),
+    ("peak", &[&[], &["--by", "operator"], &["--to", "entry:2"], &["--each", "phase"], &["--each", "annotation"]]),
     ("fragmentation", &[&[], &["--over-time", "--points", "3"]]),
     ("oom", &[&[], &["--by", "stack"]]),
     ("leaks", &[&["--capacity", "80GiB"]]),
@@ -36,9 +36,13 @@ const CHECK: &[&str] = &[
 ];
 
 /// Keys that answers leave out at times, and objects whose keys are those of the recording.
-const OPTIONAL: [&str; 17] = [
+const OPTIONAL: [&str; 21] = [
     "/bounds",
     "/window",
+    "/each",
+    "/ranges",
+    "/left_out_bytes",
+    "/bound",
     "/operators",
     "/over_time",
     "/kinds",

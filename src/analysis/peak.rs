@@ -2,6 +2,7 @@
 
 use super::annotations::Annotations;
 use super::attribution::Attribution;
+use super::each::{EachOptions, Question, RangePeaks};
 use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
 use super::place::Place;
@@ -35,6 +36,8 @@ pub struct PeakOptions {
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Ranges whose own peaks are wanted, too.
+    pub each: Option<EachOptions>,
 }
 
 /// One device at its peak.
@@ -68,6 +71,8 @@ pub struct DevicePeak {
     pub entries: u32,
     /// Who holds the memory.
     pub attribution: Attribution,
+    /// The peaks of the ranges asked for.
+    pub ranges: Option<RangePeaks>,
     /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
     pub operators: Vec<OperatorUsage>,
     /// What the recording lacks.
@@ -195,9 +200,20 @@ fn device_peak(
         options.inference,
         history,
         metric,
-        Some(instant),
+        // Ranges have their peaks at many instants.
+        Some(instant).filter(|_| options.each.is_none()),
     );
     let mut attribution = Attribution::of(&grouper, history, (metric, instant));
+    let question = Question {
+        snapshot,
+        history,
+        annotations,
+        sites,
+        metric,
+        window: (from, to),
+        highest: maxima[metric as usize],
+    };
+    let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
     if let Some(top) = options.top {
         attribution.keep_top(top);
     }
@@ -216,6 +232,7 @@ fn device_peak(
         end,
         entries: history.entries(),
         attribution,
+        ranges,
         operators: if options.by == GroupBy::Operator { history.operators.clone() } else { Vec::new() },
         completeness: history.completeness,
         anomalies: history.anomalies.clone(),

@@ -48,7 +48,7 @@ impl SegmentMapReport {
             let by = options.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
         }
-        let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, ..options.clone() })?;
+        let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, each: None, ..options.clone() })?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);
         let device =

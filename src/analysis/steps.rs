@@ -172,7 +172,7 @@ impl Likeness {
 }
 
 /// A name with an `N` in place of each number.
-fn without_numbers(name: &str) -> Cow<'_, str> {
+pub(super) fn without_numbers(name: &str) -> Cow<'_, str> {
     if !name.contains(|next: char| next.is_ascii_digit()) {
         return Cow::Borrowed(name);
     }

@@ -62,6 +62,8 @@ pub struct DeviceTimeline {
     pub bands: Vec<Band>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
+    /// Where each of the ranges of [`DeviceTimeline::peak`] has its peak, on the x axis, in their order.
+    pub range_peaks: Vec<i64>,
     /// Annotations that overlap the window, in order of their starts.
     pub ribbons: Vec<Ribbon>,
 }
@@ -240,7 +242,11 @@ fn device_timeline(
     );
     let bands = bands(snapshot, history, &grouper, &peak, options, &columns);
     let ribbons = ribbons(snapshot, history, annotations, scale);
-    DeviceTimeline { peak, axis: scale.axis, range: scale.range, columns, peak_column, bands, ooms, ribbons }
+    let times = times(snapshot, history);
+    let ranges = peak.ranges.iter().flat_map(|found| &found.ranges);
+    let range_peaks = ranges.map(|range| scale.x(times, range.peak.instant)).collect();
+    let (axis, range) = (scale.axis, scale.range);
+    DeviceTimeline { peak, axis, range, columns, peak_column, bands, ooms, range_peaks, ribbons }
 }
 
 /// Picks each column's highest instant, in one pass.

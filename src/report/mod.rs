@@ -7,6 +7,7 @@ pub mod check;
 mod checkpoint_words;
 mod csv;
 mod diff;
+mod each;
 mod fit;
 pub mod folded;
 pub mod github;

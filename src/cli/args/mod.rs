@@ -8,7 +8,7 @@ pub use ranks::RanksArgs;
 
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
-use crate::analysis::{Filter, GroupBy, Inference, When, XAxis};
+use crate::analysis::{Each, Filter, GroupBy, Inference, When, XAxis};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -92,6 +92,10 @@ pub struct PeakArgs {
     /// Number of rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// The peak of each step, phase or annotation instead of one for all: step, phase, annotation or annotation:REGEX; --top
+    /// is then the number of rows for each [default: 1 in text and Markdown, 3 in JSON]
+    #[arg(long, value_name = "WHAT", conflicts_with = "at")]
+    pub each: Option<Each>,
     /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     pub at: Option<When>,
@@ -129,6 +133,9 @@ pub struct TimelineArgs {
     /// Add a band of what is reserved and inactive
     #[arg(long)]
     pub inactive: bool,
+    /// Mark the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX
+    #[arg(long, value_name = "WHAT")]
+    pub each: Option<Each>,
     /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     pub from: Option<When>,

@@ -1,7 +1,7 @@
 //! `memviz timeline`.
 
 use super::{Answer, with_recording};
-use crate::analysis::{PeakOptions, TimelineOptions};
+use crate::analysis::{EachOptions, PeakOptions, TimelineOptions};
 use crate::cli::args::{PictureFormatArg, TimelineArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::picture;
@@ -19,6 +19,7 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
         filter: args.filter.compile()?,
         inference: (&args.infer).into(),
         devices: args.common.devices(),
+        each: args.each.clone().map(|each| EachOptions { each, top: 1 }),
         at: None,
     };
     with_recording(&args.common, |recording| {

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod diff;
+mod each;
 mod fragmentation;
 mod info;
 mod leaks;

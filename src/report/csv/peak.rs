@@ -1,12 +1,16 @@
 //! `memviz peak` as CSV.
 
-use super::io_error;
+use super::{each, io_error};
 use crate::analysis::PeakReport;
 use crate::replay::Bound;
 use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+    let with_ranges = || report.devices.iter().filter_map(|device| Some((device, device.ranges.as_ref()?)));
+    if with_ranges().next().is_some() {
+        return each::write(with_ranges(), out);
+    }
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record([
         "device",

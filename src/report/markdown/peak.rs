@@ -1,5 +1,6 @@
 //! `memviz peak` as Markdown.
 
+use super::each::ranges;
 use super::{cell, code, counters, escape, star};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
@@ -44,6 +45,9 @@ pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Resul
     lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
     for line in lines {
         writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if let Some(found) = &device.ranges {
+        return ranges(device, found, out);
     }
     counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
 

@@ -5,11 +5,14 @@ use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use super::{Picture, Room, WIDTH, device_heading, heading, panels, ribbons, stacked, warnings};
 use crate::analysis::timeline::{INACTIVE, OomMark};
-use crate::analysis::{DeviceTimeline, TimelineReport, XAxis};
+use crate::analysis::{DeviceTimeline, RangePeak, RangePeaks, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
+use crate::report::each as words;
 use crate::report::notes::{self, safe, signed};
 use crate::report::words::starred;
 use crate::report::{Source, fit, percent};
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line as SvgLine, Path};
 
@@ -28,6 +31,9 @@ const LABEL_LINE: f64 = 16.0;
 const LABEL_CHARACTER: f64 = 7.2;
 /// Failed requests closer than this are one mark, in pixels.
 const OOM_DISTANCE: f64 = 4.0;
+/// Peaks of ranges that are marked, at most, and characters of their names.
+const RANGE_MARKS: usize = 200;
+const RANGE_NAME: usize = 24;
 /// A capacity further above the memory in use than this factor would flatten the curve, and is told in words.
 const CAPACITY_IN_SIGHT: f64 = 2.5;
 
@@ -65,7 +71,8 @@ pub fn panel(device: &DeviceTimeline, room: Room) -> Picture {
     plot = plot.add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[reserved_line(device, &scale)])));
     plot = marks(plot, device, &scale);
     plot = legend(plot, device, &colors);
-    let legend_height = LEGEND_LINE * (device.bands.len() + 3) as f64;
+    let lines = device.bands.len() + 3 + usize::from(device.peak.ranges.is_some());
+    let legend_height = LEGEND_LINE * lines as f64;
     let (ribbons, ribbons_height) = ribbons::draw(device, room, f64::from(LEFT), f64::from(PLOT_WIDTH));
     let below = f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0;
     plot = plot.add(ribbons.set("transform", format!("translate(0 {})", px(below))));
@@ -245,6 +252,7 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
         plot = plot.add(vertical(x, 0.0, y, palette::TEXT).set("stroke-width", "0.7"));
         plot = labels.add(plot, x, &name, palette::TEXT);
     }
+    plot = range_marks(plot, &mut labels, device, scale);
     let mut last_mark = f64::MIN;
     for oom in &device.ooms {
         let x = scale.x(oom.x);
@@ -258,6 +266,45 @@ fn marks(mut plot: Group, device: &DeviceTimeline, scale: &Scale) -> Group {
         let line = vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::ALARM).set("stroke-width", 1.5);
         plot = plot.add(titled(&title).add(line));
         plot = labels.add(plot, x, &name, palette::ALARM);
+    }
+    plot
+}
+
+/// The ranges that are marked: the highest in each pixel, and of those as many as the picture may have.
+fn marked<'d>(device: &'d DeviceTimeline, scale: &Scale) -> Vec<(f64, &'d RangePeak)> {
+    let metric = device.peak.metric;
+    let ranges = device.peak.ranges.iter().flat_map(|found| &found.ranges);
+    let mut marks: Vec<(f64, &RangePeak)> =
+        ranges.zip(&device.range_peaks).map(|(range, &x)| (scale.x(x), range)).collect();
+    // The sort is stable: of equal peaks the first comes first.
+    marks.sort_by_key(|(_, range)| Reverse(range.at.get(metric)));
+    let mut taken = HashSet::new();
+    marks.retain(|(x, _)| taken.insert(x.round() as i64));
+    marks.truncate(RANGE_MARKS);
+    marks
+}
+
+/// The peak of each range asked for, with names where there is room for them, the highest first.
+fn range_marks(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, scale: &Scale) -> Group {
+    let metric = device.peak.metric;
+    for (x, range) in marked(device, scale) {
+        let bytes = range.at.get(metric);
+        let y = scale.y(bytes.max(0) as f64);
+        let name = starred(&range.label, range.inferred);
+        let lead =
+            words::lead(range).map(|row| format!("\n{} {}", Bytes(row.bytes), starred(&row.label, row.inferred)));
+        let place = words::entry(range);
+        let title = format!("{name}: peak {}, entry {place}{}", words::peak(range, metric), lead.unwrap_or_default());
+        let dot = Circle::new()
+            .set("cx", px(x))
+            .set("cy", px(y))
+            .set("r", 3)
+            .set("fill", palette::BACKGROUND.light)
+            .set("stroke", palette::TEXT.light)
+            .set("data-range-peak-bytes", bytes);
+        plot = plot.add(titled(&title).add(dot));
+        let label = format!("{} {}", fit::shorten(&safe(&name), RANGE_NAME), words::peak(range, metric));
+        plot = labels.add(plot, x, &label, palette::MUTED);
     }
     plot
 }
@@ -286,6 +333,17 @@ impl Labels {
 
 pub fn vertical(x: f64, from: f64, to: f64, color: Color) -> SvgLine {
     SvgLine::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
+}
+
+/// What the marks of ranges are.
+fn range_legend(device: &DeviceTimeline, ranges: &RangePeaks) -> String {
+    let all = device.range_peaks.len() + ranges.left_out.map_or(0, |(others, _)| others);
+    let each = ranges.each.name();
+    if all > RANGE_MARKS {
+        format!("peak of each {each}, the highest of {all}")
+    } else {
+        format!("peak of each {each}")
+    }
 }
 
 /// What the bands are, in the order they are stacked, with their bytes at the peak.
@@ -323,6 +381,12 @@ fn legend(mut plot: Group, device: &DeviceTimeline, colors: &[Color]) -> Group {
         let line = rectangle(LEGEND, y - 4.5, 11.0, 1.5, palette::TEXT);
         let reserved = u64::try_from(device.peak.at.reserved).unwrap_or(0);
         plot = plot.add(line).add(row(y, "reserved", reserved, None));
+        y += LEGEND_LINE;
+    }
+    if let Some(ranges) = &device.peak.ranges {
+        let dot = Circle::new().set("cx", px(LEGEND + 5.5)).set("cy", px(y - 4.0)).set("r", 3);
+        let dot = dot.set("fill", palette::BACKGROUND.light).set("stroke", palette::TEXT.light);
+        plot = plot.add(dot).add(text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, &range_legend(device, ranges)));
     }
     plot
 }

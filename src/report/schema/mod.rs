@@ -7,6 +7,7 @@ mod check;
 mod checkpoint;
 mod describe;
 mod diff;
+mod each;
 mod fragmentation;
 mod info;
 mod leaks;
@@ -25,6 +26,7 @@ pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
 };
+pub use each::{EachRange, RangeLeader, RangeRow};
 pub use fragmentation::{
     FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
     RoundingLoss, Segment, fragmentation, segment_type,

@@ -1,5 +1,6 @@
 //! The JSON of `memviz peak`.
 
+use super::each::{EachRange, RangeRow};
 use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::profile::OperatorUsage;
@@ -37,6 +38,13 @@ pub struct PeakDevice {
     pub end: CounterBytes,
     /// Who holds the memory.
     pub attribution: AttributionRows,
+    /// What the ranges below are. Left out unless `--each` asks for ranges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<EachRange>,
+    /// The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
+    /// unless `--each` asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<Vec<RangeRow>>,
     /// What passed through each operator over the whole recording, those that allocated most by themselves first. Left
     /// out unless rows stand for operators and the recording tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -125,6 +133,8 @@ impl From<&DevicePeak> for PeakDevice {
             maxima: (&device.maxima).into(),
             end: (&device.end).into(),
             attribution: (&device.attribution).into(),
+            each: device.ranges.as_ref().map(EachRange::from),
+            ranges: device.ranges.as_ref().map(|ranges| ranges.ranges.iter().map(RangeRow::from).collect()),
             operators: device.operators.iter().map(OperatorRow::from).collect(),
         }
     }

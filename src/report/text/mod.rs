@@ -3,6 +3,7 @@
 mod check;
 mod checkpoint;
 mod diff;
+mod each;
 mod fragmentation;
 mod info;
 mod leaks;

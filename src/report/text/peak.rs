@@ -35,6 +35,9 @@ impl TextReport {
         let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
         self.notes(&lines, out)?;
+        if let Some(ranges) = &device.ranges {
+            return self.ranges(device, ranges, out);
+        }
         counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
         writeln!(out)?;
 

@@ -1,0 +1,240 @@
+//! Where steps, phases and annotations begin and end on a device.
+
+use super::{Each, OUTSIDE, Question};
+use crate::analysis::steps::{StepRule, StepSource, Steps, without_numbers};
+use crate::analysis::training::{Phase, PhaseSpan, Phases, Roles};
+use crate::analysis::when::known_names;
+use crate::analysis::{AnnotationRange, Annotations};
+use crate::error::{Error, Result};
+use crate::model::{DeviceId, Snapshot, StrId};
+use crate::replay::{Instant, Maximum};
+use regex::Regex;
+use std::collections::HashMap;
+
+/// A range, not yet looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    name: Name,
+    /// Its place among the ranges of its name, counted from 0.
+    number: u32,
+    /// The instant at which it begins.
+    pub from: Instant,
+    /// Its last instant.
+    pub to: Instant,
+    /// Whether it is inferred.
+    pub inferred: bool,
+    /// Whether a part of it was not recorded.
+    pub cut: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Annotation(StrId),
+    Phase(Phase),
+    /// A step without a name of its own.
+    Step,
+    Outside,
+}
+
+impl Extent {
+    /// What the range is called.
+    pub fn label(&self, snapshot: &Snapshot) -> String {
+        let number = u64::from(self.number) + 1;
+        match (self.name, number) {
+            (Name::Step, _) => format!("step {number}"),
+            (_, 1) => self.name(snapshot).to_owned(),
+            _ => format!("{}#{number}", self.name(snapshot)),
+        }
+    }
+
+    /// What it has in common with the ranges that differ from it in numbers only.
+    pub fn family(&self, snapshot: &Snapshot) -> String {
+        match self.name {
+            Name::Step => "step N".to_owned(),
+            _ => without_numbers(self.name(snapshot)).into_owned(),
+        }
+    }
+
+    fn name<'s>(&self, snapshot: &'s Snapshot) -> &'s str {
+        match self.name {
+            Name::Annotation(name) => snapshot.strings.get(name),
+            Name::Phase(phase) => phase.name(),
+            Name::Step => "step",
+            Name::Outside => OUTSIDE,
+        }
+    }
+}
+
+/// The ranges of a device.
+#[derive(Debug)]
+pub struct Extents {
+    /// The steps, where ranges are steps.
+    pub steps: Option<Steps>,
+    /// The ranges, in no particular order.
+    pub extents: Vec<Extent>,
+}
+
+/// Finds the ranges of a device.
+///
+/// # Errors
+/// When there are none, with what would make them known.
+pub fn find(question: &Question<'_>, each: &Each) -> Result<Extents> {
+    match each {
+        Each::Step => steps(question),
+        Each::Phase => Ok(Extents { steps: None, extents: phases(question)? }),
+        Each::Annotation(pattern) => Ok(Extents { steps: None, extents: annotations(question, pattern.as_ref())? }),
+    }
+}
+
+/// A request for ranges that a recording does not have, and what would have told them.
+fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
+    let how = format!("torch.profiler.record_function({name:?}) around each, while recording, would tell");
+    Error::Request(format!("device {device}: {what}; {how}"))
+}
+
+/// Steps with numbered annotations of their own reach from the start of these to their end, others from the end of the
+/// one before: what marks them may be a part of the step only, as `Optimizer.step#AdamW.step`.
+fn steps(question: &Question<'_>) -> Result<Extents> {
+    let Question { snapshot, history, annotations, sites, .. } = *question;
+    let rule = StepRule::of(snapshot, annotations, None)?;
+    let Ok(steps) = rule.steps(snapshot, history, sites) else {
+        return Err(unknown(history.device, "steps are not known", "step_1"));
+    };
+    if steps.is_empty() {
+        return Err(unknown(history.device, "no step ends within the recording", "step_1"));
+    }
+    let mut recorded = match &steps.source {
+        StepSource::Annotations(name) => ending(question, name),
+        StepSource::Requested(_) | StepSource::Inferred(_) => HashMap::new(),
+    };
+    let inferred = steps.source.is_inferred();
+    let mut before = 0;
+    let mut extents = Vec::with_capacity(steps.len());
+    for (number, &end) in (0..).zip(&steps.ends) {
+        let named = recorded.get_mut(&end).and_then(Vec::pop);
+        let whole = before > 0 || history.completeness.is_complete();
+        let unnamed = Extent { name: Name::Step, number, from: before, to: end, inferred, cut: !whole };
+        extents.push(named.unwrap_or(unnamed));
+        before = end;
+    }
+    Ok(Extents { steps: Some(steps), extents })
+}
+
+/// The numbered annotations of a family by the instant at which they end, each list's first one last.
+fn ending(question: &Question<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
+    let family = without_numbers(family);
+    let is_wanted = |name: StrId| {
+        let name = question.snapshot.strings.get(name);
+        name.ends_with(|last: char| last.is_ascii_digit()) && without_numbers(name) == family
+    };
+    let mut ending: HashMap<Instant, Vec<Extent>> = HashMap::new();
+    for extent in recorded(question, is_wanted) {
+        ending.entry(extent.to).or_default().push(extent);
+    }
+    for extents in ending.values_mut() {
+        extents.reverse();
+    }
+    ending
+}
+
+fn phases(question: &Question<'_>) -> Result<Vec<Extent>> {
+    let Question { snapshot, history, annotations, sites, .. } = *question;
+    let phases = Phases::of(snapshot, history, annotations, &Roles::of(sites));
+    if phases.spans.iter().all(|span| span.phase == Phase::Other) {
+        return Err(unknown(history.device, "phases are not known", "forward"));
+    }
+    let mut numbers: HashMap<Phase, u32> = HashMap::new();
+    let complete = history.completeness.is_complete();
+    let extent = |span: &PhaseSpan| {
+        let next = numbers.entry(span.phase).or_default();
+        let number = *next;
+        *next += 1;
+        Extent {
+            name: Name::Phase(span.phase),
+            number,
+            from: span.start,
+            to: span.end,
+            inferred: !span.recorded,
+            cut: span.start == 0 && !complete,
+        }
+    };
+    Ok(phases.spans.iter().map(extent).collect())
+}
+
+fn annotations(question: &Question<'_>, pattern: Option<&Regex>) -> Result<Vec<Extent>> {
+    let Question { snapshot, history, annotations, .. } = *question;
+    if annotations.ranges.is_empty() {
+        return Err(unknown(history.device, "the recording has no annotations", "NAME"));
+    }
+    let name = |name: StrId| snapshot.strings.get(name);
+    let extents = recorded(question, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
+    if extents.is_empty() {
+        let matching = pattern.map_or(String::new(), |pattern| format!(" that match {:?}", pattern.as_str()));
+        let known = known_names(snapshot, annotations);
+        let device = history.device;
+        return Err(Error::Request(format!("expected annotations{matching} while device {device} records, {known}")));
+    }
+    Ok(extents)
+}
+
+/// The annotations with these names that are open at some time between the first and the last entry of a device, in
+/// their order.
+fn recorded(question: &Question<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Extent> {
+    let Question { snapshot, history, annotations, .. } = *question;
+    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Vec::new() };
+    let mut wanted: HashMap<StrId, bool> = HashMap::new();
+    let instant = |time: i64| times.partition_point(|&entry| entry < time) as Instant;
+    let mut extents = Vec::new();
+    for (range, number) in numbered(annotations) {
+        let AnnotationRange { name, start_us, end_us, .. } = *range;
+        let concerns = start_us <= last && end_us > first;
+        if concerns && *wanted.entry(name).or_insert_with(|| is_wanted(name)) {
+            let from = instant(start_us);
+            extents.push(Extent {
+                name: Name::Annotation(name),
+                number,
+                from,
+                // Times of a damaged file can go back.
+                to: instant(end_us).max(from),
+                inferred: false,
+                cut: start_us == i64::MIN || end_us == i64::MAX,
+            });
+        }
+    }
+    extents
+}
+
+/// Every annotation with its place among those of its name.
+fn numbered(annotations: &Annotations) -> impl Iterator<Item = (&AnnotationRange, u32)> {
+    let mut numbers: HashMap<StrId, u32> = HashMap::new();
+    annotations.ranges.iter().map(move |range| {
+        let next = numbers.entry(range.name).or_default();
+        let number = *next;
+        *next += 1;
+        (range, number)
+    })
+}
+
+/// Leaves of each range what lies within a window, and drops those that have nothing there.
+pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
+    extents.retain_mut(|extent| {
+        let was_empty = extent.from == extent.to;
+        (extent.from, extent.to) = (extent.from.max(first), extent.to.min(last));
+        extent.from < extent.to || (was_empty && extent.from == extent.to)
+    });
+}
+
+/// The stretch between ranges in which the highest instant of a window lies, if it lies in none of them.
+pub fn outside(extents: &[Extent], window: (Instant, Instant), highest: Maximum) -> Option<Extent> {
+    let at = highest.instant;
+    let (mut from, mut to) = window;
+    for extent in extents {
+        match extent {
+            extent if extent.to < at => from = from.max(extent.to),
+            extent if extent.from > at => to = to.min(extent.from),
+            _ => return None,
+        }
+    }
+    Some(Extent { name: Name::Outside, number: 0, from, to, inferred: false, cut: false })
+}

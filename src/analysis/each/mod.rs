@@ -1,0 +1,213 @@
+//! The peak of each step, phase or annotation: where it lies and what leads there.
+//!
+//! In: the ranges of a device, which may overlap and nest. Out: a [`RangePeak`] for each. Maxima, counters and leading
+//! groups of all ranges take one pass each over the history, however many there are.
+
+mod extents;
+mod leaders;
+mod maxima;
+
+use super::annotations::Annotations;
+use super::attribution::Row;
+use super::grouping::Grouper;
+use super::place::Place;
+use super::sites::Sites;
+use super::steps::Steps;
+use crate::error::{Error, Result};
+use crate::model::Snapshot;
+use crate::replay::{Bound, Completeness, Counters, History, Instant, Maximum, Metric};
+use extents::{Extent, Extents};
+use leaders::Leaders;
+use maxima::Highest;
+use regex::Regex;
+use std::cmp::Reverse;
+use std::str::FromStr;
+
+/// Ranges that are told of, at most: the ones with the highest peaks. What is left out is counted.
+pub const MAX_RANGES: usize = 100_000;
+/// Label of the stretch outside of all ranges that holds the overall peak.
+pub const OUTSIDE: &str = "(outside)";
+
+/// What the ranges are.
+#[derive(Clone, Debug)]
+pub enum Each {
+    /// Turns of the training or inference loop: see [`super::steps`].
+    Step,
+    /// Stretches of forward, backward and so on: see [`super::Phases`].
+    Phase,
+    /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
+    Annotation(Option<Regex>),
+}
+
+impl Each {
+    /// The name as in flags and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Phase => "phase",
+            Self::Annotation(_) => "annotation",
+        }
+    }
+}
+
+impl FromStr for Each {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let pattern = |pattern: &str| {
+            // The library draws the expression on several lines; its last one says what is wrong.
+            let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            Regex::new(pattern).map_err(|error| {
+                Error::Request(format!(
+                    "expected a regular expression behind annotation, found {:?}: {}",
+                    pattern,
+                    what(error)
+                ))
+            })
+        };
+        match text.split_once(':') {
+            None if text == "step" => Ok(Self::Step),
+            None if text == "phase" => Ok(Self::Phase),
+            None if text == "annotation" => Ok(Self::Annotation(None)),
+            Some(("annotation", names)) => pattern(names).map(|pattern| Self::Annotation(Some(pattern))),
+            _ => Err(Error::Request(format!("expected step, phase, annotation or annotation:REGEX, found {text:?}"))),
+        }
+    }
+}
+
+/// Which ranges are wanted, and how much of each.
+#[derive(Clone, Debug)]
+pub struct EachOptions {
+    /// What the ranges are.
+    pub each: Each,
+    /// Groups told of each range, at most.
+    pub top: usize,
+}
+
+/// One range with its own peak.
+#[derive(Clone, Debug)]
+pub struct RangePeak {
+    /// What it is called; of several ranges with one name, from the second on, with its place among them: `forward#2`,
+    /// as [`super::When`] takes it.
+    pub label: String,
+    /// Its name without that. Ranges of one name differ in nothing but their numbers: `step_N`.
+    pub family: String,
+    /// The instant at which it begins: its peak may be what was held then.
+    pub from: Instant,
+    /// Its last instant.
+    pub to: Instant,
+    /// Where its peak lies.
+    pub peak: Place,
+    /// The counters there.
+    pub at: Counters,
+    /// Whether it is inferred that there is such a range here, rather than recorded.
+    pub inferred: bool,
+    /// How the peak is to be read, where it is not exact: a range that began before the recording, or was not over at
+    /// its end, may have had a higher one.
+    pub bound: Option<Bound>,
+    /// Bytes of the metric that are held at the peak.
+    pub total_bytes: u64,
+    /// The groups that hold most of it, without stacks, and one for the rest, so that they sum to the total unless
+    /// groups overlap.
+    pub top: Vec<Row>,
+}
+
+impl RangePeak {
+    /// Whether memory was highest when the range began, so that nothing in it led there.
+    pub fn is_inherited(&self) -> bool {
+        self.peak.instant == self.from && self.from < self.to
+    }
+
+    /// Whether it stands for what no range covers: see [`OUTSIDE`].
+    pub fn is_outside(&self) -> bool {
+        self.label == OUTSIDE
+    }
+}
+
+/// All ranges of a device.
+#[derive(Clone, Debug)]
+pub struct RangePeaks {
+    /// What they are.
+    pub each: Each,
+    /// The steps, where ranges are steps.
+    pub steps: Option<Steps>,
+    /// In the order of their beginnings, enclosing ones first.
+    pub ranges: Vec<RangePeak>,
+    /// Number of ranges beyond [`MAX_RANGES`], and the highest peak among them in bytes.
+    pub left_out: Option<(usize, i64)>,
+}
+
+/// What the peaks of ranges are asked for.
+pub(super) struct Question<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) history: &'a History,
+    pub(super) annotations: &'a Annotations,
+    pub(super) sites: &'a Sites<'a>,
+    pub(super) metric: Metric,
+    /// First and last instant of what is looked at.
+    pub(super) window: (Instant, Instant),
+    /// The highest instant within the window.
+    pub(super) highest: Maximum,
+}
+
+impl RangePeaks {
+    /// Finds the ranges of a device and the peak of each. `grouper` says what leading groups are, for all instants.
+    ///
+    /// # Errors
+    /// When the device has no such ranges, with what would make them known.
+    pub(super) fn of(question: &Question<'_>, grouper: &Grouper<'_>, options: &EachOptions) -> Result<Self> {
+        let Extents { steps, mut extents } = extents::find(question, &options.each)?;
+        extents::clip(&mut extents, question.window);
+        if extents.is_empty() {
+            let (device, each) = (question.history.device, options.each.name());
+            return Err(Error::Request(format!("device {device} has no {each} between --from and --to")));
+        }
+        extents.extend(extents::outside(&extents, question.window, question.highest));
+        extents.sort_by_key(|extent| (extent.from, Reverse(extent.to)));
+        let Question { snapshot, history, metric, .. } = *question;
+        let spans: Vec<_> = extents.iter().map(|extent| (extent.from, extent.to)).collect();
+        let mut found: Vec<(Extent, Highest)> =
+            extents.into_iter().zip(maxima::of(snapshot, history, metric, &spans)).collect();
+        let left_out = keep_highest(&mut found, metric);
+        let instants: Vec<Instant> = found.iter().map(|(_, highest)| highest.instant).collect();
+        let leaders = leaders::of(grouper, history, metric, &instants, options.top);
+        let range = |((extent, highest), leaders): ((Extent, Highest), Leaders)| RangePeak {
+            label: extent.label(snapshot),
+            family: extent.family(snapshot),
+            from: extent.from,
+            to: extent.to,
+            peak: Place::of(snapshot, history, question.annotations, highest.instant),
+            at: highest.counters,
+            inferred: extent.inferred,
+            bound: bound(&extent, highest.instant, &history.completeness, metric),
+            total_bytes: leaders.total_bytes,
+            top: leaders.rows,
+        };
+        let ranges = found.into_iter().zip(leaders).map(range).collect();
+        Ok(Self { each: options.each.clone(), steps, ranges, left_out })
+    }
+}
+
+/// How the peak of a range is to be read. What a recording lacks goes for every range; and one of which a part was not
+/// recorded may have been higher there.
+fn bound(extent: &Extent, instant: Instant, completeness: &Completeness, metric: Metric) -> Option<Bound> {
+    let is_early = instant == 0 && completeness.has_baseline;
+    completeness.bound(metric).or((extent.cut || is_early).then_some(Bound::Lower))
+}
+
+/// Keeps the [`MAX_RANGES`] ranges with the highest peaks in their order. Gives the number of the others and their
+/// highest peak, if there are any.
+fn keep_highest(found: &mut Vec<(Extent, Highest)>, metric: Metric) -> Option<(usize, i64)> {
+    let bytes = |(_, highest): &(Extent, Highest)| highest.counters.get(metric);
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|&index| Reverse(bytes(&found[index])));
+    let others = order.get(MAX_RANGES..).filter(|others| !others.is_empty())?;
+    let left_out = (others.len(), bytes(&found[others[0]]));
+    let mut keep = vec![true; found.len()];
+    for &other in others {
+        keep[other] = false;
+    }
+    let mut keep = keep.into_iter();
+    found.retain(|_| keep.next() == Some(true));
+    Some(left_out)
+}

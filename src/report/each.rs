@@ -1,0 +1,145 @@
+//! What is said about the peaks of ranges, the same in text and Markdown.
+
+use super::notes::{self, signed};
+use super::training;
+use super::words::{count, starred};
+use crate::analysis::attribution::OTHER;
+use crate::analysis::{DevicePeak, Each, RangePeak, RangePeaks, Row};
+use crate::replay::{Bound, Metric};
+use indexmap::IndexMap;
+use std::cmp::Reverse;
+
+/// Ranges that people are shown, at most.
+pub const SHOWN: usize = 20;
+
+/// A range that is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'r> {
+    /// The range.
+    pub range: &'r RangePeak,
+    /// Ranges of its family that it stands for, as the one with the highest peak; 1 where it stands for itself.
+    pub of: usize,
+}
+
+/// The ranges that people are shown, in their order: all, where they are few; of many, and of phases, the highest of each
+/// name; where all have one name, the highest of all.
+pub fn shown(ranges: &RangePeaks, metric: Metric) -> Vec<Shown<'_>> {
+    let all = &ranges.ranges;
+    let alone = |range| Shown { range, of: 1 };
+    let by_name = matches!(ranges.each, Each::Phase) || all.len() > SHOWN;
+    if !by_name {
+        return all.iter().map(alone).collect();
+    }
+    let bytes = |range: &RangePeak| range.at.get(metric);
+    let mut families: IndexMap<&str, (usize, Shown<'_>)> = IndexMap::new();
+    for (index, range) in all.iter().enumerate() {
+        let (place, highest) = families.entry(&range.family).or_insert((index, Shown { range, of: 0 }));
+        let of = highest.of + 1;
+        *highest = if bytes(range) > bytes(highest.range) { Shown { range, of } } else { Shown { of, ..*highest } };
+        if std::ptr::eq(highest.range, range) {
+            *place = index;
+        }
+    }
+    // Beside the one family there may be what is outside of it.
+    let has_names = families.values().filter(|(_, shown)| !shown.range.is_outside()).count() > 1;
+    let mut shown: Vec<(usize, Shown<'_>)> =
+        if has_names { families.into_values().collect() } else { all.iter().map(alone).enumerate().collect() };
+    shown.sort_by_key(|(place, shown)| (Reverse(bytes(shown.range)), *place));
+    shown.truncate(SHOWN);
+    shown.sort_by_key(|(place, _)| *place);
+    shown.into_iter().map(|(_, shown)| shown).collect()
+}
+
+/// How many ranges there are and what they are.
+pub fn headline(ranges: &RangePeaks) -> String {
+    let number = ranges.ranges.iter().filter(|range| !range.is_outside()).count();
+    let number = number + ranges.left_out.map_or(0, |(others, _)| others);
+    match (&ranges.each, &ranges.steps) {
+        (Each::Step, Some(steps)) => training::steps(steps),
+        (Each::Annotation(Some(pattern)), _) => {
+            format!("{}, by the names that match {}", count(number as u64, "annotation"), pattern.as_str())
+        }
+        (each, _) => count(number as u64, each.name()),
+    }
+}
+
+/// What is not shown, if anything is not.
+pub fn rest(ranges: &RangePeaks, shown: &[Shown<'_>], metric: Metric) -> Option<String> {
+    if shown.len() == ranges.ranges.len() {
+        return None;
+    }
+    let what = if shown.iter().any(|shown| shown.of > 1) { "the highest of each name" } else { "the highest" };
+    let mut text = format!("{what} of {} ranges; --format csv lists all", ranges.ranges.len());
+    if let Some((others, highest)) = ranges.left_out {
+        let highest = signed(highest);
+        text = format!(
+            "{what} of {} ranges; --format csv lists {} of them, the others reach {highest} {} at most",
+            ranges.ranges.len() + others,
+            ranges.ranges.len(),
+            metric.name()
+        );
+    }
+    Some(text)
+}
+
+/// The peak of a range, marked where it is a bound.
+pub fn peak(range: &RangePeak, metric: Metric) -> String {
+    let bytes = signed(range.at.get(metric));
+    match range.bound {
+        None => bytes,
+        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
+        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
+        Some(Bound::Unknown) => format!("~{bytes}"),
+    }
+}
+
+/// What a range is called in a table: with a star where it is inferred, with the number of those that it stands for, and
+/// whether memory was highest when it began.
+pub fn label(shown: &Shown<'_>) -> String {
+    let range = shown.range;
+    let mut label = starred(&range.label, range.inferred);
+    if shown.of > 1 {
+        label += &format!(" (highest of {})", shown.of);
+    }
+    if range.is_inherited() {
+        label += ", at its start";
+    }
+    label
+}
+
+/// The entry that leads to the peak of a range; a dash before the first one.
+pub fn entry(range: &RangePeak) -> String {
+    range.peak.entry.map_or_else(|| "-".to_owned(), |entry| entry.to_string())
+}
+
+/// The time of that entry, counted from the first one.
+pub fn after(range: &RangePeak) -> String {
+    range.peak.since_start_us.map(notes::duration).unwrap_or_default()
+}
+
+/// The group that holds most at the peak of a range.
+pub fn lead(range: &RangePeak) -> Option<&Row> {
+    range.top.iter().find(|row| row.label != OTHER)
+}
+
+/// What signs in the table mean, a line each.
+pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if shown.iter().any(|shown| shown.range.inferred) {
+        let each = ranges.each.name();
+        lines.push(format!("* behind a {each}: inferred; annotations would tell"));
+    }
+    let mut rows = shown.iter().flat_map(|shown| &shown.range.top);
+    if rows.any(|row| row.inferred) {
+        lines.push(notes::inferred(device.attribution.by).to_owned());
+    }
+    if shown.iter().any(|shown| shown.range.bound == Some(Bound::Lower)) {
+        lines.push("\u{2265} at least: a part of it, or of what was there before it, was not recorded".to_owned());
+    }
+    if shown.iter().any(|shown| shown.range.is_inherited()) {
+        lines.push(
+            "at its start: memory was highest when the range began, so that what comes before led there".to_owned(),
+        );
+    }
+    lines
+}
