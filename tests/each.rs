@@ -55,8 +55,8 @@ fn ask(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Vec
     devices.filter_map(one).collect()
 }
 
-fn each(each: Each, top: usize) -> Option<EachOptions> {
-    Some(EachOptions { each, top })
+fn each(each: Each, top: usize) -> EachOptions {
+    EachOptions { each, top }
 }
 
 /// Every instant of a device with its counters.
@@ -90,7 +90,7 @@ proptest! {
             Some((from, length)) => (Some(When::Entry(from)), Some(When::Entry(from + length))),
             None => (None, None),
         };
-        let options = PeakOptions { metric, by, from, to, each: each(Each::Annotation(None), top), ..PeakOptions::default() };
+        let options = PeakOptions { metric, by, from, to, each: Some(each(Each::Annotation(None), top)), ..PeakOptions::default() };
         for (report, device) in ask(&snapshot, &histories, &options) {
             let history = &histories[device];
             let all = all_counters(&snapshot, history);
@@ -386,7 +386,7 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
 fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     let most = memviz::analysis::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
-    let options = PeakOptions { each: each(Each::Annotation(None), 1), ..PeakOptions::default() };
+    let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
     let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
     let ranges = report.devices[0].ranges.as_ref().unwrap();
     assert_eq!(ranges.ranges.len(), most);
@@ -394,7 +394,7 @@ fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     let high = ranges.ranges.iter().filter(|range| range.at.allocated == 8 << 20).count();
     assert_eq!(high, most / 2, "the highest are all there");
     assert!(ranges.ranges.is_sorted_by_key(|range| range.from));
-    let options = PeakOptions { each: each(Each::Step, 1), ..PeakOptions::default() };
+    let options = PeakOptions { each: Some(each(Each::Step, 1)), ..PeakOptions::default() };
     let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
     let steps = report.devices[0].ranges.as_ref().unwrap();
     assert!(matches!(&steps.steps.as_ref().unwrap().source, StepSource::Annotations(name) if name == "step_N"));
@@ -407,7 +407,7 @@ fn ranges_that_were_recorded_in_part_are_bounds() {
     snapshot.annotations.remove(0);
     snapshot.annotations.pop();
     let histories = replay(&snapshot);
-    let options = PeakOptions { each: each(Each::Annotation(None), 1), ..PeakOptions::default() };
+    let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
     let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
     let ranges = &report.devices[0].ranges.as_ref().unwrap().ranges;
     let bounds: Vec<_> = ranges.iter().map(|range| range.bound).collect();
