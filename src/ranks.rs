@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+/// Most threads that are started, whatever is asked for: each takes memory of its own before it does anything.
+pub const MAX_THREADS: usize = 256;
+
 /// How to read many inputs.
 #[derive(Clone, Debug, Default)]
 pub struct RanksOptions {
@@ -72,6 +75,11 @@ impl RankInputs {
         Self { inputs: inputs.map(|((found, name), number)| Input { found, name, number }).collect() }
     }
 
+    /// Their files; `-` for standard input.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.inputs.iter().map(|input| input.found.path.as_path())
+    }
+
     /// Size of all files in bytes, as far as it is known.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| size(&input.found.path)).sum()
@@ -98,7 +106,7 @@ impl RankInputs {
         mut each: impl FnMut(RankLine) -> io::Result<()>,
     ) -> io::Result<()> {
         let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = options.threads.unwrap_or_else(cores).get();
+        let threads = options.threads.unwrap_or_else(cores).get().min(MAX_THREADS);
         let mut read = options.read.clone();
         read.on_one_thread = self.len() >= threads;
         let work = Work {

@@ -2,15 +2,17 @@
 
 use super::Failure;
 use super::command::read_quietly;
+use super::files::{Staged, read_text, replace_all};
 use crate::analysis::check::{Baseline, CheckVerdict, Doubt};
 use crate::error::Error;
 use crate::input::saved::{SavedAnswer, read_answers};
 use crate::report::check::{CheckedInput, doubt};
 use crate::report::schema::SCHEMA_VERSION;
 use crate::report::{JsonReport, Render};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// Longest answer that is read back.
 const LONGEST_ANSWER: u64 = 1 << 30;
@@ -32,9 +34,7 @@ impl Known {
     pub fn open(path: &Path, allow_truncated: bool) -> Result<Self, Failure> {
         let about = |error: &Error| Failure::about(&path.display().to_string(), error);
         if is_answer(path).map_err(|error| about(&error.into()))? {
-            let mut text = String::new();
-            let read = File::open(path).and_then(|file| file.take(LONGEST_ANSWER).read_to_string(&mut text));
-            read.map_err(|error| about(&error.into()))?;
+            let text = read_text(path, LONGEST_ANSWER).map_err(|error| about(&error.into()))?;
             return read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error));
         }
         let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
@@ -67,7 +67,7 @@ fn is_answer(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// When that is what the file holds.
 pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
-    if !path.exists() || is_answer(path).unwrap_or(false) {
+    if path.symlink_metadata().is_err() || is_answer(path).unwrap_or(false) {
         return Ok(());
     }
     let shown = path.display();
@@ -76,18 +76,23 @@ pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Writes what was measured, in one go: whoever reads the file meanwhile finds the old one or the new one.
+/// Writes what was measured beside each file, and then replaces all of them or none.
 ///
 /// # Errors
-/// When something could not be measured, or the file cannot be written.
-pub fn update(path: &Path, inputs: &[CheckedInput]) -> Result<(), Failure> {
-    let shown = path.display();
-    for input in inputs {
-        if let Some(reason) = not_measured(input) {
-            return Err(Failure::Message(format!("{shown}: not written: {}: {reason}", input.path)));
+/// When something could not be measured, or a file cannot be written.
+pub fn update<'p>(files: impl IntoIterator<Item = (&'p Path, Vec<CheckedInput>)>) -> Result<(), Failure> {
+    let about = |path: &Path, error: &dyn Display| Failure::Message(format!("{}: {error}", path.display()));
+    let mut staged = Vec::new();
+    for (path, inputs) in files {
+        for input in &inputs {
+            if let Some(reason) = not_measured(input) {
+                return Err(about(path, &format!("not written: {}: {reason}", input.path)));
+            }
         }
+        let written = Staged::write(path, |out| JsonReport.check(&inputs, out));
+        staged.push(written.map_err(|error| about(path, &error))?);
     }
-    replace(path, |out| JsonReport.check(inputs, out)).map_err(|error| Failure::Message(format!("{shown}: {error}")))
+    replace_all(staged).map_err(|(path, error)| about(&path, &error))
 }
 
 /// Why an input cannot be a baseline.
@@ -101,19 +106,4 @@ fn not_measured(input: &CheckedInput) -> Option<String> {
     let inexact = figures.filter(|figure| figure.doubt != Some(Doubt::NoReserved)).filter_map(|it| it.doubt.as_ref());
     let unknown = report.checks.iter().filter(|check| check.verdict == CheckVerdict::Unknown);
     inexact.chain(unknown.filter_map(|check| check.doubt.as_ref())).next().map(doubt)
-}
-
-/// Replaces a file by one that is written beside it.
-fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let beside: PathBuf = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
-    let mut out = BufWriter::new(file);
-    let written = write(&mut out).and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
-    let replaced = written.and_then(|()| fs::rename(&beside, path));
-    if replaced.is_err() {
-        // What is wrong is said already.
-        let _ = fs::remove_file(&beside);
-    }
-    replaced
 }

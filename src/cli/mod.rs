@@ -6,6 +6,7 @@
 mod args;
 mod baselines;
 mod command;
+mod files;
 mod output;
 mod plan;
 mod progress;

@@ -2,8 +2,9 @@
 
 use super::Failure;
 use super::args::{ColorArg, FormatArg, SharedArgs};
+use super::files::Staged;
 use crate::report::{CsvReport, JsonReport, MarkdownReport, Render, TextReport};
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -32,22 +33,52 @@ fn terminal_width() -> Option<usize> {
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
-/// Writes an answer to the file or to standard output.
+/// Writes an answer to the file or to standard output. That the reader of a pipe is gone is no failure, and changes nothing
+/// of what the process ends with: a verdict does not depend on who reads the text.
 pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-    let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else {
+    let Some(path) = target(args) else {
         let mut out = BufWriter::new(io::stdout().lock());
-        render(&mut out)?;
-        return Ok(out.flush()?);
+        let written = render(&mut out).and_then(|()| out.flush());
+        return Ok(unless_closed(written)?);
     };
-    let shown = path.display();
-    let created =
-        OpenOptions::new().write(true).create(true).truncate(true).create_new(!may_replace(args, path)).open(path);
-    let file = created.map_err(|error| match error.kind() {
+    let about = |error: io::Error| Failure::Message(format!("{}: {error}", path.display()));
+    if is_stream(path) {
+        let mut out = BufWriter::new(OpenOptions::new().write(true).open(path).map_err(about)?);
+        return unless_closed(render(&mut out).and_then(|()| out.flush())).map_err(about);
+    }
+    let staged = Staged::write(path, render).map_err(about)?;
+    if args.force {
+        return staged.replace().map_err(about);
+    }
+    staged.create().map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
-        _ => Failure::Message(format!("{shown}: {error}")),
-    })?;
-    let mut out = BufWriter::new(file);
-    render(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::Message(format!("{shown}: {error}")))
+        _ => about(error),
+    })
+}
+
+/// Removes the answer of an earlier run that this one is to replace, so that nobody takes it for the answer of this one,
+/// whatever becomes of it. For use after [`check_target`].
+pub fn forget_old(args: &SharedArgs) -> Result<(), Failure> {
+    let Some(path) = target(args).filter(|path| args.force && path.is_file()) else { return Ok(()) };
+    fs::remove_file(path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
+}
+
+/// The file asked for; `None` for standard output.
+fn target(args: &SharedArgs) -> Option<&Path> {
+    args.output.as_deref().filter(|path| path.as_os_str() != "-")
+}
+
+/// Whether a path is something to write into, such as a pipe or a terminal, rather than a file to replace.
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Nobody is left to tell that nobody reads.
+fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Refuses to write a picture to a terminal, where nobody can see it.
@@ -60,17 +91,14 @@ pub fn check_picture_target(args: &SharedArgs) -> Result<(), Failure> {
 
 /// Refuses a bad target before any work is done for it: a file that exists, or an input itself.
 pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<(), Failure> {
-    let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") else { return Ok(()) };
+    let Some(path) = target(args) else { return Ok(()) };
     let same = |input: &Path| matches!((path.canonicalize(), input.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    if inputs.iter().any(|input| same(input.as_ref())) {
+    if !is_stream(path) && inputs.iter().any(|input| same(input.as_ref())) {
         return Err(Failure::Message(format!("{}: is the input, which is never overwritten", path.display())));
     }
-    if path.exists() && !may_replace(args, path) { Err(exists(path)) } else { Ok(()) }
-}
-
-/// Whether writing to `path` may replace what is there: when asked to, or when it is no regular file.
-fn may_replace(args: &SharedArgs, path: &Path) -> bool {
-    args.force || path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+    // A link that leads nowhere is something, too.
+    let is_there = path.symlink_metadata().is_ok();
+    if is_there && !args.force && !is_stream(path) { Err(exists(path)) } else { Ok(()) }
 }
 
 fn exists(path: &Path) -> Failure {

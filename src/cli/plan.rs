@@ -4,21 +4,26 @@
 
 use super::Failure;
 use super::args::CheckArgs;
+use super::files::read_text;
 use crate::analysis::Budgets;
 use crate::analysis::check::budget::Ceiling;
 use crate::analysis::check::config::{self, Entry};
+use crate::input::paths::{matching, no_file};
 use indexmap::IndexMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file that is looked for in the working directory.
 const CONFIG: &str = "memviz.toml";
+/// Longest file that is read as one.
+const LONGEST_CONFIG: u64 = 1 << 20;
 
 /// An input and its budgets.
 #[derive(Debug)]
 pub struct Job {
     /// The input.
     pub input: PathBuf,
+    /// Why it cannot be read, where that is known.
+    pub problem: Option<String>,
     /// Its budgets: those of the command line, and those of each entry.
     pub budgets: Vec<BudgetSet>,
 }
@@ -52,16 +57,19 @@ pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
             return Err(Failure::Message(format!("expected an INPUT, or a {CONFIG} that names some; found neither")));
         };
         let jobs = file.inputs()?.into_iter();
-        jobs.map(|(input, entries)| Job { budgets: own().into_iter().chain(replaced(entries, args)).collect(), input })
-            .collect()
+        jobs.map(|(input, entries)| {
+            let budgets = own().into_iter().chain(replaced(entries, args)).collect();
+            Job { budgets, problem: no_file(&input), input }
+        })
+        .collect()
     } else {
         let job = |input: &PathBuf| {
             let entries = file.as_ref().map(|file| file.entries_for(input)).transpose()?.unwrap_or_default();
-            Ok(Job { input: input.clone(), budgets: own().into_iter().chain(replaced(entries, args)).collect() })
+            Ok(Job { input: input.clone(), problem: None, budgets: own().into_iter().chain(replaced(entries, args)).collect() })
         };
         args.inputs.iter().map(job).collect::<Result<_, Failure>>()?
     };
-    for Job { input, budgets } in &jobs {
+    for Job { input, budgets, .. } in &jobs {
         if budgets.is_empty() {
             let input = input.display();
             let wanted = "a flag such as --max-peak 40GiB, or an entry of memviz.toml that names it";
@@ -127,11 +135,12 @@ impl File {
     fn find(args: &CheckArgs) -> Result<Option<Self>, Failure> {
         let path = match &args.config {
             Some(path) => path.clone(),
-            None if Path::new(CONFIG).exists() => PathBuf::from(CONFIG),
+            // A link that leads nowhere was meant to be one.
+            None if Path::new(CONFIG).symlink_metadata().is_ok() => PathBuf::from(CONFIG),
             None => return Ok(None),
         };
         let shown = path.display();
-        let text = fs::read_to_string(&path).map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
+        let text = read_text(&path, LONGEST_CONFIG).map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
         let entries =
             config::read(&text, args.capacity).map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
         Ok(Some(Self { path, entries }))
@@ -173,19 +182,9 @@ impl File {
 
     /// The files that an entry names, sorted.
     fn matching(&self, entry: &Entry) -> Result<Vec<PathBuf>, Failure> {
-        let folder = glob::Pattern::escape(&self.folder().display().to_string());
-        let pattern = Path::new(&folder).join(&entry.input).display().to_string();
-        let bad = |error: &dyn std::fmt::Display| {
+        matching(self.folder(), &entry.input).map_err(|error| {
             Failure::Message(format!("{}: input {:?}: {error}", self.path.display(), entry.input))
-        };
-        let mut files = Vec::new();
-        for path in glob::glob(&pattern).map_err(|error| bad(&error))? {
-            let path = path.map_err(|error| bad(&error))?;
-            if path.is_file() {
-                files.push(path);
-            }
-        }
-        Ok(files)
+        })
     }
 
     /// The folder that its paths are relative to.

@@ -4,6 +4,7 @@
 //! glob stands for whatever it matches. What was found that way may turn out to be something else (a JSON file beside
 //! the recordings); what was named is expected to be what was asked for.
 
+use super::paths::{is_pattern, matching, no_file};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ fn expand(input: &Path) -> Vec<Found> {
     let found = |paths: Result<Vec<PathBuf>, String>| match paths {
         Ok(mut paths) => {
             paths.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
-            paths.into_iter().map(|path| Found { path, is_named: false, problem: None }).collect()
+            let found = |path: PathBuf| Found { problem: no_file(&path), path, is_named: false };
+            paths.into_iter().map(found).collect()
         }
         Err(problem) => vec![Found { path: input.to_owned(), is_named: true, problem: Some(problem) }],
     };
@@ -50,7 +52,7 @@ fn expand(input: &Path) -> Vec<Found> {
     }
     match input.to_str() {
         // A file may be called like a glob.
-        Some(pattern) if pattern.contains(['*', '?', '[']) && !input.exists() => found(matches(pattern)),
+        Some(pattern) if is_pattern(pattern) && !input.exists() => found(matches(pattern)),
         _ => vec![Found { path: input.to_owned(), is_named: true, problem: None }],
     }
 }
@@ -75,9 +77,7 @@ fn is_candidate(path: &Path) -> bool {
 }
 
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let paths = glob::glob(pattern).map_err(|error| format!("expected a glob: {error}"))?;
-    let mut files = paths.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    files.retain(|file| !file.is_dir());
+    let files = matching(Path::new(""), pattern)?;
     if files.is_empty() { Err("expected files that match, found none".to_owned()) } else { Ok(files) }
 }
 

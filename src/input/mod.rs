@@ -8,6 +8,7 @@ pub mod collect;
 mod compressed;
 mod json;
 mod limits;
+pub mod paths;
 mod pickle;
 pub mod saved;
 mod snapshot;

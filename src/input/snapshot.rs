@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Turns a decoded pickle into a snapshot.
 pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
-    let Decoded { heap, recording, root, bytes, protocol, cut } = decoded;
+    let Decoded { heap, recording, root, bytes, protocol, cut, followed } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
     let mut assembler = Assembler {
         heap,
@@ -27,6 +27,7 @@ pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
         protocol,
         truncated_at: cut.map(|cut| cut.at),
         has_times: !assembler.recording.untimed,
+        followed,
         ..SourceNotes::default()
     };
     assembler.root(root)?;
@@ -37,6 +38,8 @@ pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
 const RECORD_BYTES: u64 = 16;
 /// Keys of a record that are paid for with it; every so many more cost as much again.
 const EXPECTED_KEYS: usize = 32;
+/// How the name of the variable ends whose text is among the settings; it begins with the device's.
+const ALLOC_CONF: &str = "ALLOC_CONF";
 /// Records that a file may have however small it is.
 const SMALL_FILE_RECORDS: u64 = 1024;
 
@@ -83,6 +86,9 @@ impl Assembler {
                         Value::Bool(overflowed) => Some(overflowed),
                         _ => None,
                     };
+                    if self.snapshot.notes.trace_overflowed.is_none() {
+                        self.malformed("trace_alloc_overflowed", "a boolean", value);
+                    }
                 }
                 _ => self.unknown("snapshot", key),
             }
@@ -135,6 +141,12 @@ impl Assembler {
 
     fn unknown(&mut self, record: &'static str, key: Value) {
         self.recording.note_unknown(record, key);
+    }
+
+    /// Notes a value that is of no use.
+    fn malformed(&mut self, key: &str, expected: &str, found: Value) {
+        let found = found.describe();
+        self.snapshot.notes.malformed.push(format!("expected {expected} for {key:?}, found {found}"));
     }
 
     /// Pays for one more record out of the file's bytes.
@@ -395,30 +407,52 @@ impl Assembler {
             return Err(expected(at, "a dictionary for", "allocator_settings", value));
         };
         let fields = Fields::of(&self.heap, index, "allocator_settings")?;
+        let (at, pairs) = (fields.at, fields.pairs.to_vec());
         let mut settings = AllocatorSettings { recorded: true, ..AllocatorSettings::default() };
-        for &(key, value) in fields.pairs {
+        let mut missing = vec!["max_split_size", "expandable_segments", "roundup_power2_divisions", ALLOC_CONF];
+        for (key, value) in pairs {
             let Value::Str(id) = key else { continue };
-            match self.text(id) {
-                "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => settings.alloc_conf = self.show(value),
-                "max_split_size" => {
-                    let size = self.heap.as_int(value).and_then(|size| u64::try_from(size).ok());
-                    settings.max_split_size = size.filter(|&size| size < u64::MAX);
+            let name = self.text(id).to_owned();
+            missing.retain(|&known| known != name && !(known == ALLOC_CONF && name.ends_with(known)));
+            match name.as_str() {
+                "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => {
+                    if !matches!(value, Value::Str(_)) {
+                        self.malformed(&name, "a string", value);
+                    }
+                    settings.alloc_conf = self.show(value);
                 }
-                "expandable_segments" => settings.expandable_segments = value == Value::Bool(true),
-                "garbage_collection_threshold" => {
-                    settings.garbage_collection_threshold = self.float(value).unwrap_or(0.0);
-                }
-                "roundup_power2_divisions" => settings.roundup_power2_divisions = self.divisions(fields.at, value)?,
-                other => settings.other.push((other.to_owned(), self.show(value))),
+                "max_split_size" => match self.heap.as_int(value) {
+                    Some(size) => {
+                        settings.max_split_size = u64::try_from(size).ok().filter(|&size| size < u64::MAX);
+                    }
+                    None => self.malformed(&name, "an integer", value),
+                },
+                "expandable_segments" => match value {
+                    Value::Bool(expandable) => settings.expandable_segments = expandable,
+                    _ => self.malformed(&name, "a boolean", value),
+                },
+                "garbage_collection_threshold" => match self.float(value) {
+                    Some(threshold) => settings.garbage_collection_threshold = threshold,
+                    None => self.malformed(&name, "a number", value),
+                },
+                "roundup_power2_divisions" => match value {
+                    Value::Dict(_) => settings.roundup_power2_divisions = self.divisions(at, value)?,
+                    _ => self.malformed(&name, "a dictionary", value),
+                },
+                _ => settings.other.push((name, self.show(value))),
             }
+        }
+        for name in missing {
+            let message = format!("expected {name:?} among the allocator settings, found none");
+            self.snapshot.notes.malformed.push(message);
         }
         self.snapshot.settings = settings;
         Ok(())
     }
 
     /// `{"1": 0, "2": 0, ...}`: divisions by the bucket's size in MiB.
-    fn divisions(&self, at: u64, value: Value) -> Result<[u64; 16]> {
-        let mut divisions = [0; 16];
+    fn divisions(&mut self, at: u64, value: Value) -> Result<[u64; 16]> {
+        let (mut divisions, mut found) = ([0; 16], 0);
         let Value::Dict(index) = value else { return Ok(divisions) };
         for &(key, value) in Fields::of(&self.heap, index, "roundup_power2_divisions")?.pairs {
             let Value::Str(id) = key else { continue };
@@ -426,7 +460,10 @@ impl Assembler {
             let slot = bucket.and_then(|mib| divisions.get_mut(mib.trailing_zeros() as usize));
             let count = self.heap.as_int(value).and_then(|count| u64::try_from(count).ok());
             match (slot, count) {
-                (Some(slot), Some(count)) => *slot = count,
+                (Some(slot), Some(count)) => {
+                    *slot = count;
+                    found += 1;
+                }
                 _ => {
                     return Err(Error::malformed(
                         at,
@@ -434,6 +471,11 @@ impl Assembler {
                     ));
                 }
             }
+        }
+        if found < divisions.len() {
+            let expected = divisions.len();
+            let message = format!("expected {expected} counts in \"roundup_power2_divisions\", found {found}");
+            self.snapshot.notes.malformed.push(message);
         }
         Ok(divisions)
     }

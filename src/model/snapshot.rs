@@ -96,12 +96,18 @@ pub struct SourceNotes {
     pub has_times: bool,
     /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.
     pub trace_overflowed: Option<bool>,
+    /// Whether more follows behind the recording, as when a second dump was appended.
+    pub followed: bool,
+    /// Values that are missing or of another type than PyTorch writes, and were ignored: where, and what was expected.
+    pub malformed: Vec<String>,
     /// Keys this version does not know, such as `segment.colour`, with the number of times each was seen.
     pub unknown_keys: IndexMap<String, u64>,
     /// Actions this version does not know, with the number of entries of each.
     pub unknown_actions: IndexMap<String, u64>,
     /// Events of a profiler trace that were left out, by reason, with the number of each.
     pub left_out: IndexMap<String, u64>,
+    /// How many of them tell of memory.
+    pub memory_left_out: u64,
     /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
     /// of two operators may then be charged to its neighbour.
     pub coarse_times: bool,

@@ -115,6 +115,11 @@ impl Contexts {
         self.set.get_index(id.0 as usize).copied().unwrap_or_default()
     }
 
+    /// Every context, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &EntryContext> {
+        self.set.iter()
+    }
+
     /// Number of distinct contexts.
     pub fn len(&self) -> usize {
         self.set.len()

@@ -221,8 +221,30 @@ pub fn doubt(doubt: &Doubt) -> String {
             format!("{} found, and a verdict takes at least {MIN_STEPS}", count(*steps as u64, "step"))
         }
         Doubt::Refused(reason) => reason.clone(),
+        Doubt::UnknownAction(action) => {
+            format!("entries with the unknown action {action:?} were skipped; a newer memviz may know it")
+        }
+        Doubt::UnknownKey(key) => format!("the unknown key {key} was ignored; a newer memviz may know it"),
+        Doubt::Malformed(what) => what.clone(),
+        Doubt::NoSettings => {
+            "allocator settings are missing, which this release of PyTorch writes, and sizes depend on them".to_owned()
+        }
+        Doubt::MemoryLeftOut(events) => format!("{} left out that tells of memory", were(*events)),
+        Doubt::Followed => "more follows behind the recording in the same file, and only the first was read".to_owned(),
+        Doubt::NoStacks => "recorded without stacks, which alone would tell whether a ring buffer dropped entries: \
+                            memory may have been higher then"
+            .to_owned(),
+        Doubt::SegmentsNotRecorded => {
+            "blocks from before the recording lie in segments that are nowhere recorded: it may have been more".to_owned()
+        }
+        Doubt::LooseSites => "the trace does not tell well enough which lines its memory belongs to".to_owned(),
         Doubt::NotInBaseline => "the baseline does not have this device".to_owned(),
         Doubt::OnlyInBaseline => "the baseline has this device, and the recording has no data on it".to_owned(),
         Doubt::BaselineNotExact => "the baseline's own figure is not exact".to_owned(),
     }
+}
+
+/// `1 event was`, `2 events were`.
+fn were(events: u64) -> String {
+    format!("{} {}", count(events, "event"), if events == 1 { "was" } else { "were" })
 }

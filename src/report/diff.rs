@@ -197,6 +197,9 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let reason = match (unknown, report.only_base.first(), report.only_new.first()) {
         (Some(device), ..) => {
             let side = |name: &str, side: &SideDevice| {
+                if let Some(doubt) = &side.doubt {
+                    return Some(format!("of the {name}, {}", super::check::doubt(doubt)));
+                }
                 let bound = side.bound?;
                 let metric = side.peak.metric.name();
                 let reasons = notes::device(&side.peak).join("; ");

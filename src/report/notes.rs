@@ -253,6 +253,12 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     if !notes.left_out.is_empty() {
         lines.push(format!("events were left out: {}", listed(&notes.left_out)));
     }
+    if notes.followed {
+        lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".to_owned());
+    }
+    for value in &notes.malformed {
+        lines.push(format!("{value}; taken for what is usual"));
+    }
     if !notes.unknown_actions.is_empty() {
         lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)));
     }

@@ -40,12 +40,11 @@ impl Baseline {
     /// # Errors
     /// As [`PeakReport::of`].
     pub fn of(snapshot: &Snapshot, histories: &[History]) -> Result<Self> {
-        let format = snapshot.notes.format;
         let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default())?;
         let device = |(history, sites): (&History, Option<Vec<(String, u64)>>)| BaselineDevice {
             device: history.device,
-            allocated: maximum(history, format, Metric::Allocated).value(),
-            reserved: maximum(history, format, Metric::Reserved).value(),
+            allocated: maximum(snapshot, history, Metric::Allocated).value(),
+            reserved: maximum(snapshot, history, Metric::Reserved).value(),
             sites,
         };
         let with_sites = histories.iter().map(|history: &History| {

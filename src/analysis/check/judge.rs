@@ -2,6 +2,7 @@
 
 use super::budget::{Budgets, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
+use super::doubts::{self, Leaves};
 use super::measure::{Doubt, Measured, keeps, maximum, of_sites};
 use super::{Amount, BaselineDevice, Check, CheckKind, CheckVerdict, CheckedDevice};
 use crate::analysis::annotations::Annotations;
@@ -226,11 +227,11 @@ impl<'r> Judge<'r> {
 
     /// Bytes that the program asks for and leaks in a step.
     fn leaked(&self, budgets: &Budgets, history: &History) -> Measured {
-        if history.anomalies.total() > 0 {
-            return Measured::unknown(Doubt::Contradicts(history.anomalies.total()));
-        }
-        if history.completeness.truncated && history.completeness.blocks_only {
-            return Measured::unknown(Doubt::CutOff);
+        match doubts::of_device(self.snapshot, history) {
+            Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
+            // Steps that are missing at an end are as good as those that were not run; but a trace is not in order.
+            Some((doubt, _)) if history.completeness.blocks_only => return Measured::unknown(doubt),
+            _ => {}
         }
         match self.leaks(budgets, history) {
             Err(doubt) => Measured::unknown(doubt),
@@ -275,7 +276,11 @@ impl<'r> Judge<'r> {
         }
         let rows: Vec<Row> = matching.into_values().collect();
         let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
-        (of_sites(&self.maximum(history, Metric::Allocated), bytes, unknown), rows)
+        let measured = match doubts::of_sites(self.snapshot) {
+            Some(doubt) => Measured::unknown(doubt),
+            None => of_sites(&self.maximum(history, Metric::Allocated), bytes, unknown),
+        };
+        (measured, rows)
     }
 
     fn attribution(&self, history: &History, at: (Metric, Instant)) -> Attribution {
@@ -285,7 +290,7 @@ impl<'r> Judge<'r> {
     }
 
     fn maximum(&self, history: &History, metric: Metric) -> Measured {
-        maximum(history, self.snapshot.notes.format, metric)
+        maximum(self.snapshot, history, metric)
     }
 
     fn find(&self, device: DeviceId) -> Option<(&History, &DevicePeak)> {

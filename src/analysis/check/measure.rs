@@ -1,8 +1,9 @@
 //! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
 
 use super::budget::SiteLimit;
-use crate::model::{Format, StackId};
-use crate::replay::{Completeness, History, Metric};
+use super::doubts::{self, Leaves};
+use crate::model::Snapshot;
+use crate::replay::{History, Metric};
 
 /// A figure in bytes as far as it is known; exact where both bounds are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,24 @@ pub enum Doubt {
     TooFewSteps(usize),
     /// What the analysis that was to measure it says.
     Refused(String),
+    /// There are entries with an action that this version does not know.
+    UnknownAction(String),
+    /// There is a key that this version does not know.
+    UnknownKey(String),
+    /// A value is missing, or of another type than PyTorch writes: where, and what was expected.
+    Malformed(String),
+    /// Allocator settings are missing from a file of a release that writes them.
+    NoSettings,
+    /// So many events that tell of memory were left out.
+    MemoryLeftOut(u64),
+    /// More follows behind the recording in the same file.
+    Followed,
+    /// Recorded without stacks, so that it cannot be told whether a ring buffer dropped entries.
+    NoStacks,
+    /// Segments that were there once are in no entry.
+    SegmentsNotRecorded,
+    /// What encloses an event of a trace is not known well enough to charge it to a line.
+    LooseSites,
     /// The baseline has no such device.
     NotInBaseline,
     /// The baseline has the device, the recording has not.
@@ -80,51 +99,19 @@ impl Measured {
 }
 
 /// The highest value of a counter. A recording that started late is taken at its word: that is the peak since then.
-pub fn maximum(history: &History, format: Format, metric: Metric) -> Measured {
-    let completeness = &history.completeness;
-    let Some(bytes) = trusted(history, history.maxima[metric as usize].bytes) else {
-        return Measured::unknown(Doubt::Contradicts(history.anomalies.total()));
+pub fn maximum(snapshot: &Snapshot, history: &History, metric: Metric) -> Measured {
+    let doubt = doubts::of_maximum(snapshot, history, metric);
+    // Only a recording that contradicts itself has a maximum below zero.
+    let Ok(bytes) = u64::try_from(history.maxima[metric as usize].bytes) else {
+        return Measured::unknown(doubt.map_or(Doubt::Contradicts(history.anomalies.total()), |(doubt, _)| doubt));
     };
-    if let Some(doubt) = loss(history, format) {
-        return Measured::between(Some(bytes), None, doubt);
+    match doubt {
+        None => Measured::exact(bytes),
+        Some((doubt, Leaves::Nothing)) => Measured::unknown(doubt),
+        Some((doubt, Leaves::LowerBound)) => Measured::between(Some(bytes), None, doubt),
+        Some((doubt, Leaves::UpTo(more))) => Measured::between(Some(bytes), bytes.checked_add(more), doubt),
+        Some((doubt, Leaves::AtMost(more))) => Measured::between(None, bytes.checked_add(more), doubt),
     }
-    if metric == Metric::Reserved {
-        let recorded = format != Format::MemoryTimeline;
-        return if recorded { Measured::exact(bytes) } else { Measured::unknown(Doubt::NoReserved) };
-    }
-    let more = completeness.peak_uncertain_bytes;
-    match completeness {
-        Completeness { sampled: true, .. } => Measured::between(Some(bytes), None, Doubt::Sampled),
-        Completeness { unrecorded_frees: true, .. } => Measured::between(Some(bytes), None, Doubt::UnrecordedFrees),
-        Completeness { no_free_requested: true, .. } => {
-            Measured::between(None, bytes.checked_add(more), Doubt::NoFreeRequested)
-        }
-        _ if more > 0 => Measured::between(Some(bytes), bytes.checked_add(more), Doubt::UncertainSizes(more)),
-        _ => Measured::exact(bytes),
-    }
-}
-
-/// A counter of a recording that does not contradict itself.
-fn trusted(history: &History, bytes: i64) -> Option<u64> {
-    u64::try_from(bytes).ok().filter(|_| history.anomalies.total() == 0)
-}
-
-/// Why memory may have been higher at a time that the recording is about but does not hold.
-fn loss(history: &History, format: Format) -> Option<Doubt> {
-    let completeness = &history.completeness;
-    match completeness {
-        Completeness { no_entries: true, .. } => Some(Doubt::NoHistory),
-        Completeness { overflowed: true, .. } => Some(Doubt::Overflowed),
-        Completeness { truncated: true, .. } => Some(Doubt::CutOff),
-        _ if has_lost_its_beginning(history, format) => Some(Doubt::LostBeginning),
-        _ => None,
-    }
-}
-
-/// Whether a block from before the first kept entry has a stack. Stacks exist only where recording was on, so entries
-/// from then are gone: a ring buffer (`max_entries`) dropped them, or a pause did. A recording that began late has none.
-fn has_lost_its_beginning(history: &History, format: Format) -> bool {
-    format.has_segments() && history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY)
 }
 
 /// Judges a figure that may be known in part only: whether it keeps a limit, if that is certain either way.

@@ -7,6 +7,7 @@ pub mod baseline;
 pub mod budget;
 pub mod config;
 pub mod culprits;
+pub mod doubts;
 mod judge;
 pub mod measure;
 

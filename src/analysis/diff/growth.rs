@@ -83,6 +83,10 @@ impl DeviceDiff {
     /// Compares the growth with a limit. Numbers that are bounds are taken for all that they may stand for, so that the
     /// answer is certain, or [`Growth::Unknown`].
     pub fn growth(&self, limit: GrowthLimit) -> Growth {
+        // What means nothing is neither more nor less than anything.
+        if self.base.doubt.is_some() || self.new.doubt.is_some() {
+            return Growth::Unknown;
+        }
         let range = |side: &super::SideDevice| {
             // Below zero, a recording contradicts itself, and means nothing.
             let bytes = u64::try_from(side.peak.at.get(self.metric())).ok();

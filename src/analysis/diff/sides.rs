@@ -1,6 +1,8 @@
 //! One recording, as far as a comparison needs it.
 
 use super::rows::SideRow;
+use crate::analysis::check::Doubt;
+use crate::analysis::check::doubts::{self, Leaves};
 use crate::analysis::layout::Layout;
 use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
 use crate::error::Result;
@@ -30,6 +32,8 @@ pub struct SideDevice {
     pub figures: Option<Figures>,
     /// The bound that the metric's value at the instant is, where it is not exact.
     pub bound: Option<Bound>,
+    /// Why nothing can be said of the value, where the recording contradicts itself or was not understood.
+    pub doubt: Option<Doubt>,
 }
 
 /// Label of the bytes by which rows and counter differ, which they do only where a recording contradicts itself.
@@ -58,7 +62,9 @@ impl Side {
             let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
             let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
             let bound = bound.filter(|_| !is_known);
-            SideDevice { peak, figures, bound }
+            let doubt = history.and_then(|history| doubts::of_device(snapshot, history));
+            let doubt = doubt.filter(|(_, leaves)| *leaves == Leaves::Nothing).map(|(doubt, _)| doubt);
+            SideDevice { peak, figures, bound, doubt }
         };
         let devices = devices.into_par_iter().map(device).collect();
         Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })

@@ -23,11 +23,14 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
     // What is read besides the inputs is not overwritten either.
     let toml = Path::new("memviz.toml");
-    let others = [args.baseline.as_deref(), args.config.as_deref(), Some(toml)].into_iter().flatten();
+    let files = [args.config.as_deref(), Some(toml)].into_iter().flatten();
+    let baselines = jobs.iter().flat_map(|job| &job.budgets).filter_map(|set| set.baseline.as_deref());
+    let others = files.chain(baselines);
     output::check_target(shared, &paths.iter().map(|path| path.as_path()).chain(others).collect::<Vec<_>>())?;
     if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
     }
+    output::forget_old(shared)?;
     use_threads(shared);
     let baselines = Baselines::of(args, &jobs)?;
     // One after the other, so that there is never more than one recording in memory.
@@ -36,7 +39,8 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     for input in &inputs {
         complain_about(input);
     }
-    if inputs.iter().all(|input| input.answer.is_err()) {
+    // All there is to say stands on standard error already; a file that was asked for says it, too.
+    if inputs.iter().all(|input| input.answer.is_err()) && shared.output.is_none() {
         return Ok(Outcome::Failed);
     }
     output::write(shared, |out| match args.format {
@@ -64,6 +68,9 @@ fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedIn
     let path = CommonArgs::shown(&job.input);
     let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
     let options = CheckOptions { budgets: budgets.collect::<Result<_, Failure>>()?, top: args.top };
+    if let Some(problem) = &job.problem {
+        return Ok(CheckedInput { path, answer: Err(problem.clone()) });
+    }
     let size = fs::metadata(&job.input).map_or(0, |metadata| metadata.len());
     let progress = Progress::start(size, 1, args.shared.quiet);
     let recording = open(&job.input, &args.shared, progress.bytes.first());
@@ -129,11 +136,9 @@ impl Baselines {
     /// Writes them anew, if that was asked for.
     fn update(&self, inputs: &[CheckedInput]) -> Result<(), Failure> {
         let Self::Update(files) = self else { return Ok(()) };
-        for (path, indexes) in files {
-            let about: Vec<CheckedInput> = indexes.iter().filter_map(|&index| inputs.get(index).cloned()).collect();
-            baselines::update(path, &about)?;
-        }
-        Ok(())
+        baselines::update(files.iter().map(|(path, indexes)| {
+            (path.as_path(), indexes.iter().filter_map(|&index| inputs.get(index).cloned()).collect())
+        }))
     }
 }
 

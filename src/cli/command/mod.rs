@@ -19,6 +19,7 @@ use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
 use crate::input::ReadOptions;
+use crate::ranks::MAX_THREADS;
 use crate::report::Source;
 use std::io::{self, Write};
 use std::path::Path;
@@ -61,11 +62,15 @@ struct Answer {
 
 type WriteAnswer = Box<dyn FnOnce(Source<'_>, &mut dyn Write) -> io::Result<()>>;
 
-/// Sets the number of threads that was asked for.
+/// Sets the number of threads that was asked for, by flag or by `RAYON_NUM_THREADS`, up to [`MAX_THREADS`]: nothing but
+/// the time depends on it.
 fn use_threads(args: &SharedArgs) {
-    if let Some(threads) = args.threads {
-        // Fails only when the pool exists already, and a process runs one command.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global();
+    let variable = || std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok();
+    let Some(threads) = args.threads.map(usize::from).or_else(variable).filter(|&threads| threads > 0) else { return };
+    let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads);
+    // Fails when the system gives no more threads, and then there is always this one.
+    if pool(threads.min(MAX_THREADS)).build_global().is_err() {
+        let _ = pool(1).use_current_thread().build_global();
     }
 }
 

@@ -13,7 +13,6 @@ use std::num::NonZeroUsize;
 
 pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
     let shared = &args.shared;
-    output::check_target(shared, &args.inputs)?;
     let format = FormatOrSvgArg::resolve(args.format, shared.output.as_deref());
     if format.is_none() {
         output::check_picture_target(shared)?;
@@ -27,6 +26,7 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
         ..RanksOptions::default()
     };
     let inputs = RankInputs::of(&args.inputs, &options);
+    output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
     // Rows that appear on a terminal show the progress themselves.
     let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streams(format);
     let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);

@@ -55,6 +55,11 @@ pub struct Args {
 }
 
 impl<'a> Event<'a> {
+    /// Whether it counts memory, whatever it is called.
+    pub fn tells_of_memory(&self) -> bool {
+        self.kind == Kind::Memory && (self.args.bytes.is_some() || self.args.allocated.is_some())
+    }
+
     /// Reads the next event; `None` for one of no interest, which is skipped.
     pub fn read(cursor: &mut Cursor<'a>) -> Parsed<Option<Self>> {
         cursor.expect(b'{', "an event")?;

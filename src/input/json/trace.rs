@@ -126,6 +126,7 @@ impl TraceReader {
 
     fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
         let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
+            self.profile.notes.memory_left_out += u64::from(event.tells_of_memory());
             self.leave_out("no time or no thread");
             return Ok(());
         };
@@ -155,7 +156,13 @@ impl TraceReader {
         let kind = match event.name {
             b"[memory]" => MemoryKind::Change,
             b"[OutOfMemory]" => MemoryKind::OutOfMemory,
-            _ => return Ok(()),
+            _ => {
+                if event.tells_of_memory() {
+                    self.profile.notes.memory_left_out += 1;
+                    self.leave_out("counts of memory under another name than [memory]");
+                }
+                return Ok(());
+            }
         };
         let args = &event.args;
         let needed = |value: Option<i64>, key: &str| match value {

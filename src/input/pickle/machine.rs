@@ -28,6 +28,8 @@ pub struct Decoded {
     pub protocol: u8,
     /// Offset of the cut, and the list it fell into, for a file that was cut off.
     pub cut: Option<Cut>,
+    /// Whether anything follows behind the end.
+    pub followed: bool,
 }
 
 /// How to decode.
@@ -68,8 +70,11 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         Err(error) => return Err(error),
     };
     machine.recording.rows.flush();
+    // A damaged end of the container shows when the rest is read for its checksum.
+    let followed = cut.is_none() && machine.window.fill(1).unwrap_or(false);
     Ok(Decoded {
         bytes: machine.window.offset(),
+        followed,
         heap: machine.heap,
         recording: machine.recording,
         root,

@@ -1,0 +1,246 @@
+//! What keeps a figure from being exact: every note that a recording comes with, and what it leaves of the figure.
+//!
+//! A figure is exact only where nothing stands against it. The facts are taken apart field by field, without a rest, so
+//! that a new one does not compile before somebody has decided what it means here.
+
+use super::measure::Doubt;
+use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
+use crate::replay::{Completeness, History, Metric};
+
+/// What a doubt leaves of a figure that was replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Nothing: what was not understood may raise it or lower it.
+    Nothing,
+    /// A lower bound: there may have been more.
+    LowerBound,
+    /// A lower bound, and an upper one that is so many bytes above it.
+    UpTo(u64),
+    /// An upper bound, so many bytes above it.
+    AtMost(u64),
+}
+
+/// What stands against a counter's maximum on a device.
+pub fn of_maximum(snapshot: &Snapshot, history: &History, metric: Metric) -> Option<(Doubt, Leaves)> {
+    of_device(snapshot, history).or_else(|| match metric {
+        Metric::Reserved => of_reserved(snapshot, history),
+        _ => of_allocated(history),
+    })
+}
+
+/// What stands against every figure of a device.
+pub fn of_device(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leaves)> {
+    if history.anomalies.total() > 0 {
+        return Some((Doubt::Contradicts(history.anomalies.total()), Leaves::Nothing));
+    }
+    let of_file = of_file(snapshot);
+    if let Some((_, Leaves::Nothing)) = of_file {
+        return of_file;
+    }
+    let lower = |doubt| Some((doubt, Leaves::LowerBound));
+    match &history.completeness {
+        Completeness { no_entries: true, .. } => lower(Doubt::NoHistory),
+        Completeness { overflowed: true, .. } => lower(Doubt::Overflowed),
+        Completeness { truncated: true, .. } => lower(Doubt::CutOff),
+        _ => match beginning(snapshot, history) {
+            Some(doubt) => lower(doubt),
+            None => of_file,
+        },
+    }
+}
+
+/// What stands against every figure of every device of a file.
+pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
+    let SourceNotes {
+        // Facts, which leave nothing open.
+        format: _,
+        bytes: _,
+        protocol: _,
+        rank: _,
+        // Without times PyTorch 2.0 wrote the file; what that means is said device by device.
+        has_times: _,
+        // Part of what `truncated_at` says.
+        segments_truncated: _,
+        // Of interest where memory is charged to somebody: see `of_sites`.
+        coarse_times: _,
+        left_out: _,
+        // Comes as `Completeness::overflowed`.
+        trace_overflowed: _,
+        truncated_at,
+        followed,
+        malformed,
+        unknown_keys,
+        unknown_actions,
+        memory_left_out,
+    } = &snapshot.notes;
+    let count = |counts: &indexmap::IndexMap<String, u64>| counts.first().map(|(name, _)| name.clone());
+    let doubt = match () {
+        () if *memory_left_out > 0 => Doubt::MemoryLeftOut(*memory_left_out),
+        () if !malformed.is_empty() => Doubt::Malformed(malformed[0].clone()),
+        () if settings_are_missing(snapshot) => Doubt::NoSettings,
+        () => match (count(unknown_actions), count(unknown_keys)) {
+            (Some(action), _) => Doubt::UnknownAction(action),
+            (None, Some(key)) => Doubt::UnknownKey(key),
+            (None, None) if *followed => return Some((Doubt::Followed, Leaves::LowerBound)),
+            (None, None) => return truncated_at.map(|_| (Doubt::CutOff, Leaves::LowerBound)),
+        },
+    };
+    Some((doubt, Leaves::Nothing))
+}
+
+/// What stands against what is charged to sites: that an event lies at the border of two lines, or that the spans around
+/// it are missing.
+pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
+    let notes = &snapshot.notes;
+    (notes.coarse_times || !notes.left_out.is_empty()).then_some(Doubt::LooseSites)
+}
+
+/// Whether settings are missing that the release which wrote the file would have written. Those before PyTorch 2.3 write
+/// none; `compile_context` came later, and where it does, each entry has it.
+fn settings_are_missing(snapshot: &Snapshot) -> bool {
+    let is_later = || snapshot.contexts.iter().any(|context| context.compile_context != StrId::EMPTY);
+    snapshot.notes.format == Format::CudaSnapshot && !snapshot.settings.recorded && is_later()
+}
+
+/// Whether entries from before the first kept one are lost, or whether that cannot be told. A block from before has a
+/// stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or a pause did. A recording that
+/// began late has none; but one without any stacks looks the same.
+fn beginning(snapshot: &Snapshot, history: &History) -> Option<Doubt> {
+    if !snapshot.notes.format.has_segments() || history.baseline.is_empty() {
+        return None;
+    }
+    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) {
+        return Some(Doubt::LostBeginning);
+    }
+    // PyTorch 2.0 has no such choice.
+    let stacks = snapshot.entries.stacks().get(history.rows.clone()).unwrap_or(&[]);
+    let has_stacks = stacks.iter().any(|&stack| stack != StackId::EMPTY);
+    (!has_stacks && snapshot.notes.has_times).then_some(Doubt::NoStacks)
+}
+
+fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
+    let Completeness {
+        // Said of every figure: see `of_device`.
+        no_entries: _,
+        truncated: _,
+        overflowed: _,
+        // A recording that started late is taken at its word: the peak is that since then.
+        has_baseline: _,
+        // Requested and active bytes are limited by nothing.
+        blocks_only: _,
+        // Of the baseline, and only that of the peak matters.
+        baseline_uncertain_bytes: _,
+        sampled,
+        unrecorded_frees,
+        no_free_requested,
+        peak_uncertain_bytes: more,
+    } = history.completeness;
+    match () {
+        () if sampled => Some((Doubt::Sampled, Leaves::LowerBound)),
+        () if unrecorded_frees => Some((Doubt::UnrecordedFrees, Leaves::LowerBound)),
+        () if no_free_requested => Some((Doubt::NoFreeRequested, Leaves::AtMost(more))),
+        () if more > 0 => Some((Doubt::UncertainSizes(more), Leaves::UpTo(more))),
+        () => None,
+    }
+}
+
+fn of_reserved(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leaves)> {
+    if snapshot.notes.format == Format::MemoryTimeline {
+        return Some((Doubt::NoReserved, Leaves::Nothing));
+    }
+    lacks_segments(snapshot, history).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
+}
+
+/// Whether a block from before the first kept entry lies in no segment that is known to have been there then, so that
+/// the end of that segment was not recorded (`skip_actions`).
+fn lacks_segments(snapshot: &Snapshot, history: &History) -> bool {
+    if !snapshot.notes.format.has_segments() || history.completeness.unrecorded_frees {
+        return false;
+    }
+    let mut spans: Vec<(u64, u64, bool)> =
+        history.segments.iter().filter(|span| span.born == 0).map(|it| (it.addr, it.end(), it.expandable)).collect();
+    spans.sort_unstable();
+    // Neighbouring ranges of expandable segments are one; a block never lies in two segments.
+    let mut known: Vec<(u64, u64, bool)> = Vec::new();
+    for (start, end, expandable) in spans {
+        match known.last_mut() {
+            Some(last) if expandable && last.2 && start <= last.1 => last.1 = last.1.max(end),
+            _ => known.push((start, end, expandable)),
+        }
+    }
+    let baseline = history.allocations.iter().take(history.baseline.len());
+    baseline.filter(|block| block.is_baseline()).any(|block| {
+        let before = known.partition_point(|&(start, ..)| start <= block.addr);
+        let span = before.checked_sub(1).map(|index| known[index]);
+        !span.is_some_and(|(_, end, _)| block.addr.saturating_add(block.size) <= end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{AnomalyKind, Maximum};
+
+    fn history() -> History {
+        History {
+            device: 0,
+            rows: 0..0,
+            allocations: Vec::new(),
+            baseline: Vec::new(),
+            segments: Vec::new(),
+            start: crate::replay::Counters::default(),
+            end: crate::replay::Counters::default(),
+            maxima: [Maximum::default(); 4],
+            anomalies: crate::replay::Anomalies::default(),
+            completeness: Completeness::default(),
+            operators: Vec::new(),
+            links: Vec::new(),
+            corrections: Vec::new(),
+        }
+    }
+
+    /// The doubt that a changed file leaves about a changed device.
+    fn doubt(file: impl Fn(&mut SourceNotes), device: impl Fn(&mut History)) -> Option<Doubt> {
+        let (mut snapshot, mut history) = (Snapshot::default(), history());
+        file(&mut snapshot.notes);
+        device(&mut history);
+        of_maximum(&snapshot, &history, Metric::Allocated).map(|(doubt, _)| doubt)
+    }
+
+    #[test]
+    fn every_note_on_a_file_is_a_doubt() {
+        assert_eq!(doubt(|_| (), |_| ()), None);
+        let of = |change: fn(&mut SourceNotes)| doubt(change, |_| ());
+        assert_eq!(of(|notes| notes.truncated_at = Some(9)), Some(Doubt::CutOff));
+        assert_eq!(of(|notes| notes.followed = true), Some(Doubt::Followed));
+        assert_eq!(of(|notes| notes.memory_left_out = 2), Some(Doubt::MemoryLeftOut(2)));
+        assert!(matches!(of(|notes| notes.malformed.push("x".to_owned())), Some(Doubt::Malformed(_))));
+        assert!(matches!(
+            of(|notes| notes.unknown_keys.extend([("x".to_owned(), 1)])),
+            Some(Doubt::UnknownKey(key)) if key == "x"
+        ));
+        assert!(matches!(
+            of(|notes| notes.unknown_actions.extend([("x".to_owned(), 1)])),
+            Some(Doubt::UnknownAction(action)) if action == "x"
+        ));
+        let mut snapshot = Snapshot::default();
+        snapshot.notes.coarse_times = true;
+        assert_eq!(of_sites(&snapshot), Some(Doubt::LooseSites));
+    }
+
+    #[test]
+    fn every_note_on_a_device_is_a_doubt() {
+        let of = |change: fn(&mut Completeness)| doubt(|_| (), |history| change(&mut history.completeness));
+        assert_eq!(of(|it| it.no_entries = true), Some(Doubt::NoHistory));
+        assert_eq!(of(|it| it.overflowed = true), Some(Doubt::Overflowed));
+        assert_eq!(of(|it| it.truncated = true), Some(Doubt::CutOff));
+        assert_eq!(of(|it| it.sampled = true), Some(Doubt::Sampled));
+        assert_eq!(of(|it| it.unrecorded_frees = true), Some(Doubt::UnrecordedFrees));
+        assert_eq!(of(|it| it.no_free_requested = true), Some(Doubt::NoFreeRequested));
+        assert_eq!(of(|it| it.peak_uncertain_bytes = 5), Some(Doubt::UncertainSizes(5)));
+        for kind in AnomalyKind::ALL {
+            let found = doubt(|_| (), |history| history.anomalies.add(kind, None, 0));
+            assert_eq!(found, Some(Doubt::Contradicts(1)), "{kind:?}");
+        }
+    }
+}
