@@ -128,6 +128,23 @@ impl Attribution {
         Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
     }
 
+    /// The same without saying whose they are: one row, labelled [`OTHER`].
+    pub(super) fn in_total(
+        by: GroupBy,
+        history: &History,
+        metric: Metric,
+        allocations: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut row = Row { label: OTHER.to_owned(), ..Row::default() };
+        for allocation in allocations.filter_map(|index| history.allocations.get(index)) {
+            let bytes = if metric == Metric::Requested { allocation.requested } else { allocation.size };
+            row.bytes = row.bytes.wrapping_add(bytes);
+            row.blocks += 1;
+        }
+        let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
+        Self { by, total_bytes: row.bytes, rows }
+    }
+
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
     /// the rest is dropped.
     pub fn keep_top(&mut self, top: usize) {

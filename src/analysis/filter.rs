@@ -1,8 +1,8 @@
 //! `--include` and `--exclude`: which stacks count.
 
-use super::sites::Origin;
+use super::sites::{Origin, clipped};
 use crate::error::{Error, Result};
-use crate::model::{Frame, Snapshot, StackId};
+use crate::model::{Frame, FrameId, Snapshot, StackId};
 use regex::RegexSet;
 
 /// Regular expressions over stacks.
@@ -37,19 +37,47 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
-    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
-    /// unless something must be included.
-    pub fn passes(&self, snapshot: &Snapshot, origin: Origin) -> bool {
-        let stacks = [Some(origin.stack), origin.forward].into_iter().flatten();
-        let frames: Vec<String> = stacks.flat_map(|stack| frame_texts(snapshot, stack)).collect();
-        let any = |set: &RegexSet| frames.iter().any(|frame| set.is_match(frame));
-        self.include.as_ref().is_none_or(any) && !self.exclude.as_ref().is_some_and(any)
+    /// The filter's answers about every stack of a recording, worked out frame by frame: one frame stands on many stacks,
+    /// and one stack behind many blocks.
+    pub(super) fn over(&self, snapshot: &Snapshot) -> Passing {
+        let stacks =
+            |set: &Option<RegexSet>| set.as_ref().map(|set| matching_stacks(snapshot, |text| set.is_match(text)));
+        Passing { include: stacks(&self.include), exclude: stacks(&self.exclude) }
     }
 }
 
-/// Frames of a stack as expressions see them: `path/file.py:line function`.
-pub(super) fn frame_texts(snapshot: &Snapshot, stack: StackId) -> Vec<String> {
-    let strings = &snapshot.strings;
-    let text = |frame: &Frame| format!("{}:{} {}", strings.get(frame.filename), frame.line, strings.get(frame.name));
-    snapshot.stacks.frames(stack).map(text).collect()
+/// Which stacks of a recording pass a filter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Passing {
+    /// Whether a stack has a frame that is to be included, by number; `None` where all are.
+    include: Option<Vec<bool>>,
+    /// Whether it has one that is to be excluded.
+    exclude: Option<Vec<bool>>,
+}
+
+impl Passing {
+    /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
+    /// unless something must be included.
+    pub fn passes(&self, origin: Origin) -> bool {
+        let matches = |stacks: &Vec<bool>| {
+            let stack = |stack: StackId| stacks.get(stack.index()).copied().unwrap_or(false);
+            stack(origin.stack) || origin.forward.is_some_and(stack)
+        };
+        self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(matches)
+    }
+}
+
+/// Which stacks have a frame whose text matches, by the stack's number.
+pub(super) fn matching_stacks(snapshot: &Snapshot, matches: impl Fn(&str) -> bool) -> Vec<bool> {
+    let frames = (0..snapshot.stacks.frame_count() as u32).map(|id| snapshot.stacks.frame(FrameId(id)));
+    let frames: Vec<bool> =
+        frames.map(|frame| frame.is_some_and(|frame| matches(&frame_text(snapshot, frame)))).collect();
+    let any = |stack| snapshot.stacks.frame_ids(StackId(stack)).iter().any(|id| frames.get(id.index()) == Some(&true));
+    (0..snapshot.stacks.len() as u32).map(any).collect()
+}
+
+/// A frame as expressions see it: `path/file.py:line function`. Of names that are too long to be shown, they see what is.
+fn frame_text(snapshot: &Snapshot, frame: &Frame) -> String {
+    let text = |id| clipped(snapshot.strings.get(id));
+    format!("{}:{} {}", text(frame.filename), frame.line, text(frame.name))
 }

@@ -4,13 +4,14 @@ use super::annotations::Annotations;
 use super::frames::{FrameKind, package};
 use super::grouping::{GroupBy, Grouper, Holder, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::{INFERRED_BACKWARD, Origin, Sites};
+use super::sites::{INFERRED_BACKWARD, Origin, Sites, clipped};
 use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::History;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Frames further from the root are left out, and their bytes count for the last one kept: no program nests as deep,
 /// and it bounds what a hostile file costs.
@@ -49,8 +50,8 @@ pub struct DeviceFlame {
 /// A frame below its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// `file.py:line function`; the group for blocks without frames.
-    pub label: String,
+    /// `file.py:line function`; the group for blocks without frames. Shared: one frame is a node below each of its callers.
+    pub label: Arc<str>,
     /// Whose code it is.
     pub owner: Owner,
     /// Bytes held by this frame and its callees.
@@ -69,7 +70,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A Python package, or a file of the user.
-    Package(String),
+    Package(Arc<str>),
     /// C++.
     Native,
     /// A group of [`FlameOptions::split`].
@@ -112,14 +113,15 @@ impl FlameReport {
                 }
             });
             let mut tree = Tree::new();
+            let mut paths = Paths { sites: &sites, snapshot, all: options.all_frames, known: HashMap::new() };
             for ((group, key), (bytes, blocks)) in sums {
                 // What a filter excludes, or is from before the recording, needs no group of the same name around it.
                 let group = group.filter(|group| *group != key).zip(split.as_ref());
                 let mut frames: Vec<_> =
-                    group.map(|(group, split)| (split.label(&group, false), Owner::Group)).into_iter().collect();
+                    group.map(|(group, split)| (split.label(&group, false).into(), Owner::Group)).into_iter().collect();
                 match key {
-                    Key::Stack(origin) => frames.extend(origin_path(&sites, snapshot, origin, options.all_frames)),
-                    key => frames.push((stacks.label(&key, false), Owner::Nobody)),
+                    Key::Stack(origin) => frames.extend(paths.of_origin(origin)),
+                    key => frames.push((stacks.label(&key, false).into(), Owner::Nobody)),
                 }
                 tree.add(frames, bytes, blocks);
             }
@@ -129,42 +131,62 @@ impl FlameReport {
     }
 }
 
-/// Frames of an allocation, root first: inside of those of the forward stack that was inferred for it its own.
-fn origin_path(sites: &Sites<'_>, snapshot: &Snapshot, origin: Origin, all: bool) -> Vec<(String, Owner)> {
-    let own = path(sites, snapshot, origin.stack, all);
-    let Some(forward) = origin.forward else { return own };
-    let mut frames = path(sites, snapshot, forward, all);
-    frames.push((INFERRED_BACKWARD.to_owned(), Owner::Nobody));
-    frames.extend(own);
-    frames.truncate(MAX_DEPTH);
-    frames
+/// Stacks as paths through the tree.
+struct Paths<'a> {
+    sites: &'a Sites<'a>,
+    snapshot: &'a Snapshot,
+    /// Whether to keep plumbing.
+    all: bool,
+    /// Frames seen before.
+    known: HashMap<FrameId, (Arc<str>, Owner)>,
 }
 
-/// Frames of a stack, root first.
-fn path(sites: &Sites<'_>, snapshot: &Snapshot, stack: StackId, all: bool) -> Vec<(String, Owner)> {
-    let frames = snapshot.stacks.frame_ids(stack);
-    let named = |&id: &FrameId| {
-        let file = snapshot.stacks.frame(id).map_or("", |frame| snapshot.strings.get(frame.filename));
-        let owner = if sites.kind(id).is_python() { Owner::Package(package(file).to_owned()) } else { Owner::Native };
-        (sites.label(id), owner)
-    };
-    let shown = frames.iter().rev().filter(|&&id| all || sites.kind(id) != FrameKind::Plumbing);
-    let path: Vec<_> = shown.take(MAX_DEPTH).map(named).collect();
-    // A stack of nothing but plumbing is still a stack.
-    if path.is_empty() { frames.first().map(named).into_iter().collect() } else { path }
+impl Paths<'_> {
+    /// Frames of an allocation, root first: inside of those of the forward stack that was inferred for it its own.
+    fn of_origin(&mut self, origin: Origin) -> Vec<(Arc<str>, Owner)> {
+        let own = self.of_stack(origin.stack);
+        let Some(forward) = origin.forward else { return own };
+        let mut frames = self.of_stack(forward);
+        frames.push((INFERRED_BACKWARD.into(), Owner::Nobody));
+        frames.extend(own);
+        frames.truncate(MAX_DEPTH);
+        frames
+    }
+
+    /// Frames of a stack, root first.
+    fn of_stack(&mut self, stack: StackId) -> Vec<(Arc<str>, Owner)> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        let shown = frames.iter().rev().filter(|&&id| self.all || self.sites.kind(id) != FrameKind::Plumbing);
+        let mut shown: Vec<FrameId> = shown.take(MAX_DEPTH).copied().collect();
+        // A stack of nothing but plumbing is still a stack.
+        if shown.is_empty() {
+            shown.extend(frames.first());
+        }
+        shown.into_iter().map(|id| self.named(id)).collect()
+    }
+
+    fn named(&mut self, id: FrameId) -> (Arc<str>, Owner) {
+        let (sites, snapshot) = (self.sites, self.snapshot);
+        let name = || {
+            let file = snapshot.stacks.frame(id).map_or("", |frame| snapshot.strings.get(frame.filename));
+            let python = sites.kind(id).is_python();
+            (sites.label(id).into(), if python { Owner::Package(clipped(package(file)).into()) } else { Owner::Native })
+        };
+        self.known.entry(id).or_insert_with(name).clone()
+    }
 }
 
 /// A tree under construction.
 struct Tree {
     nodes: Vec<Branch>,
     /// Nodes by caller and frame.
-    by_frame: HashMap<(usize, String), usize>,
+    by_frame: HashMap<(usize, Arc<str>), usize>,
 }
 
 #[derive(Default)]
 struct Branch {
     owner: Option<Owner>,
-    label: String,
+    label: Arc<str>,
     bytes: u64,
     own_bytes: u64,
     blocks: u64,
@@ -176,14 +198,14 @@ impl Tree {
         Self { nodes: vec![Branch::default()], by_frame: HashMap::new() }
     }
 
-    fn add(&mut self, path: Vec<(String, Owner)>, bytes: u64, blocks: u64) {
+    fn add(&mut self, path: Vec<(Arc<str>, Owner)>, bytes: u64, blocks: u64) {
         let mut at = 0;
         self.count(at, bytes, blocks);
         for (label, owner) in path {
-            let known = self.by_frame.get(&(at, label.clone())).copied();
+            let known = self.by_frame.get(&(at, Arc::clone(&label))).copied();
             let next = known.unwrap_or_else(|| {
                 let next = self.nodes.len();
-                self.nodes.push(Branch { owner: Some(owner), label: label.clone(), ..Branch::default() });
+                self.nodes.push(Branch { owner: Some(owner), label: Arc::clone(&label), ..Branch::default() });
                 self.nodes[at].callees.push(next);
                 self.by_frame.insert((at, label), next);
                 next
@@ -201,7 +223,7 @@ impl Tree {
     }
 
     fn flatten(mut self, root: &str) -> Vec<Node> {
-        root.clone_into(&mut self.nodes[0].label);
+        self.nodes[0].label = root.into();
         let mut flat = Vec::with_capacity(self.nodes.len());
         let mut left = vec![(0, 0, 0)];
         while let Some((index, depth, start)) = left.pop() {
@@ -235,7 +257,7 @@ mod tests {
     #[test]
     fn stacks_become_a_tree_with_the_largest_first() {
         let mut tree = Tree::new();
-        let path = |labels: &[&str]| labels.iter().map(|&label| (label.to_owned(), Owner::Native)).collect();
+        let path = |labels: &[&str]| labels.iter().map(|&label| (label.into(), Owner::Native)).collect();
         tree.add(path(&["main", "small"]), 1, 1);
         tree.add(path(&["main", "large"]), 5, 2);
         tree.add(path(&["main"]), 2, 1);
@@ -243,7 +265,7 @@ mod tests {
         let nodes = tree.flatten("allocated");
         let shown: Vec<_> = nodes
             .iter()
-            .map(|node| (node.label.as_str(), node.depth, node.start, node.bytes, node.own_bytes, node.blocks))
+            .map(|node| (&*node.label, node.depth, node.start, node.bytes, node.own_bytes, node.blocks))
             .collect();
         let expected = [
             ("allocated", 0, 0, 11, 0, 5),

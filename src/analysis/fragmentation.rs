@@ -5,7 +5,7 @@ use super::figures::{Figures, SizeClass, size_classes};
 use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
 use super::layout::{Layout, SegmentLayout};
-use super::over_time::{MostInactive, OverTimeRow, most_inactive, over_time};
+use super::over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
 use super::peak::{for_each_device, select_devices};
 use super::pinning::Pinning;
 use super::place::Place;
@@ -94,6 +94,8 @@ pub struct DeviceFragmentation {
     pub most_inactive: MostInactive,
     /// Rows over time, when asked for.
     pub over_time: Option<Vec<OverTimeRow>>,
+    /// Number of points, where what was asked for takes too long with so many segments and blocks.
+    pub fewer_points: Option<u32>,
     /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
     pub counters: Counters,
     /// Number and bytes of blocks in use that lie in no segment or in one another: the recording contradicts itself.
@@ -155,6 +157,7 @@ fn device(
     if let Some(top) = options.top {
         pinning.keep_top(top, options.by.is_inclusive());
     }
+    let points = options.points.map(|points| affordable(history, points));
     let most = most_inactive(snapshot, history, 1);
     let stray_bytes = layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
     let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
@@ -175,7 +178,8 @@ fn device(
         pinning,
         segments: segments.collect(),
         most_inactive: most.first().copied().unwrap_or_default(),
-        over_time: options.points.map(|points| over_time(snapshot, history, annotations, points)),
+        over_time: points.map(|points| over_time(snapshot, history, annotations, points)),
+        fewer_points: points.filter(|_| points != options.points),
         counters: history.counters_at(snapshot, instant),
         stray: (layout.stray.len() as u64, stray_bytes),
         baseline: history.start,

@@ -1,9 +1,11 @@
 //! Which group a block belongs to, under each `--by`.
 
 use super::annotations::Annotations;
-use super::filter::Filter;
+use super::filter::{Filter, Passing};
 use super::frames::FrameKind;
-use super::sites::{NO_STACK, Origin, Sites, backward_of, line_label};
+use super::sites::{
+    LONG_STACKS, LONGEST_STACK, NO_STACK, Origin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
+};
 use super::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
@@ -248,6 +250,7 @@ pub(super) struct Grouper<'a> {
     sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     filter: &'a Filter,
+    passing: Passing,
     pub(super) snapshot: &'a Snapshot,
     pools: Pools<'a>,
     backward: BackwardSites,
@@ -304,7 +307,8 @@ impl<'a> Grouper<'a> {
             _ => Pools::default(),
         };
         let training = Training::of(sites, annotations, snapshot, history, by);
-        Self { sites, annotations, filter, snapshot, pools, backward: BackwardSites::default(), training, by }
+        let passing = filter.over(snapshot);
+        Self { sites, annotations, filter, passing, snapshot, pools, backward: BackwardSites::default(), training, by }
     }
 
     /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
@@ -343,7 +347,7 @@ impl<'a> Grouper<'a> {
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
     pub(super) fn keys(&self, holder: &Holder) -> Vec<Key> {
         let origin = self.origin(holder);
-        if !self.filter.is_empty() && !self.filter.passes(self.snapshot, origin) {
+        if !self.filter.is_empty() && !self.passing.passes(origin) {
             return vec![Key::Special(FILTERED)];
         }
         match origin.forward {
@@ -486,7 +490,7 @@ impl<'a> Grouper<'a> {
             &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
             Key::Backward(forward) | Key::InferredBackward(forward) => backward_of(&self.label(forward, whole_path)),
-            Key::Nested(names) => names.iter().map(|&name| strings.get(name)).collect::<Vec<_>>().join(" / "),
+            Key::Nested(names) => names.iter().map(|&name| clipped(strings.get(name))).collect::<Vec<_>>().join(" / "),
         }
     }
 }
@@ -555,12 +559,16 @@ impl<'g> Groups<'g> {
         for key in &self.keys {
             *uses.entry(grouper.label(key, false)).or_default() += 1;
         }
+        let mut length = 0;
         let head = |(index, key): (usize, &Key)| {
             let short = grouper.label(key, false);
             let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(key, true) } else { short };
             let on_stacks = grouper.by.is_by_stack() && *key != Key::Special(FILTERED);
             let example = bytes_by_origin(index).max_by_key(|&(origin, bytes)| (bytes, Reverse(origin)));
-            let stack = example.filter(|_| on_stacks).map(|(origin, _)| grouper.sites.origin_labels(origin));
+            let longest = if length < LONG_STACKS { LONGEST_STACK } else { SHORTENED_STACK };
+            let labels = |(origin, _)| grouper.sites.origin_labels(origin, longest);
+            let stack = example.filter(|_| on_stacks).map(labels);
+            length += stack.iter().flatten().map(String::len).sum::<usize>();
             (key.clone(), RowHead { label, inferred: key.is_inferred(), stack: stack.unwrap_or_default() })
         };
         self.keys.iter().enumerate().map(head).collect()

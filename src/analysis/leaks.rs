@@ -9,7 +9,7 @@ use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
 use super::growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use super::peak::{highest, select_devices};
-use super::sites::{Origin, Sites};
+use super::sites::{LONGEST_STACK, Origin, Sites};
 use super::steps::{NoSteps, StepRule, Steps};
 use crate::error::{Error, Result};
 use crate::model::{Action, DeviceId, Snapshot};
@@ -324,7 +324,7 @@ fn grown(
             live_blocks: last(&held.blocks)?,
             filled_in: judgement.filled_in.map(|index| sample.number(index)),
             oldest: origin.and_then(|origin| oldest(snapshot, groups, history, all_ends, blocks, origin)),
-            stack: origin.map(|origin| sites.origin_labels(origin)).unwrap_or_default(),
+            stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
         })
     };
     crossings.chunk_by(|a, b| a.group == b.group).filter_map(row).collect()

@@ -51,6 +51,37 @@ pub(super) fn most_inactive(snapshot: &Snapshot, history: &History, windows: u32
     rows
 }
 
+/// Segments and blocks that all rows of a series may look at: a few seconds' work.
+const MOST_LOOKS: usize = 50_000_000;
+/// Rows that there are even if they look at more.
+const FEWEST_POINTS: usize = 20;
+
+/// The most segments and blocks that are there at one time.
+fn most_at_once(history: &History) -> usize {
+    let mut change = vec![0i64; history.entries() as usize + 2];
+    let spans = history.segments.iter().map(|span| (span.born, span.gone));
+    let blocks = history.allocations.iter().map(|allocation| (allocation.born, allocation.completed));
+    for (born, gone) in spans.chain(blocks) {
+        if let Some(change) = change.get_mut(born as usize) {
+            *change += 1;
+        }
+        if let Some(change) = change.get_mut(gone as usize) {
+            *change -= 1;
+        }
+    }
+    let now = change.iter().scan(0, |now, change| {
+        *now += change;
+        Some(*now)
+    });
+    now.max().map_or(0, |most| usize::try_from(most).unwrap_or(0))
+}
+
+/// How many of so many points are affordable: each looks at every segment and block that is there.
+pub(super) fn affordable(history: &History, points: u32) -> u32 {
+    let most = (MOST_LOOKS / most_at_once(history).max(1)).clamp(FEWEST_POINTS, u32::MAX as usize);
+    points.min(most as u32)
+}
+
 /// Rows for plotting: the highest point of inactive bytes in each of `points` equal parts of the history, so that no
 /// peak is lost, and the start, the end, and the maxima of the four counters.
 pub(super) fn over_time(

@@ -81,6 +81,25 @@ pub(super) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: 
 }
 
 impl Pinning {
+    /// The same without saying whose they are: one row, labelled [`OTHER`].
+    pub(super) fn in_total(history: &History, layout: &Layout) -> Self {
+        let mut row = PinningRow { label: OTHER.to_owned(), ..PinningRow::default() };
+        // Blocks come in the order of their addresses, each in one unit or in two neighbouring ones.
+        let mut last = None;
+        for segment in &layout.segments {
+            pinned_units(layout, segment, |free, blocks| {
+                row.pinned_free_bytes += free;
+                row.alone_free_bytes += free;
+                for &block in blocks.iter().filter(|&&block| last.replace(block) != Some(block)) {
+                    row.bytes += history.allocations[block].size;
+                    row.blocks += 1;
+                }
+            });
+        }
+        let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
+        Self { pinned_free_bytes: row.pinned_free_bytes, blocks: row.blocks, rows }
+    }
+
     /// Charges the pinned bytes of a layout to groups.
     pub(super) fn of(grouper: &Grouper<'_>, history: &History, layout: &Layout) -> Self {
         let mut groups = Groups::new(grouper);

@@ -1,6 +1,7 @@
 //! Where in a recording an instant lies.
 
 use super::annotations::Annotations;
+use super::sites::clipped;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant};
 
@@ -25,8 +26,9 @@ impl Place {
         let entry = History::entry_before(instant);
         let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
         let time = entry.and_then(|entry| times.get(entry as usize).copied()).filter(|_| snapshot.notes.has_times);
-        let names =
-            |time| annotations.enclosing(time).map(|range| snapshot.strings.get(range.name).to_owned()).collect();
+        let names = |time| {
+            annotations.enclosing(time).map(|range| clipped(snapshot.strings.get(range.name)).to_owned()).collect()
+        };
         Self {
             instant,
             entry,

@@ -144,17 +144,22 @@ impl<'s> Sites<'s> {
         line_label(self.snapshot.strings.get(frame.filename), frame.line, name, false)
     }
 
-    /// Every frame of a stack as a label, innermost first.
-    pub fn stack_labels(&self, stack: StackId) -> Vec<String> {
-        self.snapshot.stacks.frame_ids(stack).iter().map(|&frame| self.label(frame)).collect()
-    }
-
-    /// The same of an allocation: behind its own frames those of the forward stack that was inferred for it.
-    pub fn origin_labels(&self, origin: Origin) -> Vec<String> {
-        let mut labels = self.stack_labels(origin.stack);
-        if let Some(forward) = origin.forward {
-            labels.push(INFERRED_BACKWARD.to_owned());
-            labels.extend(self.stack_labels(forward));
+    /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was inferred for it. Where there
+    /// are more than [`MOST_FRAMES`], or more than `longest` bytes of labels, the last one says how many are left out.
+    pub fn origin_labels(&self, origin: Origin, longest: usize) -> Vec<String> {
+        let own = self.snapshot.stacks.frame_ids(origin.stack).iter().copied().map(Some);
+        let forward = origin.forward.map_or(&[][..], |forward| self.snapshot.stacks.frame_ids(forward));
+        let marked = origin.forward.map(|_| None).into_iter().chain(forward.iter().copied().map(Some));
+        let mut frames = own.chain(marked);
+        let (mut labels, mut length) = (Vec::new(), 0);
+        while let Some(frame) = frames.next() {
+            let label = frame.map_or_else(|| INFERRED_BACKWARD.to_owned(), |frame| self.label(frame));
+            length += label.len();
+            if labels.len() == MOST_FRAMES || length > longest {
+                labels.push(format!("({} more frames)", frames.count() + 1));
+                break;
+            }
+            labels.push(label);
         }
         labels
     }
@@ -243,11 +248,19 @@ pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String
     if has_line(line, file) { format!("{file}:{line} {name}") } else { format!("{file} {name}") }
 }
 
+/// Most frames of an example of a row's stacks: no program nests as deep, and every row has an example.
+const MOST_FRAMES: usize = 512;
+/// Most bytes of their labels; no program has names as long.
+pub(super) const LONGEST_STACK: usize = 64 << 10;
+/// The same where a recording has so many long ones that they would fill the memory.
+pub(super) const SHORTENED_STACK: usize = 1 << 10;
+/// Bytes of labels from which on there are that many.
+pub(super) const LONG_STACKS: usize = 256 << 20;
 /// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
 const LONGEST_NAME: usize = 2048;
 
 /// The beginning of a name, if it is too long to be shown.
-fn clipped(name: &str) -> &str {
+pub(super) fn clipped(name: &str) -> &str {
     let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
     &name[..end.unwrap_or(0)]
 }

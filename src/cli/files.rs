@@ -31,7 +31,8 @@ impl Staged {
         if target.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let (temporary, file) = temporary_beside(&target, |path| OpenOptions::new().write(true).create_new(true).open(path))?;
+        let (temporary, file) =
+            temporary_beside(&target, |path| OpenOptions::new().write(true).create_new(true).open(path))?;
         let staged = Self { temporary, target };
         if let Ok(old) = staged.target.metadata() {
             file.set_permissions(old.permissions())?;

@@ -65,7 +65,11 @@ pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
     } else {
         let job = |input: &PathBuf| {
             let entries = file.as_ref().map(|file| file.entries_for(input)).transpose()?.unwrap_or_default();
-            Ok(Job { input: input.clone(), problem: None, budgets: own().into_iter().chain(replaced(entries, args)).collect() })
+            Ok(Job {
+                input: input.clone(),
+                problem: None,
+                budgets: own().into_iter().chain(replaced(entries, args)).collect(),
+            })
         };
         args.inputs.iter().map(job).collect::<Result<_, Failure>>()?
     };
@@ -182,9 +186,8 @@ impl File {
 
     /// The files that an entry names, sorted.
     fn matching(&self, entry: &Entry) -> Result<Vec<PathBuf>, Failure> {
-        matching(self.folder(), &entry.input).map_err(|error| {
-            Failure::Message(format!("{}: input {:?}: {error}", self.path.display(), entry.input))
-        })
+        matching(self.folder(), &entry.input)
+            .map_err(|error| Failure::Message(format!("{}: input {:?}: {error}", self.path.display(), entry.input)))
     }
 
     /// The folder that its paths are relative to.

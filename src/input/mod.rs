@@ -250,12 +250,13 @@ fn read_pickle<O: EntryObserver + 'static>(
         decode_by_two(&mut reader, options, observer)
     };
     let Columns { entries, observer } = columns?;
-    let decoded = decoded?;
-    if compression != Compression::None && decoded.cut.is_none() {
-        // The checksum comes last.
-        match io::copy(&mut reader, &mut io::sink()).map_err(window::unwrap_io) {
+    let mut decoded = decoded?;
+    if decoded.cut.is_none() {
+        // Of a compressed file everything, since the checksum comes last.
+        let rest = if compression == Compression::None { 1 } else { u64::MAX };
+        match io::copy(&mut reader.take(rest), &mut io::sink()).map_err(window::unwrap_io) {
             Err(Error::Truncated { .. }) if options.allow_truncated => {}
-            result => result.map(|_| ())?,
+            result => decoded.followed |= result? > 0,
         }
     }
     let snapshot = snapshot::assemble(decoded, entries)?;

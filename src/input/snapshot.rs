@@ -5,8 +5,8 @@ use super::pickle::recording::{Fields, Recording, expected, name, pool_id};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
-    AllocatorSettings, Annotation, Block, BlockState, DeviceId, DeviceTrace, HOST_DEVICE, Segment, SegmentType,
-    Snapshot, SourceNotes, StackId, Stage, StrId, Strings, TraceEntries,
+    AllocatorSettings, Annotation, Block, BlockState, DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Segment,
+    SegmentType, Snapshot, SourceNotes, StackId, Stage, StrId, Strings, TraceEntries,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -179,8 +179,9 @@ impl Assembler {
     }
 
     fn device_traces(&mut self, at: u64, value: Value) -> Result<()> {
-        for (device, list) in self.items(at, "device_traces", value)?.into_iter().enumerate() {
-            self.trace(at, device as DeviceId, "device_traces", list)?;
+        for (number, list) in (0..).zip(self.items(at, "device_traces", value)?) {
+            let device = DeviceId::try_from(number).ok().filter(|&device| device <= MAX_DEVICE);
+            self.trace(at, device.ok_or_else(|| no_device(at, number))?, "device_traces", list)?;
         }
         Ok(())
     }
@@ -270,8 +271,9 @@ impl Assembler {
         self.records(at, keys)?;
         let fields = Fields::of(&self.heap, index, "segment")?;
         let device = fields.required(key.device, "device")?;
-        let device = DeviceId::try_from(fields.signed(device, "device")?)
-            .map_err(|_| Error::malformed(at, "expected a device number of 32 bits"))?;
+        let number = fields.signed(device, "device")?;
+        let device = DeviceId::try_from(number).ok().filter(|device| (HOST_DEVICE..=MAX_DEVICE).contains(device));
+        let device = device.ok_or_else(|| no_device(at, number))?;
         let segment_type = fields.string(key.segment_type, "segment_type")?;
         let mut segment = Segment {
             device,
@@ -497,6 +499,11 @@ impl Assembler {
             other => self.heap.as_int(other).map_or_else(|| other.describe().to_owned(), |int| int.to_string()),
         }
     }
+}
+
+/// The error for a device that PyTorch has no number for.
+fn no_device(at: u64, number: i64) -> Error {
+    Error::malformed(at, format!("expected a device from {HOST_DEVICE} to {MAX_DEVICE}, found {number}"))
 }
 
 /// Ids of the keys of segments, blocks and annotations.

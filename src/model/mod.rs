@@ -27,6 +27,9 @@ pub use trace_entry::{Action, ContextId, Contexts, EntryContext, TraceEntries};
 /// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`], the CPU's memory in a profiler trace [`CPU_DEVICE`].
 pub type DeviceId = i32;
 
+/// The highest device there can be: PyTorch numbers devices with a signed byte.
+pub const MAX_DEVICE: DeviceId = i8::MAX as DeviceId;
+
 /// The device id that PyTorch gives to pinned host memory.
 pub const HOST_DEVICE: DeviceId = -1;
 

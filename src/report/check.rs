@@ -235,7 +235,8 @@ pub fn doubt(doubt: &Doubt) -> String {
                             memory may have been higher then"
             .to_owned(),
         Doubt::SegmentsNotRecorded => {
-            "blocks from before the recording lie in segments that are nowhere recorded: it may have been more".to_owned()
+            "blocks from before the recording lie in segments that are nowhere recorded: it may have been more"
+                .to_owned()
         }
         Doubt::LooseSites => "the trace does not tell well enough which lines its memory belongs to".to_owned(),
         Doubt::NotInBaseline => "the baseline does not have this device".to_owned(),

@@ -40,7 +40,7 @@ impl Render for JsonReport {
             return write(&schema::check(input), out);
         }
         for input in inputs {
-            serde_json::to_writer(&mut *out, &schema::check(input))?;
+            serde_json::to_writer(NoCommands::new(out), &schema::check(input))?;
             writeln!(out)?;
         }
         Ok(())
@@ -65,6 +65,55 @@ impl Render for JsonReport {
 }
 
 fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
+    serde_json::to_writer_pretty(NoCommands::new(out), value)?;
     writeln!(out)
+}
+
+/// Writes JSON on without `##[`, which a runner of workflows takes for a command wherever it stands in a log: it can only
+/// stand in strings, and there the last character can be written by its number.
+pub(crate) struct NoCommands<'w> {
+    out: &'w mut dyn Write,
+    /// Number of `#` right before, up to two.
+    signs: usize,
+}
+
+impl<'w> NoCommands<'w> {
+    pub(crate) fn new(out: &'w mut dyn Write) -> Self {
+        Self { out, signs: 0 }
+    }
+}
+
+impl Write for NoCommands<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut from = 0;
+        for (at, &byte) in bytes.iter().enumerate() {
+            if byte == b'[' && self.signs == 2 {
+                self.out.write_all(&bytes[from..at])?;
+                self.out.write_all(b"\\u005b")?;
+                from = at + 1;
+            }
+            self.signs = if byte == b'#' { (self.signs + 1).min(2) } else { 0 };
+        }
+        self.out.write_all(&bytes[from..])?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_hold_no_commands_and_read_the_same() {
+        let mut out = Vec::new();
+        let value = ["##[error]x", "#[a] ##", "[", "###[b]"];
+        serde_json::to_writer(NoCommands::new(&mut out), &value).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.contains("##["), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
+    }
 }

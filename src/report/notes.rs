@@ -1,6 +1,7 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
 use super::words::count;
+use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
@@ -148,6 +149,9 @@ pub fn position(place: &Place, entries: u32, completeness: &Completeness) -> Str
 /// Everything that must be said about one device's fragmentation, a line each.
 pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
+    if let Some(points) = device.fewer_points {
+        lines.push(format!("about {points} rows over time only, since there are so many segments and blocks"));
+    }
     let (blocks, bytes) = device.stray;
     if blocks > 0 {
         let bytes = Bytes(bytes);
@@ -186,6 +190,17 @@ pub fn failures(number: usize) -> String {
 /// Everything that must be said about one device's failed requests, a line each.
 pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
+    if device.ooms.len() > IN_FULL {
+        let mut line = format!(
+            "{}: from the {}th on their {ROWS_LATER} largest rows only",
+            failures(device.ooms.len()),
+            IN_FULL + 1
+        );
+        if device.unattributed > 0 {
+            line += &format!(", and totals without rows of the last {}", device.unattributed);
+        }
+        lines.push(line);
+    }
     lines.extend(anomalies(&device.anomalies));
     lines
 }
@@ -356,16 +371,33 @@ pub fn duration(micros: i64) -> String {
 }
 
 /// Text from a file, safe to show: control characters, those that reorder or hide text, and those that XML does not
-/// allow are escaped.
+/// allow are escaped; so is what begins a command to a runner of workflows, which reads them from the log: `::` at the
+/// beginning of a line and `##[` anywhere.
 pub fn safe(text: &str) -> String {
-    let harmless = |next: char| {
-        !(next.is_control()
-            || matches!(next, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'))
-    };
-    if text.chars().all(harmless) {
-        return text.to_owned();
+    let mut shown = String::with_capacity(text.len());
+    for next in text.chars() {
+        // A line may begin with any word, since long ones are broken.
+        let command = match next {
+            ':' => shown.strip_suffix(':').is_some_and(|line| !line.ends_with(|before: char| !before.is_whitespace())),
+            '[' => shown.ends_with("##"),
+            _ => false,
+        };
+        if command || next.is_control() || is_invisible(next) {
+            shown.extend(next.escape_unicode());
+        } else {
+            shown.push(next);
+        }
     }
-    text.chars().map(|next| if harmless(next) { next.to_string() } else { next.escape_unicode().to_string() }).collect()
+    shown
+}
+
+/// Characters that nobody sees, that change the order of others, or that are none.
+fn is_invisible(next: char) -> bool {
+    matches!(next,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -378,6 +410,19 @@ mod tests {
         assert_eq!(duration(3_400), "3.4 ms");
         assert_eq!(duration(12_530_000), "12.53 s");
         assert_eq!(duration(7_500_000_000), "2 h 05 min");
+    }
+
+    #[test]
+    fn commands_to_a_runner_are_shown_not_given() {
+        assert_eq!(safe("::stop-commands::x"), ":\\u{3a}stop-commands::x");
+        assert_eq!(safe("a  ::add-mask::b"), "a  :\\u{3a}add-mask::b");
+        assert_eq!(safe("a ##[error]b ###[x]"), "a ##\\u{5b}error]b ###\\u{5b}x]");
+        assert_eq!(safe("at::native::add ops::aten::mm: c10::x"), "at::native::add ops::aten::mm: c10::x");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_shown() {
+        assert_eq!(safe("a\u{2060}b\u{ad}c\u{e0041}"), "a\\u{2060}b\\u{ad}c\\u{e0041}");
     }
 
     #[test]

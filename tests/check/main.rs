@@ -5,7 +5,9 @@ mod baseline;
 mod config;
 mod corpus;
 mod examples;
+mod files;
 mod formats;
+mod known;
 mod program;
 #[path = "../support/mod.rs"]
 mod support;

@@ -57,6 +57,61 @@ fn entry(action: &str, addr: u64, size: u64, frames: &Value) -> Value {
     json!({"action": action, "addr": addr, "size": size, "stream": 0, "frames": frames, "time_us": 1})
 }
 
-fn pickle(value: &Value) -> Vec<u8> {
+pub fn pickle(value: &Value) -> Vec<u8> {
     serde_pickle::to_vec(value, serde_pickle::SerOptions::new()).unwrap()
+}
+
+/// A recording of two devices with all that a release writes which writes settings: on each, a block of 20 MiB stays, one
+/// of 30 MiB is freed, and one of 24 MiB takes its place.
+pub fn whole() -> Value {
+    let divisions: serde_json::Map<String, Value> = (0..16).map(|power| ((1 << power).to_string(), json!(0))).collect();
+    let (mut traces, mut segments) = (Vec::new(), Vec::new());
+    for device in 0..2u64 {
+        let (first, second) = ((device + 1) << 40, ((device + 1) << 40) + (64 << 20));
+        let frames = |line: u64| json!([{"filename": "train.py", "line": line, "name": "step"}]);
+        let mut trace = Vec::new();
+        let mut enter = |action: &str, addr: u64, mib: u64, line: u64| {
+            let (size, time) = (mib << 20, 10 * trace.len() as u64);
+            trace.push(json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time,
+                              "compile_context": "N/A", "user_metadata": "", "frames": frames(line)}));
+        };
+        enter("segment_alloc", first, 20, 3);
+        enter("alloc", first, 20, 3);
+        enter("segment_alloc", second, 32, 5);
+        enter("alloc", second, 30, 5);
+        enter("free_requested", second, 30, 6);
+        enter("free_completed", second, 30, 6);
+        enter("alloc", second, 24, 7);
+        traces.push(trace);
+        let mut segment = |address: u64, blocks: &[(u64, &str, u64)]| {
+            let sum = |wanted: &dyn Fn(&str) -> bool| {
+                blocks.iter().filter(|block| wanted(block.1)).map(|block| block.0 << 20).sum::<u64>()
+            };
+            let (total, active) = (sum(&|_| true), sum(&|state| state != "inactive"));
+            let mut next = address;
+            let blocks: Vec<Value> = blocks
+                .iter()
+                .map(|&(mib, state, line)| {
+                    let block = json!({"address": next, "size": mib << 20, "requested_size": mib << 20, "state": state,
+                                       "frames": if state == "inactive" { json!([]) } else { frames(line) }});
+                    next += mib << 20;
+                    block
+                })
+                .collect();
+            segments.push(json!({
+                "device": device, "address": address, "total_size": total, "allocated_size": active,
+                "active_size": active, "requested_size": active, "stream": 0, "segment_type": "large",
+                "segment_pool_id": [0, 0], "is_expandable": false, "frames": frames(3), "blocks": blocks,
+            }));
+        };
+        segment(first, &[(20, "active_allocated", 3)]);
+        segment(second, &[(24, "active_allocated", 7), (8, "inactive", 0)]);
+    }
+    json!({
+        "segments": segments, "device_traces": traces, "external_annotations": [],
+        "allocator_settings": {
+            "PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0,
+            "expandable_segments": false, "roundup_power2_divisions": divisions,
+        },
+    })
 }

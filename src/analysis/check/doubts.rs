@@ -95,11 +95,13 @@ pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     (notes.coarse_times || !notes.left_out.is_empty()).then_some(Doubt::LooseSites)
 }
 
-/// Whether settings are missing that the release which wrote the file would have written. Those before PyTorch 2.3 write
-/// none; `compile_context` came later, and where it does, each entry has it.
+/// Whether settings are missing that the release which wrote the file would have written. Early ones write none;
+/// `compile_context` came later, and each entry has it then. Settings stand behind the entries, so that a file that was
+/// cut off lacks them, too, which is said as such.
 fn settings_are_missing(snapshot: &Snapshot) -> bool {
     let is_later = || snapshot.contexts.iter().any(|context| context.compile_context != StrId::EMPTY);
-    snapshot.notes.format == Format::CudaSnapshot && !snapshot.settings.recorded && is_later()
+    let expected = snapshot.notes.format == Format::CudaSnapshot && snapshot.notes.truncated_at.is_none();
+    expected && !snapshot.settings.recorded && is_later()
 }
 
 /// Whether entries from before the first kept one are lost, or whether that cannot be told. A block from before has a

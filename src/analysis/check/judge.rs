@@ -7,7 +7,7 @@ use super::measure::{Doubt, Measured, keeps, maximum, of_sites};
 use super::{Amount, BaselineDevice, Check, CheckKind, CheckVerdict, CheckedDevice};
 use crate::analysis::annotations::Annotations;
 use crate::analysis::attribution::{Attribution, Row, grouped_rows};
-use crate::analysis::filter::{Filter, frame_texts};
+use crate::analysis::filter::{Filter, matching_stacks};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
 use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -259,14 +259,13 @@ impl<'r> Judge<'r> {
         // A budget is about what was recorded: memory of backward passes belongs to no site here.
         let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Stack);
         let peak = (Metric::Allocated, history.maxima[Metric::Allocated as usize].instant);
+        // A limit is about sites by their label, or by any frame of their stacks.
+        let stacks = matching_stacks(self.snapshot, |frame| most.pattern.is_match(frame));
         let mut matching: IndexMap<String, Row> = IndexMap::new();
         let mut unknown = 0;
         for (key, row) in grouped_rows(&grouper, history, peak).1 {
-            let frames = match key {
-                Key::Stack(origin) => frame_texts(self.snapshot, origin.stack),
-                _ => Vec::new(),
-            };
-            if most.is_about(&row.label, &frames) {
+            let on_stack = matches!(key, Key::Stack(origin) if stacks.get(origin.stack.index()) == Some(&true));
+            if on_stack || most.pattern.is_match(&row.label) {
                 let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
                 site.bytes = site.bytes.saturating_add(row.bytes);
                 site.blocks += row.blocks;

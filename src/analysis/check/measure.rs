@@ -1,6 +1,5 @@
 //! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
 
-use super::budget::SiteLimit;
 use super::doubts::{self, Leaves};
 use crate::model::Snapshot;
 use crate::replay::{History, Metric};
@@ -128,13 +127,6 @@ pub fn of_sites(peak: &Measured, matching: u64, unknown: u64) -> Measured {
         Some(doubt) => Measured::unknown(Doubt::PeakNotExact(Box::new(doubt.clone()))),
         None if unknown == 0 => Measured::exact(matching),
         None => Measured::between(Some(matching), matching.checked_add(unknown), Doubt::UnknownStacks(unknown)),
-    }
-}
-
-impl SiteLimit {
-    /// Whether the limit is about a site: by its label, or by any of `frames`.
-    pub fn is_about(&self, label: &str, frames: &[String]) -> bool {
-        self.pattern.is_match(label) || frames.iter().any(|frame| self.pattern.is_match(frame))
     }
 }
 

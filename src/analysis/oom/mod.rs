@@ -28,6 +28,14 @@ use advice::Turnover;
 /// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
 const REPLAYED: usize = 3;
 
+/// Failed requests of a device whose rows are all kept, each with an example of its stacks. A program that tries again
+/// and again has thousands of them, and what holds the memory is the same.
+pub const IN_FULL: usize = 10;
+/// Rows of the others.
+pub const ROWS_LATER: usize = 20;
+/// Blocks that are attributed for all failed requests of a device together; what comes after that has totals only.
+const MOST_BLOCKS: usize = 2_000_000;
+
 /// What to look at.
 #[derive(Clone, Debug, Default)]
 pub struct OomOptions {
@@ -77,8 +85,10 @@ pub struct DeviceOoms {
     pub device: DeviceId,
     /// Number of entries of the device.
     pub entries: u32,
-    /// Its failed requests, in order.
+    /// Its failed requests, in order. Those after the first [`IN_FULL`] have [`ROWS_LATER`] rows at most, without stacks.
     pub ooms: Vec<Oom>,
+    /// How many of them are attributed to nobody, because there are so many: the last ones.
+    pub unattributed: usize,
     /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
     pub peak: Option<DevicePeak>,
     /// Counters before the first kept entry.
@@ -129,6 +139,19 @@ impl OomReport {
     }
 }
 
+/// How much is worked out for a failed request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// All there is, playing its history again.
+    Replayed,
+    /// All but that.
+    Full,
+    /// [`ROWS_LATER`] rows.
+    Largest,
+    /// Figures, without saying who holds what.
+    Totals,
+}
+
 /// What every step needs.
 #[derive(Clone, Copy)]
 struct Context<'a> {
@@ -161,15 +184,26 @@ impl Context<'_> {
         }
         let capacity = cause::known_capacity(snapshot, history, &failed);
         let device = OnDevice { history, grouper, capacity };
+        let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {
             let layout = sweep.at(entry + 1);
             turnover.advance(entry);
-            self.oom(&device, entry, &layout, &turnover, number < REPLAYED)
+            let detail = match number {
+                ..REPLAYED => Detail::Replayed,
+                REPLAYED..IN_FULL => Detail::Full,
+                _ if blocks < MOST_BLOCKS => Detail::Largest,
+                _ => Detail::Totals,
+            };
+            blocks += layout.pieces.len();
+            unattributed += usize::from(detail == Detail::Totals);
+            self.oom(&device, entry, &layout, &turnover, detail)
         };
+        let ooms = failed.into_iter().enumerate().map(explain).collect();
         DeviceOoms {
             device: history.device,
             entries: history.entries(),
-            ooms: failed.into_iter().enumerate().map(explain).collect(),
+            ooms,
+            unattributed,
             peak: None,
             baseline: history.start,
             completeness: history.completeness,
@@ -177,14 +211,7 @@ impl Context<'_> {
         }
     }
 
-    fn oom(
-        &self,
-        device: &OnDevice<'_>,
-        entry: u32,
-        layout: &Layout,
-        turnover: &Turnover<'_>,
-        may_replay: bool,
-    ) -> Oom {
+    fn oom(&self, device: &OnDevice<'_>, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
         let Self { snapshot, annotations, sites, options } = *self;
         let &OnDevice { history, ref grouper, capacity } = device;
         let instant: Instant = entry + 1;
@@ -197,15 +224,26 @@ impl Context<'_> {
         let pieces = layout.pieces.iter().filter(|piece| piece.state == BlockState::ActiveAllocated);
         let stray = layout.stray.iter().copied().filter(|&index| history.allocations[index].allocated_at(instant));
         let held = pieces.filter_map(|piece| piece.allocation).chain(stray);
-        let mut attribution = Attribution::of_allocations(grouper, history, Metric::Allocated, held);
-        let mut pinning = Pinning::of(grouper, history, layout);
+        let (mut attribution, mut pinning) = if detail == Detail::Totals {
+            let attribution = Attribution::in_total(options.by, history, Metric::Allocated, held);
+            (attribution, Pinning::in_total(history, layout))
+        } else {
+            let attribution = Attribution::of_allocations(grouper, history, Metric::Allocated, held);
+            (attribution, Pinning::of(grouper, history, layout))
+        };
         let retry = Retry::before(snapshot, history, entry);
         let facts = cause::Facts { snapshot, history, entry, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
-        let may_replay = may_replay && !serving.assumed;
+        let may_replay = detail == Detail::Replayed && !serving.assumed;
         let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, may_replay };
-        let advice = advice.advise(turnover, sites);
-        if let Some(top) = options.top {
+        let advice = if detail == Detail::Totals { Vec::new() } else { advice.advise(turnover, sites) };
+        let later = matches!(detail, Detail::Largest | Detail::Totals);
+        if later {
+            attribution.rows.iter_mut().for_each(|row| row.stack.clear());
+            pinning.rows.iter_mut().for_each(|row| row.stack.clear());
+        }
+        let most = if later { Some(ROWS_LATER) } else { None };
+        if let Some(top) = options.top.into_iter().chain(most).min() {
             attribution.keep_top(top);
             pinning.keep_top(top, options.by.is_inclusive());
         }

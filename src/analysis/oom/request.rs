@@ -2,7 +2,7 @@
 
 use crate::analysis::figures::Figures;
 use crate::analysis::layout::{Layout, SegmentLayout};
-use crate::analysis::sites::Sites;
+use crate::analysis::sites::{LONGEST_STACK, Origin, Sites};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::{History, LARGE_BUFFER, SMALL_SIZE, SizeRules, driver_request};
@@ -69,7 +69,7 @@ impl Request {
             pool: context.pool,
             expandable,
             site: sites.site(stack),
-            stack: sites.stack_labels(stack),
+            stack: sites.origin_labels(Origin { stack, forward: None }, LONGEST_STACK),
             compile_context: text(context.compile_context),
             user_metadata: text(context.user_metadata),
             last_known,

@@ -9,7 +9,7 @@ use super::feed::Feed;
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
 use crate::model::profile::{MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
-use crate::model::{CPU_DEVICE, DeviceId, Format, StrId};
+use crate::model::{CPU_DEVICE, DeviceId, Format, MAX_DEVICE, StrId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::Read;
@@ -175,8 +175,8 @@ impl TraceReader {
             CPU_DEVICE
         } else {
             match DeviceId::try_from(device_id) {
-                Ok(device @ 0..) => device,
-                _ => return missing(event.at, &format!("a device from 0 on, found {device_id},")),
+                Ok(device @ 0..=MAX_DEVICE) => device,
+                _ => return missing(event.at, &format!("a device from 0 to {MAX_DEVICE}, found {device_id},")),
             }
         };
         let addr = match kind {

@@ -28,7 +28,7 @@ pub struct Decoded {
     pub protocol: u8,
     /// Offset of the cut, and the list it fell into, for a file that was cut off.
     pub cut: Option<Cut>,
-    /// Whether anything follows behind the end.
+    /// Whether anything follows behind the end, as far as was read.
     pub followed: bool,
 }
 
@@ -70,8 +70,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         Err(error) => return Err(error),
     };
     machine.recording.rows.flush();
-    // A damaged end of the container shows when the rest is read for its checksum.
-    let followed = cut.is_none() && machine.window.fill(1).unwrap_or(false);
+    let followed = cut.is_none() && !machine.window.ahead().is_empty();
     Ok(Decoded {
         bytes: machine.window.offset(),
         followed,

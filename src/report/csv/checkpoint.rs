@@ -1,8 +1,7 @@
 //! `memviz checkpoint` as CSV: a line per candidate and plan, the first with every call checkpointed.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::{CheckpointReport, DeviceCheckpoint};
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
@@ -34,7 +33,7 @@ fn candidates(device: &DeviceCheckpoint, csv: &mut ::csv::Writer<&mut dyn Write>
                 &device.device.to_string(),
                 &device.peak_bytes.to_string(),
                 &time(device.forward_us),
-                &safe(&candidate.label),
+                &cell(&candidate.label),
                 &candidate.calls.to_string(),
                 &candidate.activation_bytes.to_string(),
                 &time(candidate.recompute_us),

@@ -1,9 +1,8 @@
 //! `memviz diff` as CSV.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::DiffReport;
 use crate::replay::Bound;
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
@@ -35,8 +34,8 @@ pub(super) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> 
                 &device.base.device().to_string(),
                 device.metric().name(),
                 device.by().name(),
-                &safe(&row.label),
-                &safe(row.base_label.as_deref().unwrap_or_default()),
+                &cell(&row.label),
+                &cell(row.base_label.as_deref().unwrap_or_default()),
                 row.fate.name(),
                 &row.base_bytes.to_string(),
                 &row.new_bytes.to_string(),
@@ -44,7 +43,7 @@ pub(super) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> 
                 &row.base_blocks.to_string(),
                 &row.new_blocks.to_string(),
                 &row.inferred.to_string(),
-                &safe(&row.stack.join(";")),
+                &cell(&row.stack.join(";")),
                 bound(device.base.bound),
                 bound(device.new.bound),
             ])

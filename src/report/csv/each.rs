@@ -1,10 +1,9 @@
 //! `memviz peak --each` as CSV: a line for each range.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
 use crate::replay::Bound;
 use crate::report::each::lead;
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 const HEAD: [&str; 22] = [
@@ -55,7 +54,7 @@ fn record(device: &DevicePeak, ranges: &RangePeaks, range: &RangePeak) -> [Strin
         device.device.to_string(),
         device.metric.name().to_owned(),
         ranges.each.name().to_owned(),
-        safe(&range.label),
+        cell(&range.label),
         range.inferred.to_string(),
         entry(range.from),
         entry(range.to),
@@ -63,13 +62,13 @@ fn record(device: &DevicePeak, ranges: &RangePeaks, range: &RangePeak) -> [Strin
         range.bound.map_or("exact", Bound::name).to_owned(),
         optional(range.peak.entry.map(i64::from)),
         optional(range.peak.time_us),
-        safe(&range.peak.annotations.join(";")),
+        cell(&range.peak.annotations.join(";")),
         range.at.allocated.to_string(),
         range.at.active.to_string(),
         range.at.requested.to_string(),
         range.at.reserved.to_string(),
         device.attribution.by.name().to_owned(),
-        largest.map(|row| safe(&row.label)).unwrap_or_default(),
+        largest.map(|row| cell(&row.label)).unwrap_or_default(),
         largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
         largest.map(|row| row.inferred.to_string()).unwrap_or_default(),
         device.completeness.is_complete().to_string(),

@@ -1,8 +1,7 @@
 //! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::{DeviceFragmentation, FragmentationReport};
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 /// Columns that every line ends with: whose numbers they are.
@@ -44,14 +43,14 @@ fn pinning(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>
                 device.device.to_string(),
                 entry.clone(),
                 device.by.name().to_owned(),
-                safe(&row.label),
+                cell(&row.label),
                 row.inferred.to_string(),
                 row.bytes.to_string(),
                 row.blocks.to_string(),
                 row.pinned_free_bytes.to_string(),
                 row.worst_block_bytes.to_string(),
                 row.alone_free_bytes.to_string(),
-                safe(&row.stack.join(";")),
+                cell(&row.stack.join(";")),
             ];
             csv.write_record(line.iter().chain(&tail(device))).map_err(io_error)?;
         }

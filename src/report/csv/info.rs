@@ -1,6 +1,6 @@
 //! `memviz info` as CSV.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::InfoReport;
 use crate::model::Action;
 use crate::replay::Metric;
@@ -11,7 +11,8 @@ pub(super) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> 
     csv.write_record(["device", "name", "value"]).map_err(io_error)?;
     for device in &report.devices {
         let id = device.device.to_string();
-        let mut line = |name: &str, value: String| csv.write_record([id.as_str(), name, &value]).map_err(io_error);
+        let mut line =
+            |name: &str, value: String| csv.write_record([id.as_str(), name, &cell(&value)]).map_err(io_error);
         line("entries", device.entries.to_string())?;
         for (action, count) in Action::ALL.iter().zip(device.actions) {
             line(action.name(), count.to_string())?;

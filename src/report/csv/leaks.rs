@@ -1,8 +1,7 @@
 //! `memviz leaks` as CSV.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::LeakReport;
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
@@ -37,7 +36,7 @@ pub(super) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> 
                 &device.step_count().to_string(),
                 &inferred.to_string(),
                 device.by.name(),
-                &safe(&row.label),
+                &cell(&row.label),
                 &row.inferred.to_string(),
                 row.verdict.name(),
                 &row.rate.bytes.to_string(),
@@ -47,7 +46,7 @@ pub(super) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> 
                 &row.live_blocks.to_string(),
                 &entry.map(|entry| entry.to_string()).unwrap_or_default(),
                 &step.map(|step| step.to_string()).unwrap_or_default(),
-                &safe(&row.stack.join(";")),
+                &cell(&row.stack.join(";")),
                 &device.completeness.is_complete().to_string(),
                 &device.anomalies.total().to_string(),
             ])

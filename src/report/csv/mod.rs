@@ -10,6 +10,7 @@ mod oom;
 mod peak;
 mod ranks;
 
+use super::notes::safe;
 use super::{Render, Source, Sources};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
@@ -54,10 +55,31 @@ impl Render for CsvReport {
     }
 }
 
+/// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs.
+/// An apostrophe in front makes it text.
+fn cell(text: &str) -> String {
+    let text = safe(text);
+    let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
+    if is_formula { format!("'{text}") } else { text }
+}
+
 /// The error underneath, so that a closed pipe stays recognisable.
 fn io_error(error: ::csv::Error) -> io::Error {
     match error.into_kind() {
         ::csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_formulas() {
+        for name in ["=1+1", "@SUM(A1)", "+cmd", "-cmd|' /C calc'!A0"] {
+            assert_eq!(cell(name), format!("'{name}"));
+        }
+        assert_eq!(["-5", "model.py:41 forward", ""].map(cell), ["-5", "model.py:41 forward", ""]);
     }
 }

@@ -1,8 +1,7 @@
 //! `memviz oom` as CSV: a line per failed request.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::oom::{Oom, OomReport};
-use crate::report::notes::safe;
 use crate::report::oom_words;
 use std::io::{self, Write};
 
@@ -63,9 +62,9 @@ fn columns(oom: &Oom) -> [String; 18] {
         figures.pinned_free.to_string(),
         oom.retry.bytes.to_string(),
         oom.cause.name().to_owned(),
-        safe(&evidence.join("; ")),
-        safe(&advice.join("; ")),
-        safe(&request.site),
-        safe(&request.stack.join(";")),
+        cell(&evidence.join("; ")),
+        cell(&advice.join("; ")),
+        cell(&request.site),
+        cell(&request.stack.join(";")),
     ]
 }

@@ -1,9 +1,8 @@
 //! `memviz peak` as CSV.
 
-use super::{each, io_error};
+use super::{cell, each, io_error};
 use crate::analysis::PeakReport;
 use crate::replay::Bound;
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
@@ -36,11 +35,11 @@ pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> 
                 device.metric.name(),
                 &entry,
                 device.attribution.by.name(),
-                &safe(&row.label),
+                &cell(&row.label),
                 &row.bytes.to_string(),
                 &row.blocks.to_string(),
                 &row.inferred.to_string(),
-                &safe(&row.stack.join(";")),
+                &cell(&row.stack.join(";")),
                 bound,
                 &device.completeness.is_complete().to_string(),
                 &device.anomalies.total().to_string(),

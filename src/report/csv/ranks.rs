@@ -1,10 +1,9 @@
 //! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
 
-use super::io_error;
+use super::{cell, io_error};
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{RankLine, RankSummary};
 use crate::replay::{Bound, Metric};
-use crate::report::notes::safe;
 use std::io::{self, Write};
 
 const HEAD: [&str; 26] = [
@@ -71,7 +70,7 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
         rank.end.allocated.to_string(),
         rank.end.reserved.to_string(),
         outliers.map(|outlier| outlier.metric.name()).collect::<Vec<_>>().join(";"),
-        largest.map(|row| safe(&row.label)).unwrap_or_default(),
+        largest.map(|row| cell(&row.label)).unwrap_or_default(),
         largest.map(|row| row.bytes.to_string()).unwrap_or_default(),
         largest.map(|row| row.inferred.to_string()).unwrap_or_default(),
         bound(Metric::Allocated),
@@ -82,7 +81,7 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
         rank.complete_history.to_string(),
         rank.anomalies.to_string(),
         source.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
-        safe(&rank.path),
+        cell(&rank.path),
         String::new(),
     ]
 }
@@ -90,7 +89,7 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
 fn without_figures(rank: &str, path: &str, error: &str) -> [String; HEAD.len()] {
     let mut record = [const { String::new() }; HEAD.len()];
     rank.clone_into(&mut record[0]);
-    record[HEAD.len() - 2] = safe(path);
-    record[HEAD.len() - 1] = safe(error);
+    record[HEAD.len() - 2] = cell(path);
+    record[HEAD.len() - 1] = cell(error);
     record
 }

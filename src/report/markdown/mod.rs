@@ -94,16 +94,28 @@ pub(super) fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// Plain text that Markdown leaves alone.
+/// Plain text that Markdown leaves alone, and that GitHub makes no mention and no link of: behind `@`, and inside of what
+/// would be an address, there is a space without width.
 pub(super) fn escape(text: &str) -> String {
+    let text = safe(text);
     let mut escaped = String::with_capacity(text.len());
-    for next in safe(text).chars() {
+    for (at, next) in text.char_indices() {
         if matches!(next, '\\' | '`' | '*' | '_' | '<' | '>' | '|' | '[' | ']' | '#') {
             escaped.push('\\');
         }
         escaped.push(next);
+        let (before, behind) = text.split_at(at + next.len_utf8());
+        let begins_address = (next == ':' && behind.starts_with("//"))
+            || (matches!(next, 'w' | 'W') && behind.starts_with('.') && ends_www(before));
+        if begins_address || (next == '@' && behind.starts_with(|name: char| name.is_alphanumeric())) {
+            escaped.push_str("&#8203;");
+        }
     }
     escaped
+}
+
+fn ends_www(text: &str) -> bool {
+    text.len().checked_sub(3).and_then(|from| text.get(from..)).is_some_and(|end| end.eq_ignore_ascii_case("www"))
 }
 
 #[cfg(test)]
@@ -116,5 +128,13 @@ mod tests {
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a"), "`` `a ``");
         assert_eq!(escape("<b> *x*"), "\\<b\\> \\*x\\*");
+    }
+
+    #[test]
+    fn nobody_is_mentioned_and_nothing_linked() {
+        assert_eq!(escape("@octocat"), "@&#8203;octocat");
+        assert_eq!(escape("see https://a.example"), "see https:&#8203;//a.example");
+        assert_eq!(escape("WWW.a.example"), "WWW&#8203;.a.example");
+        assert_eq!(escape("step: 4 @ 7"), "step: 4 @ 7");
     }
 }

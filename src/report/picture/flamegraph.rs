@@ -21,6 +21,8 @@ const MARGIN: f64 = 16.0;
 const MIN_WIDTH: f64 = 0.7;
 /// Frames drawn, the widest ones: what a file of moderate size holds.
 const MAX_FRAMES: usize = 560;
+/// Longest label in a tooltip, in characters.
+const TOOLTIP: usize = 400;
 /// Rows drawn.
 const MAX_ROWS: usize = 120;
 /// Opacity of frames, so that text on them is legible.
@@ -66,7 +68,9 @@ fn share(part: u64, total: u64) -> f64 {
 fn frame(node: &Node, x: f64, width: f64, y: f64, total: u64) -> Group {
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
-    let title = format!("{}\n{} ({share:.1}%) in {} block{plural}", node.label, Bytes(node.bytes), node.blocks);
+    // Where the label is cut off, this is all that is left of it in the picture.
+    let name = shorten_end(&node.label, TOOLTIP);
+    let title = format!("{name}\n{} ({share:.1}%) in {} block{plural}", Bytes(node.bytes), node.blocks);
     let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color(node)).set("fill-opacity", OPACITY);
     let mut frame = titled(&title).add(shape.set("data-bytes", node.bytes));
     if let Some(label) = label(node, ((width - 6.0) / MONO_WIDTH).max(0.0) as usize) {
@@ -139,8 +143,8 @@ mod tests {
     #[test]
     fn labels_show_what_fits() {
         let node = Node {
-            label: "model.py:41 forward".to_owned(),
-            owner: Owner::Package("model".to_owned()),
+            label: "model.py:41 forward".into(),
+            owner: Owner::Package("model".into()),
             bytes: 1 << 20,
             own_bytes: 0,
             blocks: 1,
