@@ -105,7 +105,7 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ),
     ("protocol-9.pickle", Refused(Malformed, "byte 0: expected a pickle protocol of 0 to 5, found 9")),
     ("random-bytes.bin", Refused(Malformed, "byte 0: ")),
-    ("repeated-entry-list.pickle.gz", Refused(Limit, "more records than the file has bytes")),
+    ("repeated-entry-list.pickle.gz", Refused(Malformed, "expected a device from -1 to 127, found 128")),
     ("repeated-long-entry-list.pickle.gz", Refused(Limit, "more records than the file has bytes")),
     ("self-referencing-dict.pickle", Refused(Malformed, "expected a list for \"segments\", found a dictionary")),
     ("self-referencing-segments.pickle", Refused(Malformed, "expected \"device\" in a segment, found none")),

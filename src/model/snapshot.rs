@@ -81,6 +81,7 @@ impl Format {
 
 /// What the reader noticed: facts about the file rather than about memory.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts, each shown on its own")]
 pub struct SourceNotes {
     /// What kind of file it is.
     pub format: Format,

@@ -174,7 +174,7 @@ fn lacks_segments(snapshot: &Snapshot, history: &History) -> bool {
     baseline.filter(|block| block.is_baseline()).any(|block| {
         let before = known.partition_point(|&(start, ..)| start <= block.addr);
         let span = before.checked_sub(1).map(|index| known[index]);
-        !span.is_some_and(|(_, end, _)| block.addr.saturating_add(block.size) <= end)
+        span.is_none_or(|(_, end, _)| block.addr.saturating_add(block.size) > end)
     })
 }
 
