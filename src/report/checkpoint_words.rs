@@ -33,6 +33,10 @@ pub fn place(device: &DeviceCheckpoint) -> String {
 pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     let mut lines = notes::limits(&device.completeness, &device.baseline);
     lines.extend(notes::anomalies(&device.anomalies));
+    if device.untried > 0 {
+        let functions = count(device.untried as u64, "more function");
+        lines.push(format!("{functions} not tried, during whose calls less of the peak was allocated"));
+    }
     lines
 }
 

@@ -16,6 +16,7 @@ use crate::analysis::{Annotations, Filter, GroupBy, Place, Sites};
 use crate::model::{Action, Snapshot};
 use crate::replay::{History, Instant, Metric};
 use rayon::prelude::*;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// A function, called repeatedly in a forward pass, and its calls checkpointed.
@@ -62,6 +63,11 @@ pub enum CodeChange {
     /// The model is one of transformers: `gradient_checkpointing_enable`.
     Transformers,
 }
+
+/// Entries that are played for all candidates together, about: a few seconds' work.
+const MOST_PLAYED: usize = 20_000_000;
+/// Candidates that are tried even if they take longer.
+const FEWEST_TRIED: usize = 32;
 
 /// Everything needed to try functions out.
 pub(super) struct Workbench<'a> {
@@ -162,7 +168,7 @@ impl<'a> Workbench<'a> {
     }
 
     /// The functions worth a try, the lowest new peak first.
-    pub(super) fn candidates(&self) -> Vec<Candidate> {
+    pub(super) fn candidates(&self) -> (Vec<Candidate>, usize) {
         let mut by_calls: HashMap<Vec<u32>, usize> = HashMap::new();
         for (index, function) in self.calls.functions.iter().enumerate() {
             let passes = self.passes.split(self.open_calls(index));
@@ -178,6 +184,7 @@ impl<'a> Workbench<'a> {
         }
         let mut functions: Vec<usize> = by_calls.into_values().collect();
         functions.sort_unstable();
+        let untried = self.keep_promising(&mut functions);
         let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
         let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
         candidates.sort_by(|a, b| {
@@ -185,7 +192,39 @@ impl<'a> Workbench<'a> {
                 .cmp(&(b.predicted_peak_bytes, b.calls))
                 .then_with(|| a.label.cmp(&b.label))
         });
-        candidates
+        (candidates, untried)
+    }
+
+    /// Keeps as many functions as there is time to try, those during whose calls most of what is there at the peak was
+    /// allocated: the others cannot lower it by more. Says how many are left out.
+    fn keep_promising(&self, functions: &mut Vec<usize>) -> usize {
+        let entries = self.history.entries() as usize;
+        let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);
+        let untried = functions.len().saturating_sub(most);
+        if untried == 0 {
+            return 0;
+        }
+        let peak = self.history.maxima[Metric::Allocated as usize].instant;
+        // Bytes at the peak that were allocated up to each instant.
+        let mut held = vec![0u64; entries + 1];
+        for allocation in self.history.allocations.iter().filter(|allocation| allocation.allocated_at(peak)) {
+            if let Some(held) = held.get_mut(allocation.born as usize) {
+                *held = held.saturating_add(allocation.size);
+            }
+        }
+        let mut sum = 0u64;
+        for held in &mut held {
+            sum = sum.saturating_add(*held);
+            *held = sum;
+        }
+        let up_to = |instant: u32| held.get(instant as usize).copied().unwrap_or(sum);
+        let during = |call: &Call| up_to(call.end).saturating_sub(up_to(call.start));
+        functions.sort_by_cached_key(|&function| {
+            Reverse(self.open_calls(function).map(during).fold(0, u64::saturating_add))
+        });
+        functions.truncate(most);
+        functions.sort_unstable();
+        untried
     }
 
     /// Calls of a function that are not checkpointed yet.

@@ -102,6 +102,8 @@ pub struct DeviceCheckpoint {
     pub candidates: Vec<Candidate>,
     /// Candidates that `top` left out.
     pub left_out: usize,
+    /// Functions that were not tried, because there are so many; they hold less at the peak than those that were.
+    pub untried: usize,
     /// Why there are none.
     pub none: Option<NoCandidates>,
     /// Memory as recorded and with the best candidate checkpointed, where there is one and it was asked for.
@@ -155,7 +157,7 @@ fn device(
         () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
         () => bench.obstacle(peak.instant),
     };
-    let mut candidates = if none.is_none() { bench.candidates() } else { Vec::new() };
+    let (mut candidates, untried) = if none.is_none() { bench.candidates() } else { Default::default() };
     let none = none.or(candidates.is_empty().then_some(NoCandidates::NothingSaves));
     let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
     let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
@@ -178,6 +180,7 @@ fn device(
         checkpointed: bench.checkpointed(),
         candidates,
         left_out,
+        untried,
         none,
         curves,
         baseline: history.start,
