@@ -56,11 +56,11 @@ impl Render for JsonReport {
 
     /// An object on a line of its own.
     fn ranks_line(&self, _index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
-        write_line(line, out)
+        write_line(line, &mut NoCommands::new(out))
     }
 
     fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        write_body("across", &schema::across(report), out)
+        write_body("across", &schema::across(report), &mut NoCommands::new(out))
     }
 }
 
