@@ -21,9 +21,15 @@ pub enum Error {
     /// The bytes are no snapshot, or none that memviz knows.
     #[error("not a memory snapshot: {0}")]
     NotASnapshot(String),
-    /// The JSON is no profiler trace, or none with memory events.
-    #[error("not a profiler trace or memory timeline: {0}")]
-    NotATrace(String),
+    /// A profiler trace that says nothing on memory.
+    #[error(
+        "a profiler trace without memory events; torch.profiler.profile(profile_memory=True) records them, and \
+         with_stack=True the lines of code"
+    )]
+    NoMemoryEvents,
+    /// The file is something else that memviz recognises: what it is, and what to do.
+    #[error("{0}")]
+    Foreign(String),
     /// The JSON is something else altogether.
     #[error("{0}")]
     UnknownJson(String),

@@ -200,6 +200,7 @@ impl Work<'_> {
             return Ok(read_lines(unpacked.into_reader(), self.summary));
         }
         let recording = Recording::unpacked(unpacked, &self.read)?;
+        recording.require_history("ranks")?;
         let lines = summarise(&input.name, input.number, &recording.snapshot, &recording.histories, self.summary)?;
         Ok((lines, None))
     }

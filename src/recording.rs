@@ -6,7 +6,7 @@ use crate::analysis::{
     FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport,
     SegmentMapReport, TimelineOptions, TimelineReport,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::{HeadStart, History, profile};
@@ -57,8 +57,24 @@ impl Recording {
             }
             Contents::Trace(profile) => profile::convert(profile),
             Contents::Timeline(timeline) => profile::convert_timeline(timeline),
+            Contents::Live(live) => profile::convert_live(live),
         };
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
+    }
+
+    /// That the recording is about more than one instant, as `question` asks.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn require_history(&self, question: &str) -> Result<()> {
+        let format = self.snapshot.notes.format;
+        if !format.is_one_instant() {
+            return Ok(());
+        }
+        Err(Error::Request(format!(
+            "a {} holds the live buffers of one instant: peak, flamegraph and diff read it; {question} needs a history",
+            format.title()
+        )))
     }
 
     /// The peak of each device and what holds it.
@@ -74,6 +90,7 @@ impl Recording {
     /// # Errors
     /// As [`TimelineReport::of`].
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
+        self.require_history("timeline")?;
         TimelineReport::of(&self.snapshot, &self.histories, options)
     }
 
@@ -98,6 +115,7 @@ impl Recording {
     /// # Errors
     /// As [`Overview::of`].
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
+        self.require_history("report")?;
         Overview::of(&self.snapshot, &self.histories, options)
     }
 
@@ -106,6 +124,7 @@ impl Recording {
     /// # Errors
     /// As [`FragmentationReport::of`].
     pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
+        self.require_history("fragmentation")?;
         FragmentationReport::of(&self.snapshot, &self.histories, options)
     }
 
@@ -114,6 +133,7 @@ impl Recording {
     /// # Errors
     /// As [`OomReport::of`].
     pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
+        self.require_history("oom")?;
         OomReport::of(&self.snapshot, &self.histories, options)
     }
 
@@ -122,6 +142,7 @@ impl Recording {
     /// # Errors
     /// As [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
+        self.require_history("leaks")?;
         LeakReport::of(&self.snapshot, &self.histories, options)
     }
 
@@ -130,6 +151,7 @@ impl Recording {
     /// # Errors
     /// As [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
+        self.require_history("checkpoint")?;
         CheckpointReport::of(&self.snapshot, &self.histories, options)
     }
 

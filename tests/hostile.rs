@@ -34,7 +34,7 @@ impl Kind {
     fn of(error: &Error) -> Self {
         match error {
             Error::Empty => Self::Empty,
-            Error::NotASnapshot(_) => Self::NotASnapshot,
+            Error::NotASnapshot(_) | Error::Foreign(_) => Self::NotASnapshot,
             Error::Compression { .. } => Self::Compression,
             Error::Malformed { .. } => Self::Malformed,
             Error::Truncated { .. } => Self::Truncated,

@@ -130,6 +130,11 @@ fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usi
     for index in 0..archive.len() {
         let file =
             archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
+        if file.name().is_ok_and(|name| name.ends_with("/data.pkl")) {
+            let message =
+                "a file of torch.save (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings";
+            return Err(Error::Foreign(message.to_owned()));
+        }
         if file.is_file() && found.replace(index).is_some() {
             return Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned()));
         }

@@ -6,10 +6,13 @@
 
 pub mod collect;
 mod compressed;
+mod foreign;
+mod html;
 mod json;
 mod limits;
 pub mod paths;
 mod pickle;
+mod pprof;
 pub mod saved;
 mod snapshot;
 mod window;
@@ -20,7 +23,7 @@ pub(crate) use window::unwrap_io;
 
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{MemoryTimeline, Profile, Snapshot, TraceEntries};
+use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries};
 use pickle::machine::{DecodeOptions, Decoded, decode};
 use pickle::recording::{Batch, Rows};
 use std::fs::File;
@@ -112,6 +115,7 @@ pub fn read_observed<O: EntryObserver + 'static>(
         Contents::Snapshot(snapshot, observer) => Ok((Input { snapshot: *snapshot, compression, bytes }, observer)),
         Contents::Trace(_) => Err(Error::NotASnapshot("it is a profiler trace".to_owned())),
         Contents::Timeline(_) => Err(Error::NotASnapshot("it is a memory timeline".to_owned())),
+        Contents::Live(_) => Err(Error::NotASnapshot("it is a device memory profile".to_owned())),
     }
 }
 
@@ -135,6 +139,8 @@ pub enum Contents<O> {
     Trace(Profile),
     /// An exported memory timeline.
     Timeline(MemoryTimeline),
+    /// The live buffers of one instant.
+    Live(LiveProfile),
 }
 
 /// Reads an input of any family, which shows in its first byte after decompression.
@@ -195,10 +201,15 @@ impl Unpacked {
     /// # Errors
     /// As [`read_any`].
     pub fn read<O: EntryObserver + 'static>(self, options: &ReadOptions, observer: O) -> Result<AnyInput<O>> {
-        let first = self.begin.trim_ascii_start().first().copied();
+        if let Some(what) = foreign::describe(&self.begin) {
+            return Err(Error::Foreign(what));
+        }
+        let is_pprof = pprof::begins(&self.begin);
+        let first = self.begin.trim_ascii_start().first().copied().filter(|_| !is_pprof);
         let (compression, bytes) = (self.compression, Arc::clone(&self.bytes));
         let mut reader = self.into_reader();
         let contents = match first {
+            _ if is_pprof => Contents::Live(pprof::read(reader)?),
             Some(b'{' | b'[') => {
                 if compression == Compression::None && !options.on_one_thread {
                     reader = compressed::ahead(reader);
@@ -208,18 +219,22 @@ impl Unpacked {
                     json::Json::Timeline(timeline) => Contents::Timeline(timeline),
                 }
             }
-            Some(b'<') => return Err(Error::NotASnapshot(HTML.to_owned())),
+            Some(b'<') => {
+                let mut page = html::PageReader::new(reader);
+                let (snapshot, observer) = read_pickle(&mut page, compression, options, observer)?;
+                if snapshot.notes.truncated_at.is_none() {
+                    html::check_rest(&mut page)?;
+                }
+                Contents::Snapshot(Box::new(snapshot), observer)
+            }
             _ => {
-                let (snapshot, observer) = read_pickle(reader, compression, options, observer)?;
+                let (snapshot, observer) = read_pickle(&mut reader, compression, options, observer)?;
                 Contents::Snapshot(Box::new(snapshot), observer)
             }
         };
         Ok(AnyInput { contents, compression, bytes: bytes.load(Ordering::Relaxed) })
     }
 }
-
-const HTML: &str = "it is HTML; export_memory_timeline puts only a picture there: export to .raw.json.gz or .json.gz \
-                    instead";
 
 /// White space that may stand before JSON, and a few bytes behind it: enough to recognise a first key.
 fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
@@ -239,15 +254,15 @@ fn first_bytes(reader: &mut impl Read) -> Result<Vec<u8>> {
 /// Decoding and filling the columns run on two threads. On a million entries that takes 47 ms instead of 68, most of
 /// it because page faults of the columns (33 MB) no longer hold up the decoder.
 fn read_pickle<O: EntryObserver + 'static>(
-    mut reader: Box<dyn Read + Send>,
+    reader: &mut impl Read,
     compression: Compression,
     options: &ReadOptions,
     observer: O,
 ) -> Result<(Snapshot, O)> {
     let (decoded, columns) = if options.on_one_thread {
-        decode_alone(&mut reader, options, observer)
+        decode_alone(reader, options, observer)
     } else {
-        decode_by_two(&mut reader, options, observer)
+        decode_by_two(reader, options, observer)
     };
     let Columns { entries, observer } = columns?;
     let mut decoded = decoded?;

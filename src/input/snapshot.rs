@@ -59,7 +59,10 @@ impl Assembler {
         let index = match self.heap.resolve(root) {
             Value::Dict(index) => index,
             // `torch.cuda.memory_snapshot()` pickled by hand is the bare list of segments.
-            Value::List(_) if self.starts_with_segment(root) => return self.segments(0, "segments", root),
+            Value::List(_) if self.starts_with_segment(root) => {
+                self.snapshot.notes.segments_only = true;
+                return self.segments(0, "segments", root);
+            }
             other => return Err(Error::NotASnapshot(format!("the pickle holds {}", other.describe()))),
         };
         let at = Fields::of(&self.heap, index, "snapshot")?.at;

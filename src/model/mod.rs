@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod bytes;
+pub mod live;
 pub mod percent;
 pub mod profile;
 pub mod segment;
@@ -16,6 +17,7 @@ pub mod strings;
 pub mod trace_entry;
 
 pub use annotation::{Annotation, Stage};
+pub use live::LiveProfile;
 pub use profile::{MemoryTimeline, Profile};
 pub use segment::{Block, BlockState, PoolId, Segment, SegmentType};
 pub use settings::AllocatorSettings;

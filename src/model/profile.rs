@@ -79,6 +79,55 @@ pub enum MemoryKind {
     OutOfMemory,
 }
 
+/// What kind of device memory is on, as PyTorch numbers them (`c10::DeviceType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceType {
+    /// The CPU.
+    Cpu,
+    /// `torch.cuda`, on NVIDIA and, with `ROCm`, on AMD.
+    Cuda,
+    /// `torch.xpu` of Intel.
+    Xpu,
+    /// `torch.hpu` of Intel Gaudi.
+    Hpu,
+    /// `torch.mtia` of Meta.
+    Mtia,
+    /// A device that is not in PyTorch itself, such as Ascend's.
+    PrivateUse,
+    /// Another one, by its number.
+    Other(i64),
+}
+
+impl DeviceType {
+    /// The type behind `Device Type` of a memory event.
+    pub fn of(number: i64) -> Self {
+        match number {
+            // CPU, and libraries that allocate for it: MKLDNN, IDEEP.
+            0 | 2 | 5 => Self::Cpu,
+            // ROCm calls its devices CUDA; HIP is what they are called inside.
+            1 | 6 => Self::Cuda,
+            12 => Self::Xpu,
+            15 => Self::Hpu,
+            19 => Self::Mtia,
+            20 => Self::PrivateUse,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The name for people.
+    pub fn name(self) -> String {
+        match self {
+            Self::Cpu => "the CPU".to_owned(),
+            Self::Cuda => "CUDA devices".to_owned(),
+            Self::Xpu => "XPU devices".to_owned(),
+            Self::Hpu => "HPU devices".to_owned(),
+            Self::Mtia => "MTIA devices".to_owned(),
+            Self::PrivateUse => "devices of a backend outside of PyTorch (PrivateUse1)".to_owned(),
+            Self::Other(number) => format!("devices of type {number}"),
+        }
+    }
+}
+
 /// A `[memory]` or `[OutOfMemory]` event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
@@ -90,11 +139,11 @@ pub struct MemoryEvent {
     pub thread: u32,
     /// Device; [`super::CPU_DEVICE`] for the CPU.
     pub device: DeviceId,
-    /// Address.
+    /// Address; 0 where the trace has none ([`SourceNotes::no_addresses`]).
     pub addr: u64,
     /// Size of the block, negative for a free. A failed request states what was asked for.
     pub bytes: i64,
-    /// The allocator's counter after the event.
+    /// The allocator's counter after the event; 0 where the trace has none ([`SourceNotes::no_totals`]).
     pub allocated: i64,
     /// As above.
     pub reserved: i64,

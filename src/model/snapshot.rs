@@ -1,5 +1,6 @@
 //! A whole recording.
 
+use super::profile::DeviceType;
 use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -52,6 +53,8 @@ pub enum Format {
     ProfilerTrace,
     /// `export_memory_timeline` of `torch.profiler`.
     MemoryTimeline,
+    /// `save_device_memory_profile` of `jax.profiler`.
+    DeviceMemoryProfile,
 }
 
 impl Format {
@@ -61,6 +64,7 @@ impl Format {
             Self::CudaSnapshot => "cuda_snapshot",
             Self::ProfilerTrace => "profiler_trace",
             Self::MemoryTimeline => "memory_timeline",
+            Self::DeviceMemoryProfile => "device_memory_profile",
         }
     }
 
@@ -70,7 +74,13 @@ impl Format {
             Self::CudaSnapshot => "CUDA memory snapshot",
             Self::ProfilerTrace => "profiler trace",
             Self::MemoryTimeline => "memory timeline",
+            Self::DeviceMemoryProfile => "device memory profile of JAX",
         }
+    }
+
+    /// Whether it is about one instant, without a history.
+    pub fn is_one_instant(self) -> bool {
+        self == Self::DeviceMemoryProfile
     }
 
     /// Whether segments, streams, pools and allocator settings are recorded.
@@ -112,6 +122,18 @@ pub struct SourceNotes {
     /// Whether the times of a profiler trace are whole microseconds, as before PyTorch 2.4: what happened at the border
     /// of two operators may then be charged to its neighbour.
     pub coarse_times: bool,
+    /// Whether the memory events of a profiler trace have no running totals, as before PyTorch 1.11: what was there before
+    /// the trace is then unknown, and so is what was reserved.
+    pub no_totals: bool,
+    /// Whether they have no addresses, as before PyTorch 1.11: which block a free is about shows by its size alone.
+    pub no_addresses: bool,
+    /// What kind of devices a profiler trace is about, beside the CPU.
+    pub device_type: Option<DeviceType>,
+    /// What devices are called in the file, where it names them.
+    pub device_names: Vec<(DeviceId, String)>,
+    /// Whether the file is the list of segments alone, as `torch.cuda.memory_snapshot()` returns it: a state without a
+    /// history.
+    pub segments_only: bool,
     /// Rank and world size of a distributed run, where a profiler trace names them (`distributedInfo`).
     pub rank: Option<(u64, Option<u64>)>,
 }

@@ -120,6 +120,9 @@ pub struct Completeness {
     pub blocks_only: bool,
     /// Memory is known as sums at some times only, so that peaks between them are missing.
     pub sampled: bool,
+    /// The recording has no running totals, as profiler traces before PyTorch 1.11: counters are sums of what it shows,
+    /// without what was there before and was not freed; reserved memory is not known.
+    pub no_totals: bool,
     /// Bytes by which the baseline may exceed what is counted: blocks freed in the trace whose end left no evidence.
     pub baseline_uncertain_bytes: u64,
     /// Bytes by which the peaks of allocated and active may exceed their maxima for that reason; 0 when those blocks
@@ -153,7 +156,12 @@ impl Bound {
 impl Completeness {
     /// Whether recording started with an empty allocator and nothing is missing since.
     pub fn is_complete(&self) -> bool {
-        !self.no_entries && !self.has_baseline && !self.truncated && !self.no_free_requested && !self.overflowed
+        !self.no_entries
+            && !self.has_baseline
+            && !self.truncated
+            && !self.no_free_requested
+            && !self.overflowed
+            && !self.no_totals
     }
 
     /// The bound that a metric's values are, where they are not exact.
@@ -161,9 +169,10 @@ impl Completeness {
         match metric {
             _ if self.no_entries || self.overflowed => Some(Bound::Lower),
             _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
+            Metric::Reserved if self.no_totals => Some(Bound::Unknown),
             Metric::Reserved => None,
             Metric::Requested if self.blocks_only => Some(Bound::Unknown),
-            _ if self.sampled => Some(Bound::Lower),
+            _ if self.sampled || self.no_totals => Some(Bound::Lower),
             Metric::Active if self.blocks_only => Some(Bound::Lower),
             _ if self.unrecorded_frees => Some(Bound::Lower),
             Metric::Allocated if self.no_free_requested => Some(Bound::Upper),
@@ -177,6 +186,7 @@ impl Completeness {
         let uncertain = self.baseline_uncertain_bytes > 0
             || self.unrecorded_frees
             || self.overflowed
+            || self.no_totals
             || (self.truncated && self.has_baseline);
         uncertain.then_some(Bound::Lower)
     }

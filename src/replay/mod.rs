@@ -143,6 +143,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
         blocks_only: false,
         sampled: false,
+        no_totals: false,
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
     };

@@ -201,6 +201,7 @@ pub fn doubt(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in what is missing".to_owned(),
+        Doubt::NoTotals => "the trace has no running totals, so that what was there before it is not known".to_owned(),
         Doubt::Sampled => "memory is known at single times only, and may have been higher between them".to_owned(),
         Doubt::UnrecordedFrees => {
             "PyTorch 2.0 does not record frees of blocks from before the recording: it may have been more".to_owned()

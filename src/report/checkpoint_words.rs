@@ -84,6 +84,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             let remedy = match format {
                 Format::CudaSnapshot => "_record_memory_history records them unless told not to",
                 Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
+                // Refused before it comes to this.
+                Format::DeviceMemoryProfile => "a profile of one instant has none",
                 Format::MemoryTimeline => "a memory timeline has none, a trace of torch.profiler has with_stack=True",
             };
             format!("there are no Python stacks, so forward functions cannot be told: {remedy}")

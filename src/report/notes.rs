@@ -4,6 +4,7 @@ use super::words::count;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
+use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
 use indexmap::IndexMap;
@@ -65,6 +66,13 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.sampled {
         lines.push(
             "sums at single times: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
+                .to_owned(),
+        );
+    }
+    if completeness.no_totals {
+        lines.push(
+            "the trace has no running totals (before PyTorch 1.11): figures are sums of what it shows, lower bounds by \
+             what was there before it; reserved memory is not known"
                 .to_owned(),
         );
     }
@@ -249,6 +257,11 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
              named and called device 0"
                 .to_owned(),
         ),
+        Format::DeviceMemoryProfile => lines.push(
+            "a device memory profile of JAX has the live buffers of one instant: no history, no reserved memory, and \
+             nothing of what a running program uses inside"
+                .to_owned(),
+        ),
     }
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
         lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".to_owned());
@@ -258,6 +271,30 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         let more = counts.len().saturating_sub(8);
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
+    if let Some(device_type) = notes.device_type.filter(|&known| known != DeviceType::Cuda) {
+        lines.push(format!("memory of {}", device_type.name()));
+    }
+    if !notes.device_names.is_empty() {
+        const SHOWN: usize = 16;
+        let name = |(device, name): &(DeviceId, String)| format!("{} is {}", device_name(*device), safe(name));
+        let names: Vec<String> = notes.device_names.iter().take(SHOWN).map(name).collect();
+        let more = if notes.device_names.len() > SHOWN { ", ..." } else { "" };
+        lines.push(format!("{}{more}", names.join(", ")));
+    }
+    if notes.no_addresses {
+        lines.push(
+            "memory events have no addresses (before PyTorch 1.11): a free is taken for the latest block of its size, so \
+             the curve is as recorded, but which code holds what is inferred"
+                .to_owned(),
+        );
+    }
+    if notes.segments_only {
+        lines.push(
+            "a list of segments, as torch.cuda.memory_snapshot() returns it: the state at one instant; \
+             torch.cuda.memory._record_memory_history() and _dump_snapshot() record what led to it"
+                .to_owned(),
+        );
+    }
     if notes.coarse_times {
         lines.push(
             "times are whole microseconds (before PyTorch 2.4): what lies at the border of two operators or lines may \

@@ -42,6 +42,7 @@ pub fn of_device(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leave
         Completeness { no_entries: true, .. } => lower(Doubt::NoHistory),
         Completeness { overflowed: true, .. } => lower(Doubt::Overflowed),
         Completeness { truncated: true, .. } => lower(Doubt::CutOff),
+        Completeness { no_totals: true, .. } => lower(Doubt::NoTotals),
         _ => match beginning(snapshot, history) {
             Some(doubt) => lower(doubt),
             None => of_file,
@@ -57,6 +58,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         bytes: _,
         protocol: _,
         rank: _,
+        device_type: _,
+        device_names: _,
         // Without times PyTorch 2.0 wrote the file; what that means is said device by device.
         has_times: _,
         // Part of what `truncated_at` says.
@@ -64,6 +67,11 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         // Of interest where memory is charged to somebody: see `of_sites`.
         coarse_times: _,
         left_out: _,
+        no_addresses: _,
+        // Comes as `Completeness::no_entries`.
+        segments_only: _,
+        // Comes as `Completeness::no_totals`.
+        no_totals: _,
         // Comes as `Completeness::overflowed`.
         trace_overflowed: _,
         truncated_at,
@@ -92,7 +100,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
 /// it are missing.
 pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
-    (notes.coarse_times || !notes.left_out.is_empty()).then_some(Doubt::LooseSites)
+    (notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty()).then_some(Doubt::LooseSites)
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early ones write none;
@@ -126,6 +134,7 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         no_entries: _,
         truncated: _,
         overflowed: _,
+        no_totals: _,
         // A recording that started late is taken at its word: the peak is that since then.
         has_baseline: _,
         // Requested and active bytes are limited by nothing.

@@ -32,6 +32,8 @@ pub enum Doubt {
     LostBeginning,
     /// The file was cut off.
     CutOff,
+    /// The trace has no running totals.
+    NoTotals,
     /// Memory is known at single times only.
     Sampled,
     /// PyTorch 2.0 does not record frees of blocks from before the recording.

@@ -27,28 +27,58 @@ pub struct RankNumber {
 /// Longest number in a name that is taken for a rank where the name does not say so: what is longer is a time.
 const DIGITS: usize = 6;
 
+/// Words in front of numbers that are no ranks.
+const OTHER_WORDS: [&str; 12] =
+    ["step", "steps", "iter", "iteration", "epoch", "batch", "pid", "job", "port", "seed", "run", "attempt"];
+
+/// Months as `strftime("%b")` writes them, which begin a time: `host_Nov_21_10_30_00.pickle`.
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// Numbers up to this are ranks of some of the devices of a run; beyond it only where nearly all ranks below are there,
+/// since process ids are no smaller as a rule.
+const SMALL: u64 = 999;
+/// So many times the number of files is as large as ranks among them may be beyond [`SMALL`].
+const SPARSE: u64 = 4;
+
 /// The ranks of files by their paths, which is all there is before they are read.
 ///
 /// - The number behind `rank` (`rank5`, `rank_5`, `rank-5`), in the file's name or else in the folder next to it.
-/// - Where names without `rank` have numbers that tell them apart, the last one in the name (`mem.5.pickle`).
+/// - The number of six digits in front of `_step_`, as torchtitan writes it (`000005_step_10.pickle`).
+/// - Where names without these have numbers that tell them apart, the last one in the name (`mem.5.pickle`). Times,
+///   steps and process ids are none of them, and neither is one of several coordinates (`TP-1-DP-0`).
 /// - Otherwise the place in the list.
 pub fn rank_numbers(paths: &[&str]) -> Vec<RankNumber> {
-    let named: Vec<Option<u64>> = paths.iter().map(|path| number_behind_rank(path)).collect();
-    let plain: Vec<Option<u64>> = paths.iter().map(|path| last_number(path)).collect();
-    let mut numbers: Vec<Option<u64>> =
-        named.iter().zip(&plain).filter(|(named, _)| named.is_none()).map(|(_, &plain)| plain).collect();
-    let count = numbers.len();
+    let named: Vec<Option<u64>> =
+        paths.iter().map(|path| number_behind_rank(path).or_else(|| number_before_step(path))).collect();
+    let plain: Vec<Option<Number>> = paths.iter().map(|path| last_number(path)).collect();
+    let unnamed = || named.iter().zip(&plain).filter(|(named, _)| named.is_none()).map(|(_, plain)| plain);
+    let count = unnamed().count();
+    let mut numbers: Vec<u64> = unnamed().flatten().map(|number| number.value).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let plain_tell = numbers.len() == count && numbers.iter().all(Option::is_some);
-    let number = |(index, (named, plain)): (usize, (Option<u64>, Option<u64>))| {
-        let (rank, source) = match named.or(plain.filter(|_| plain_tell)) {
+    let is_padded = unnamed().flatten().all(|number| number.is_padded);
+    let largest = if is_padded { u64::MAX } else { SMALL.max(SPARSE * count as u64) };
+    let plain_tell = numbers.len() == count && numbers.last().is_none_or(|&last| last <= largest);
+    let number = |(index, (named, plain)): (usize, (Option<u64>, Option<Number>))| {
+        let plain = plain.filter(|_| plain_tell).map(|number| number.value);
+        let (rank, source) = match named.or(plain) {
             Some(rank) => (rank, RankSource::Path),
             None => (index as u64, RankSource::Order),
         };
         RankNumber { rank, source }
     };
     named.into_iter().zip(plain).enumerate().map(number).collect()
+}
+
+/// The number of six digits that a file's name begins with, in front of `_step_`.
+fn number_before_step(path: &str) -> Option<u64> {
+    let (digits, rest) = file_name(path).split_at_checked(6)?;
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number && rest.starts_with("_step_"))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// The number behind the word `rank` in the innermost part of a path that has one.
@@ -65,22 +95,68 @@ fn number_behind_rank(path: &str) -> Option<u64> {
     })
 }
 
-/// The last number in a file's name, which ends where its extensions begin.
-fn last_number(path: &str) -> Option<u64> {
-    let name = path.rsplit(['/', '\\']).next()?;
+/// A number in a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number {
+    value: u64,
+    /// Whether it was written with zeros in front, as no process id is.
+    is_padded: bool,
+}
+
+/// The last number in a file's name that may be a rank. The name ends where its extensions begin.
+fn last_number(path: &str) -> Option<Number> {
     // `mem.5.pickle.gz`: an extension begins with a letter.
-    let mut stem = name;
+    let mut stem = file_name(path);
     while let Some((before, extension)) = stem.rsplit_once('.') {
         if before.is_empty() || !extension.starts_with(|first: char| first.is_ascii_alphabetic()) {
             break;
         }
         stem = before;
     }
-    let end = stem.rfind(|next: char| next.is_ascii_digit())? + 1;
-    let start = stem[..end]
-        .rfind(|next: char| !next.is_ascii_digit())
-        .map_or(0, |at| at + stem[at..].chars().next().map_or(1, char::len_utf8));
-    stem[start..end].parse().ok().filter(|_| end - start <= DIGITS)
+    let stem = stem.to_ascii_lowercase();
+    let parts = parts(&stem);
+    let word = |index: usize| parts.get(index).copied().unwrap_or_default();
+    let is_number = |index: usize| word(index).starts_with(|first: char| first.is_ascii_digit());
+    let is_coordinate = |index: usize| ["tp", "dp", "pp", "ep", "cp"].contains(&word(index)) && is_number(index + 1);
+    if (0..parts.len()).filter(|&index| is_coordinate(index)).count() > 1 {
+        return None;
+    }
+    // Where a time begins, numbers belong to it: behind a month, or three of two digits in a row.
+    let is_pair = |index: usize| word(index).len() == 2 && is_number(index);
+    let is_year = |index: usize| word(index).len() == 4 && is_pair(index + 1) && is_pair(index + 2);
+    let is_date = |index: usize| is_number(index) && (is_year(index) || word(index).len() == 8);
+    let begins_time = |index: usize| {
+        (MONTHS.contains(&word(index)) && is_pair(index + 1)) || is_date(index) || (index..index + 3).all(is_pair)
+    };
+    let mut end_of_time = 0;
+    let mut found = None;
+    for index in 0..parts.len() {
+        if begins_time(index) {
+            end_of_time =
+                (index + 1..parts.len()).find(|&next| !is_pair(next) && word(next).len() != 6).unwrap_or(parts.len());
+        }
+        let part = word(index);
+        let is_other = index > 0 && OTHER_WORDS.contains(&word(index - 1));
+        // `8b` is the size of a model.
+        let has_letters = !part.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number(index) && index >= end_of_time && !is_other && !has_letters && part.len() <= DIGITS {
+            let is_padded = part.len() > 1 && part.starts_with('0');
+            found = part.parse().ok().map(|value| Number { value, is_padded });
+        }
+    }
+    found
+}
+
+/// Words and numbers of a name: `node3_step-10` is `node`, `3`, `step`, `10`. A number with letters of the alphabet behind
+/// it is one part with them.
+fn parts(stem: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    for part in stem.split(|next: char| !next.is_ascii_alphanumeric()) {
+        let digits = part.find(|first: char| first.is_ascii_digit()).unwrap_or(part.len());
+        let (word, number) = part.split_at(digits);
+        parts.extend([word, number].into_iter().filter(|part| !part.is_empty()));
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -120,5 +196,63 @@ mod tests {
         assert_eq!(numbers(&["a_1.pickle", "snapshot.pickle"]), [(0, order), (1, order)]);
         assert_eq!(numbers(&["20261121103000.pickle", "20261121103001.pickle"]), [(0, order), (1, order)]);
         assert_eq!(numbers(&["x.pickle", "rank7.pickle"]), [(0, order), (7, path)]);
+    }
+    #[test]
+    fn names_that_frameworks_write() {
+        /// A framework, its file names, and their ranks: none where only the order is left.
+        type Row = (&'static str, &'static [&'static str], Option<&'static [u64]>);
+        let table: &[Row] = &[
+            (
+                "torchtitan",
+                &["step_000000000010/000005_step_10.pickle", "step_000000000010_exit/000012_step_10.pickle"],
+                Some(&[5, 12]),
+            ),
+            ("torchtitan before", &["iteration_10/rank3_memory_snapshot.pickle"], Some(&[3])),
+            ("torchtitan traces", &["traces/iteration_10/rank11_trace.json.gz"], Some(&[11])),
+            ("Megatron-LM", &["oom_rank-7_snapshot.pickle", "oom_rank-8_snapshot.pickle"], Some(&[7, 8])),
+            ("Megatron-Bridge", &["memory_trace_0.pickle", "memory_trace_5.pickle"], Some(&[0, 5])),
+            ("Megatron-Bridge, failed", &["memory_trace_oom_rank-6.pickle"], Some(&[6])),
+            ("verl", &["20261121/actor_rank2_pid48213.pickle", "20261121/actor_rank3_pid48214.pickle"], Some(&[2, 3])),
+            ("composer", &["rank4.25.memory_snapshot.pickle"], Some(&[4])),
+            ("composer, failed", &["rank4.25_snapshot.pickle"], Some(&[4])),
+            ("lmms-engine", &["oom_rank1.pickle", "snapshot_train_end_rank2.pickle"], Some(&[1, 2])),
+            ("sglang", &["1763720000.12-TP-2-memory.pickle", "1763720000.14-TP-3-memory.pickle"], Some(&[2, 3])),
+            (
+                "sglang, replicated",
+                &["1763720000.1-TP-2-DP-0-memory.pickle", "1763720000.1-TP-2-DP-1-memory.pickle"],
+                None,
+            ),
+            ("PyTorch's recipe", &["node1_Nov_21_10_30_07.pickle", "node1_Nov_21_10_30_09.pickle"], None),
+            ("the same with a process", &["node1.48213.snapshot.pickle", "node1.48214.snapshot.pickle"], None),
+            ("axolotl", &["snapshot.pickle", "profiler_trace.json"], None),
+            ("vLLM", &["load_model/snapshot.pickle", "kv_cache/snapshot.pickle"], None),
+        ];
+        for (framework, names, ranks) in table {
+            let expected: Vec<(u64, RankSource)> = match ranks {
+                Some(ranks) => ranks.iter().map(|&rank| (rank, RankSource::Path)).collect(),
+                None => (0..names.len() as u64).map(|place| (place, RankSource::Order)).collect(),
+            };
+            assert_eq!(numbers(names), expected, "{framework}");
+        }
+    }
+
+    #[test]
+    fn times_steps_sizes_and_processes_are_no_ranks() {
+        for names in [
+            ["snapshot_step_100.pickle", "snapshot_step_200.pickle"],
+            ["mem_2026-11-21_10-30-00.pickle", "mem_2026-11-21_10-30-07.pickle"],
+            ["mem_20261121_103000.pickle", "mem_20261121_103007.pickle"],
+            ["llama-8b.pickle", "llama-70b.pickle"],
+            ["mem_pid71.pickle", "mem_pid72.pickle"],
+            ["mem.4194.pickle", "mem.4201.pickle"],
+            ["epoch3.pickle", "epoch4.pickle"],
+        ] {
+            assert_eq!(numbers(&names), [(0, RankSource::Order), (1, RankSource::Order)], "{names:?}");
+        }
+        let many: Vec<String> = (0..2000).map(|rank| format!("memory_trace_{rank}.pickle")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(numbers(&many)[1999], (1999, RankSource::Path));
+        let padded = ["mem_004096.pickle", "mem_008000.pickle"];
+        assert_eq!(numbers(&padded), [(4096, RankSource::Path), (8000, RankSource::Path)]);
     }
 }

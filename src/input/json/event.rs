@@ -13,12 +13,18 @@ pub enum Kind {
 impl Kind {
     fn of(category: &[u8]) -> Option<Self> {
         match category {
-            b"cpu_op" => Some(Self::Span(SpanKind::Operator)),
+            // "Operator" is what PyTorch 1.8 to 1.10 write.
+            b"cpu_op" | b"Operator" => Some(Self::Span(SpanKind::Operator)),
             b"python_function" => Some(Self::Span(SpanKind::Python)),
             b"user_annotation" => Some(Self::Span(SpanKind::Annotation)),
             b"cpu_instant_event" => Some(Self::Memory),
             _ => None,
         }
+    }
+
+    /// The kind of an event without one of these categories: PyTorch 1.8 to 1.12 give memory events none.
+    fn of_name(name: &[u8]) -> Option<Self> {
+        matches!(name, b"[memory]" | b"[OutOfMemory]").then_some(Self::Memory)
     }
 
     /// Whether anything in `args` is wanted.
@@ -75,6 +81,7 @@ impl<'a> Event<'a> {
             args: Args::default(),
         };
         let mut kind = None;
+        let mut is_instant = false;
         // Where arguments lie that came before the kind was known.
         let mut args_at = None;
         // A value of the wrong type, which is no error in an event that nobody reads.
@@ -84,14 +91,17 @@ impl<'a> Event<'a> {
             first = false;
             match &*key {
                 b"ph" if cursor.peek()? == b'"' => {
-                    if !matches!(cursor.string("a string")?, b"X" | b"i") {
+                    let phase = cursor.string("a string")?;
+                    is_instant = phase == b"i";
+                    if !is_instant && phase != b"X" {
                         cursor.skip_to_end(1)?;
                         return Ok(None);
                     }
                 }
                 b"cat" if cursor.peek()? == b'"' => {
                     kind = Kind::of(cursor.string("a string")?);
-                    if kind.is_none() {
+                    // What happens at an instant may show by its name.
+                    if kind.is_none() && !is_instant {
                         cursor.skip_to_end(1)?;
                         return Ok(None);
                     }
@@ -112,7 +122,8 @@ impl<'a> Event<'a> {
                 _ => cursor.skip()?,
             }
         }
-        let Some(kind) = kind else { return Ok(None) };
+        let by_name = || Kind::of_name(event.name).filter(|_| is_instant);
+        let Some(kind) = kind.or_else(by_name) else { return Ok(None) };
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
@@ -146,11 +157,12 @@ fn time(cursor: &mut Cursor<'_>, expected: &str) -> Parsed<Option<i64>> {
     cursor.microseconds(expected).map(Some)
 }
 
-/// A process or thread. Those that PyTorch names by a string (`Spans`, `Traces`) run no code.
+/// A process or thread: a number, which PyTorch 1.8 writes as a string. Other strings (`Spans`, `Traces`) name what runs
+/// no code.
 fn thread_id(cursor: &mut Cursor<'_>, wrong: &mut Option<Stop>) -> Parsed<Option<i64>> {
     if cursor.peek()? == b'"' {
-        cursor.skip()?;
-        return Ok(None);
+        let text = cursor.string("a string")?;
+        return Ok(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()));
     }
     or_skip(cursor, wrong, |cursor| cursor.integer("an integer for \"pid\" or \"tid\"").map(Some))
 }

@@ -8,7 +8,7 @@ use super::event::{Event, Kind};
 use super::feed::Feed;
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
-use crate::model::profile::{MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
+use crate::model::profile::{DeviceType, MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
 use crate::model::{CPU_DEVICE, DeviceId, Format, MAX_DEVICE, StrId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -16,8 +16,6 @@ use std::io::Read;
 
 /// How the names of Python functions that are written in C begin.
 const BUILT_IN: &[u8] = b"<built-in ";
-/// `c10::DeviceType` of memory that the CPU allocates: CPU, MKLDNN, IDEEP.
-const CPU_TYPES: [i64; 3] = [0, 2, 5];
 
 /// Reads a trace whose top-level object (or bare array of events) comes next.
 pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
@@ -34,7 +32,7 @@ pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profil
     notes.coarse_times = !reader.has_fractions && !reader.profile.memory.is_empty();
     if reader.profile.memory.is_empty() && !reader.has_memory_flag {
         return Err(if reader.has_events {
-            Error::NotATrace("the trace has no [memory] events; record it with profile_memory=True".to_owned())
+            Error::NoMemoryEvents
         } else {
             let message = "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none";
             Error::UnknownJson(message.to_owned())
@@ -49,10 +47,21 @@ struct TraceReader {
     threads: HashMap<(i64, i64), u32, RandomState>,
     /// The thread of the event before, which nearly always is that of the next one.
     last_thread: Option<((i64, i64), u32)>,
+    /// What memory events hold: the first one decides.
+    memory_keys: Option<MemoryKeys>,
     /// Whether a time had a fraction of a microsecond.
     has_fractions: bool,
     has_events: bool,
     has_memory_flag: bool,
+}
+
+/// What the memory events of a trace hold, which differs by release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MemoryKeys {
+    /// `Addr`, since PyTorch 1.11.
+    addresses: bool,
+    /// `Total Allocated` and `Total Reserved`, since PyTorch 1.11.
+    totals: bool,
 }
 
 /// A key of the top-level object.
@@ -141,6 +150,10 @@ impl TraceReader {
             // Python functions without a source line: the operator inside of them says more.
             Some(_) if kind == SpanKind::Python && event.name.starts_with(BUILT_IN) => {}
             Some(duration) => {
+                // Before PyTorch 1.11, ranges of `record_function` are operators, too. Those of PyTorch itself
+                // (`ProfilerStep#3`, `Optimizer.step#SGD.step`) have a sign in their name that no operator has.
+                let is_range = kind == SpanKind::Operator && event.name.contains(&b'#');
+                let kind = if is_range { SpanKind::Annotation } else { kind };
                 let name = self.name(event.name);
                 let sequence = self.sequence(event);
                 let thread = self.thread(id);
@@ -169,20 +182,30 @@ impl TraceReader {
             Some(value) => Ok(value),
             None => missing(event.at, &format!("{key:?} in a {} event", String::from_utf8_lossy(event.name))),
         };
-        let device_type = needed(args.device_type, "Device Type")?;
+        let device_type = DeviceType::of(needed(args.device_type, "Device Type")?);
         let device_id = needed(args.device_id, "Device Id")?;
-        let device = if CPU_TYPES.contains(&device_type) {
+        let device = if device_type == DeviceType::Cpu {
             CPU_DEVICE
         } else {
+            // Devices are told apart by their number alone.
+            let known = *self.profile.notes.device_type.get_or_insert(device_type);
+            if known != device_type {
+                self.profile.notes.memory_left_out += 1;
+                self.leave_out(&format!("memory of {}, beside that of {}", device_type.name(), known.name()));
+                return Ok(());
+            }
             match DeviceId::try_from(device_id) {
                 Ok(device @ 0..=MAX_DEVICE) => device,
                 _ => return missing(event.at, &format!("a device from 0 to {MAX_DEVICE}, found {device_id},")),
             }
         };
+        let found = MemoryKeys { addresses: args.addr.is_some(), totals: args.allocated.is_some() };
+        let MemoryKeys { addresses, totals } = *self.memory_keys.get_or_insert(found);
         let addr = match kind {
-            MemoryKind::Change => needed(args.addr.map(|addr| addr as i64), "Addr")? as u64,
-            MemoryKind::OutOfMemory => 0,
+            MemoryKind::Change if addresses => needed(args.addr.map(|addr| addr as i64), "Addr")? as u64,
+            _ => 0,
         };
+        let total = |value, key| if totals { needed(value, key) } else { Ok(0) };
         let memory = MemoryEvent {
             kind,
             time_ns,
@@ -190,9 +213,11 @@ impl TraceReader {
             device,
             addr,
             bytes: needed(args.bytes, "Bytes")?,
-            allocated: needed(args.allocated, "Total Allocated")?,
-            reserved: needed(args.reserved, "Total Reserved")?,
+            allocated: total(args.allocated, "Total Allocated")?,
+            reserved: total(args.reserved, "Total Reserved")?,
         };
+        self.profile.notes.no_addresses = !addresses;
+        self.profile.notes.no_totals = !totals;
         self.profile.memory.push(memory);
         Ok(())
     }

@@ -5,10 +5,13 @@
 
 mod enclosure;
 mod frames;
+mod gaps;
 mod ledger;
+mod live;
 mod operators;
 mod timeline;
 
+pub use live::convert_live;
 pub use operators::{NO_OPERATOR, OperatorUsage, Usage};
 pub use timeline::convert_timeline;
 
@@ -39,9 +42,11 @@ pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
         events.sort_by_key(|&event| profile.memory[event as usize].time_ns);
         let first_row = snapshot.entries.len();
         let mut ledger = Ledger::new(&mut snapshot.entries, context);
+        gaps::fill(&mut profile.memory, &events, &snapshot.notes);
         let events = events.iter().map(|&event| event as usize);
         ledger.write(events.map(|event| (&profile.memory[event], enclosures.stacks[event])), profile.base_time_ns);
         let mut history = close(ledger, device, first_row);
+        history.completeness.no_totals = snapshot.notes.no_totals;
         history.operators = enclosures.operators.of(device, |name| snapshot.strings.get(name).to_owned());
         finish(&mut snapshot, &mut history);
         histories.push(history);

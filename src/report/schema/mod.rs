@@ -71,7 +71,7 @@ pub struct Head<'a, D> {
 pub struct InputHead<'a> {
     /// As the user named it.
     pub path: Cow<'a, str>,
-    /// `cuda_snapshot`, `profiler_trace` or `memory_timeline`.
+    /// `cuda_snapshot`, `profiler_trace`, `memory_timeline` or `device_memory_profile`.
     pub format: &'static str,
     /// Size of the file.
     pub bytes: u64,

@@ -1,0 +1,72 @@
+//! Files that people hand to memviz and that hold no recording it reads, told by their first bytes.
+//!
+//! Each is named, with what leads on from there: a pointer to be fetched, an archive to be unpacked, or the call that
+//! records what memviz reads.
+
+/// What memviz reads, for those who have something else.
+const OWN: &str = "memviz reads PyTorch's own recordings: torch.cuda.memory._dump_snapshot, or export_chrome_trace with \
+                   profile_memory=True";
+
+/// First bytes, what such a file is, and what to do about it; [`OWN`] where that is empty.
+const KINDS: &[(&[u8], &str, &str)] = &[
+    (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer, not the file itself", "git lfs pull fetches it"),
+    (b"NVIDIA Tegra Profiler Report", "an Nsight Systems report", NSYS),
+    (b"SQLite format 3\0", "an SQLite database", ""),
+    (b"NVR\0", "an Nsight Compute report", ""),
+    (b"memray\0", "a recording of memray", "memray's own commands read it; it is about memory of the CPU"),
+    (b"\xfd7zXZ\0", "compressed with xz", "unpack it first, with xz -d"),
+    (b"BZh", "compressed with bzip2", "unpack it first, with bzip2 -d"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", "unpack it first, with lz4 -d"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it first"),
+    (b"Rar!\x1a\x07", "a RAR archive", "unpack it first"),
+    (b"\x89PNG\r\n\x1a\n", "a picture (PNG)", ""),
+    (b"\xff\xd8\xff", "a picture (JPEG)", ""),
+    (b"GIF8", "a picture (GIF)", ""),
+    (b"%PDF-", "a PDF", ""),
+    (b"\x7fELF", "a program or library (ELF)", ""),
+    (b"\x93NUMPY", "an array of NumPy", ""),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", ""),
+    (b"GGUF", "a model (GGUF)", ""),
+    (b"PAR1", "a Parquet table", ""),
+    (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
+];
+
+/// What to do with a report of Nsight Systems.
+const NSYS: &str = "nsys export --type sqlite opens it to other tools; memviz reads PyTorch's own recordings: \
+                    torch.cuda.memory._dump_snapshot, or export_chrome_trace with profile_memory=True";
+
+/// What a file is that begins like this, and what to do about it, if memviz knows and does not read it.
+pub fn describe(begin: &[u8]) -> Option<String> {
+    let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
+    let (what, advice) = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")))?;
+    Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
+}
+
+/// The length of a JSON header in eight bytes, and that header.
+fn is_safetensors(begin: &[u8]) -> bool {
+    const LONGEST_HEADER: u64 = 100_000_000;
+    let Some((length, header)) = begin.split_first_chunk::<8>() else { return false };
+    (2..LONGEST_HEADER).contains(&u64::from_le_bytes(*length)) && header.starts_with(b"{\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_named_with_what_to_do() {
+        for (magic, what, _) in KINDS {
+            let line = describe(&[magic, &b" and more"[..]].concat()).unwrap_or_default();
+            assert!(line.starts_with(what) && line.contains("; ") && !line.contains('\n'), "{line}");
+        }
+        let safetensors = [&[64, 0, 0, 0, 0, 0, 0, 0][..], b"{\"weight\":"].concat();
+        assert!(describe(&safetensors).is_some_and(|line| line.contains("safetensors")));
+    }
+
+    #[test]
+    fn recordings_are_not_mistaken() {
+        for begin in [&b"\x80\x04\x95"[..], b"\x80\x02}q", b"(dp0", b"{\"traceEvents\":", b"[[", b"<html>", b"", b"B"] {
+            assert_eq!(describe(begin), None, "{begin:?}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Pages of `_memory_viz.py trace_plot` (and `segment_plot`), which carry the whole pickle.
+//!
+//! The page hands a list to PyTorch's viewer: `[{"name": "snapshot.pickle", "base64": "gASV..."}]`. The base64 is found,
+//! decoded and handed on while the page is being read, in memory of a fixed size.
+
+use super::window::unwrap_io;
+use crate::error::Error;
+use std::io::{self, Read};
+
+/// Bytes read at a time.
+const CHUNK: usize = 64 << 10;
+/// The key in front of a recording, with its quotes.
+const KEY: &[u8] = b"\"base64\"";
+/// How a picture in a page begins.
+const PICTURE: &[u8] = b"data:image/png;base64";
+
+/// What each byte of base64 stands for.
+const SIX_BITS: [u8; 256] = six_bits();
+/// A byte that is none of base64.
+const NONE: u8 = 0xff;
+
+const fn six_bits() -> [u8; 256] {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut table = [NONE; 256];
+    let mut value = 0;
+    while value < alphabet.len() {
+        table[alphabet[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+}
+
+/// The recording in a page, as a reader. Errors of this crate are wrapped into [`io::Error`].
+pub struct PageReader<R> {
+    page: R,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Offset in the page of `buffer[0]`.
+    base: u64,
+    state: State,
+    /// Decoded bytes that are still to be handed out.
+    decoded: Vec<u8>,
+    given: usize,
+    /// Characters of a group of four that are known.
+    group: [u8; 4],
+    group_len: usize,
+    padding: usize,
+    has_picture: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before a recording, or behind it: so many bytes of the key and of a picture's beginning were just seen.
+    Searching { key: usize, picture: usize, found: bool },
+    /// Behind the key; before its colon.
+    Colon { found: bool },
+    /// Behind the colon; before the opening quote.
+    Quote { found: bool },
+    /// In the recording.
+    Inside,
+    /// The page has ended.
+    Ended,
+}
+
+impl State {
+    fn searching(found: bool) -> Self {
+        Self::Searching { key: 0, picture: 0, found }
+    }
+}
+
+/// So many bytes of `text` are matched, and then comes `byte`. Both texts searched for begin with a byte that they do not
+/// repeat in a way that matters: what is matched anew begins with this byte.
+fn matched(text: &[u8], count: usize, byte: u8) -> usize {
+    if text.get(count) == Some(&byte) { count + 1 } else { usize::from(text.first() == Some(&byte)) }
+}
+
+impl<R: Read> PageReader<R> {
+    pub fn new(page: R) -> Self {
+        Self {
+            page,
+            buffer: vec![0; CHUNK].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            base: 0,
+            state: State::searching(false),
+            decoded: Vec::with_capacity(CHUNK),
+            given: 0,
+            group: [0; 4],
+            group_len: 0,
+            padding: 0,
+            has_picture: false,
+        }
+    }
+
+    /// Reads on in the page; false at its end.
+    fn fill(&mut self) -> io::Result<bool> {
+        self.base += self.end as u64;
+        (self.start, self.end) = (0, 0);
+        loop {
+            match self.page.read(&mut self.buffer) {
+                Ok(count) => {
+                    self.end = count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes the bytes in the buffer up to where something is decoded or all are taken.
+    fn advance(&mut self) -> Result<(), Error> {
+        while self.start < self.end {
+            let byte = self.buffer[self.start];
+            self.state = match self.state {
+                State::Searching { key, picture, found } => {
+                    let (key, picture) = (matched(KEY, key, byte), matched(PICTURE, picture, byte));
+                    self.has_picture |= picture == PICTURE.len();
+                    if key == KEY.len() { State::Colon { found } } else { State::Searching { key, picture, found } }
+                }
+                State::Colon { found } | State::Quote { found } if byte.is_ascii_whitespace() => {
+                    if matches!(self.state, State::Colon { .. }) {
+                        State::Colon { found }
+                    } else {
+                        State::Quote { found }
+                    }
+                }
+                State::Colon { found } if byte == b':' => State::Quote { found },
+                State::Quote { found: false } if byte == b'"' => State::Inside,
+                State::Quote { found: true } if byte == b'"' => {
+                    let message = "the page holds more than one recording; memviz reads one at a time";
+                    return Err(Error::NotASnapshot(message.to_owned()));
+                }
+                State::Colon { found } | State::Quote { found } => {
+                    State::Searching { key: matched(KEY, 0, byte), picture: matched(PICTURE, 0, byte), found }
+                }
+                State::Inside => {
+                    self.decode()?;
+                    if !self.decoded.is_empty() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                State::Ended => return Ok(()),
+            };
+            self.start += 1;
+        }
+        Ok(())
+    }
+
+    /// Decodes what the buffer holds of the recording.
+    fn decode(&mut self) -> Result<(), Error> {
+        while self.start < self.end {
+            let byte = self.buffer[self.start];
+            let value = SIX_BITS[usize::from(byte)];
+            let at = self.base + self.start as u64;
+            self.start += 1;
+            match byte {
+                b'"' => {
+                    if self.group_len > 0 {
+                        return Err(Error::malformed(at, "expected groups of four characters in the page's base64"));
+                    }
+                    self.state = State::searching(true);
+                    return Ok(());
+                }
+                // JSON may write a slash with a backslash in front of it.
+                b'\\' => continue,
+                b'=' if self.group_len >= 2 => self.padding += 1,
+                _ if value == NONE || self.padding > 0 => {
+                    return Err(Error::malformed(at, format!("expected base64, found byte 0x{byte:02x}")));
+                }
+                _ => {}
+            }
+            self.group[self.group_len] = value & 0x3f;
+            self.group_len += 1;
+            if self.group_len == 4 {
+                let [a, b, c, d] = self.group;
+                let bytes = [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d];
+                self.decoded.extend_from_slice(&bytes[..3 - self.padding]);
+                self.group_len = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is to say at the end of the page.
+    fn end(&self) -> Result<(), Error> {
+        match self.state {
+            State::Searching { found: true, .. } | State::Colon { found: true } | State::Quote { found: true } => Ok(()),
+            State::Inside => Err(Error::Truncated { at: self.base, within: "the recording in the page".to_owned() }),
+            _ if self.has_picture => Err(Error::Foreign(
+                "an HTML page with a picture, which is all that export_memory_timeline puts there; export to \
+                 .raw.json.gz instead"
+                    .to_owned(),
+            )),
+            _ => Err(Error::Foreign(
+                "an HTML page without a recording; pages of _memory_viz.py trace_plot hold one, and so does the pickle \
+                 that it was made from"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+impl<R: Read> Read for PageReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.decoded.len() && self.state != State::Ended {
+            self.decoded.clear();
+            self.given = 0;
+            if self.start == self.end && !self.fill()? {
+                let end = self.end();
+                self.state = State::Ended;
+                return end.map(|()| 0).map_err(io::Error::other);
+            }
+            self.advance().map_err(io::Error::other)?;
+        }
+        let count = buffer.len().min(self.decoded.len() - self.given);
+        buffer[..count].copy_from_slice(&self.decoded[self.given..self.given + count]);
+        self.given += count;
+        Ok(count)
+    }
+}
+
+/// Reads what is left of a page behind its recording, where another one would be a mistake.
+pub fn check_rest(reader: &mut impl Read) -> Result<(), Error> {
+    io::copy(reader, &mut io::sink()).map(|_| ()).map_err(unwrap_io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that gives a few bytes at a time.
+    struct Drops<'a>(&'a [u8], usize);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    fn read(page: &str) -> Result<Vec<u8>, String> {
+        let mut results = [1, 2, 3, 7, CHUNK].map(|size| {
+            let mut bytes = Vec::new();
+            let result = PageReader::new(Drops(page.as_bytes(), size)).read_to_end(&mut bytes);
+            result.map(|_| bytes).map_err(|error| unwrap_io(error).to_string())
+        });
+        results.sort();
+        assert_eq!(results.first(), results.last(), "how the page arrives makes a difference");
+        results[0].clone()
+    }
+
+    #[test]
+    fn the_recording_is_found_and_decoded() {
+        for (base64, bytes) in [
+            ("", &b""[..]),
+            ("AAAA", b""),
+            ("YWJjAAAA", b"abc"),
+            ("YQAAYQAA", b"a\0\0a"),
+            ("YQ==", b"a"),
+            ("YWI=", b"ab"),
+            ("YWJj", b"abc"),
+            ("+/\\/+", &[251, 255, 254]),
+        ] {
+            let page = format!("<html>\"\"base6\"base64\" no {{\"name\": \"x\", \"base64\" :\n \"{base64}\"}}]</html>");
+            assert_eq!(read(&page).as_deref(), Ok(bytes), "{base64}");
+        }
+    }
+
+    #[test]
+    fn other_pages_are_named() {
+        let says = |page: &str, words: &str| {
+            let error = read(page).expect_err(page);
+            assert!(error.contains(words) && !error.contains('\n'), "{page}: {error}");
+        };
+        says("<html><img src='data:image/png;base64,iVBO'/></html>", "a picture");
+        says("<html></html>", "without a recording");
+        says("<p>{\"base64\": 1}", "without a recording");
+        says("<p>{\"base64\": \"YQ==\"}, {\"base64\": \"YQ==\"}", "more than one");
+        says("<p>{\"base64\": \"YWJj", "in the middle of the recording");
+        says("<p>{\"base64\": \"YW!j\"", "found byte 0x21");
+        says("<p>{\"base64\": \"YW=j\"", "found byte 0x6a");
+        says("<p>{\"base64\": \"YWJ\"", "groups of four");
+    }
+}
