@@ -211,9 +211,6 @@ impl Unpacked {
         let contents = match first {
             _ if is_pprof => Contents::Live(pprof::read(reader)?),
             Some(b'{' | b'[') => {
-                if compression == Compression::None && !options.on_one_thread {
-                    reader = compressed::ahead(reader);
-                }
                 match json::read(reader, options)? {
                     json::Json::Trace(profile) => Contents::Trace(profile),
                     json::Json::Timeline(timeline) => Contents::Timeline(timeline),

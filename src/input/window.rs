@@ -41,6 +41,20 @@ impl<R: Read> Window<R> {
         &self.buffer[self.start..self.end]
     }
 
+    /// The stream behind what is ahead.
+    pub fn reader(&mut self) -> &mut R {
+        &mut self.reader
+    }
+
+    /// Puts bytes in front of the stream, which lie at `offset` of it. What was ahead is gone.
+    pub fn put_back(&mut self, bytes: Vec<u8>, offset: u64) {
+        self.base = offset;
+        self.start = 0;
+        self.end = bytes.len();
+        self.buffer = bytes;
+        self.buffer.resize(self.end.max(CHUNK), 0);
+    }
+
     /// Steps over `count` bytes of [`Window::ahead`].
     #[inline]
     pub fn skip(&mut self, count: usize) {

@@ -7,6 +7,7 @@ mod support;
 mod old_traces;
 mod pages;
 mod profiles;
+mod threads;
 
 use memviz::Recording;
 use memviz::input::ReadOptions;

@@ -20,6 +20,29 @@ impl<R: Read> Feed<R> {
         Self { window: Window::new(reader), pending: None }
     }
 
+    /// The stream behind what was read ahead.
+    pub fn reader(&mut self) -> &mut R {
+        self.window.reader()
+    }
+
+    /// Takes the bytes that were read ahead, for someone who reads on from [`Feed::reader`] and puts back what is left.
+    pub fn take_ahead(&mut self) -> Vec<u8> {
+        let ahead = self.window.ahead().to_vec();
+        self.window.skip(ahead.len());
+        ahead
+    }
+
+    /// Takes what went wrong behind them.
+    pub fn take_pending(&mut self) -> Option<Error> {
+        self.pending.take()
+    }
+
+    /// Puts back bytes that lie at `offset` of the stream, and what went wrong behind them.
+    pub fn put_back(&mut self, bytes: Vec<u8>, offset: u64, pending: Option<Error>) {
+        self.window.put_back(bytes, offset);
+        self.pending = pending;
+    }
+
     /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.window.offset()
@@ -32,7 +55,11 @@ impl<R: Read> Feed<R> {
             if let Some(found) = find(self.window.ahead()) {
                 return Ok(Some(found));
             }
-            match self.read_on(self.window.ahead().len(), "") {
+            let held = self.window.ahead().len();
+            if held >= MAX_ITEM {
+                return Err(Self::too_long(self.offset()));
+            }
+            match self.read_on(held, "") {
                 Ok(()) => {}
                 Err(Error::Truncated { .. }) => return Ok(None),
                 Err(error) => return Err(error),
@@ -78,11 +105,14 @@ impl<R: Read> Feed<R> {
             self.window.skip(done);
             let left = held - done;
             if left >= MAX_ITEM {
-                let message = format!("an item is longer than the limit of {MAX_ITEM} bytes");
-                return Err(Error::Limit { at: base + done as u64, message });
+                return Err(Self::too_long(base + done as u64));
             }
             self.read_on(left, within)?;
         }
+    }
+
+    fn too_long(at: u64) -> Error {
+        Error::Limit { at, message: format!("an item is longer than the limit of {MAX_ITEM} bytes") }
     }
 
     /// Whether nothing but white space is left.

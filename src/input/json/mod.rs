@@ -6,6 +6,7 @@
 mod cursor;
 mod event;
 mod feed;
+mod parallel;
 mod timeline;
 mod trace;
 
@@ -25,7 +26,7 @@ pub enum Json {
 }
 
 /// Reads a file that begins like JSON.
-pub fn read(reader: impl Read, options: &ReadOptions) -> Result<Json> {
+pub fn read(reader: impl Read + Send, options: &ReadOptions) -> Result<Json> {
     let mut feed = Feed::new(reader);
     // A timeline is an array of arrays, a bare array of events one of objects.
     let looks = feed.look(|bytes| {

@@ -6,6 +6,7 @@
 use super::cursor::{Cursor, Parsed, missing, unescape};
 use super::event::{Event, Kind};
 use super::feed::Feed;
+use super::parallel::{self, Progress};
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
 use crate::model::profile::{DeviceType, MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
@@ -18,9 +19,10 @@ use std::io::Read;
 const BUILT_IN: &[u8] = b"<built-in ";
 
 /// Reads a trace whose top-level object (or bare array of events) comes next.
-pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
+pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
     let mut reader = TraceReader::default();
-    let result = reader.top(feed);
+    let threads = if options.on_one_thread { 1 } else { rayon::current_num_threads() };
+    let result = reader.top(feed, threads);
     let notes = &mut reader.profile.notes;
     notes.format = Format::ProfilerTrace;
     notes.has_times = true;
@@ -41,8 +43,9 @@ pub fn read<R: Read>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profil
     Ok(reader.profile)
 }
 
+/// A trace, or a part of one, as far as it was read.
 #[derive(Default)]
-struct TraceReader {
+pub struct TraceReader {
     profile: Profile,
     threads: HashMap<(i64, i64), u32, RandomState>,
     /// The thread of the event before, which nearly always is that of the next one.
@@ -74,10 +77,10 @@ enum TopKey {
 }
 
 impl TraceReader {
-    fn top<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+    fn top<R: Read + Send>(&mut self, feed: &mut Feed<R>, threads: usize) -> Result<()> {
         let is_object = feed.item("the start", |cursor| Ok(cursor.peek()? == b'{'))?;
         if !is_object {
-            return self.events(feed);
+            return self.events(feed, threads);
         }
         feed.item("the start", |cursor| cursor.expect(b'{', "an object"))?;
         let mut first = true;
@@ -94,7 +97,7 @@ impl TraceReader {
             first = false;
             match key {
                 None => return end(feed),
-                Some(TopKey::Events) => self.events(feed)?,
+                Some(TopKey::Events) => self.events(feed, threads)?,
                 Some(TopKey::BaseTime) => {
                     let expected = "an integer for \"baseTimeNanoseconds\"";
                     self.profile.base_time_ns = feed.item("a time", |cursor| cursor.integer(expected))?;
@@ -114,23 +117,82 @@ impl TraceReader {
         }
     }
 
-    fn events<R: Read>(&mut self, feed: &mut Feed<R>) -> Result<()> {
+    fn events<R: Read + Send>(&mut self, feed: &mut Feed<R>, threads: usize) -> Result<()> {
         if self.has_events {
             return Err(Error::malformed(feed.offset(), "expected one \"traceEvents\", found a second"));
         }
         self.has_events = true;
         feed.item("\"traceEvents\"", |cursor| cursor.expect(b'[', "an array of events"))?;
         let mut first = true;
+        if threads > 1 {
+            match parallel::read_events(feed, self, threads) {
+                Progress::Closed => return Ok(()),
+                Progress::Open { at_start } => first = at_start,
+            }
+        }
         feed.items("\"traceEvents\"", |cursor| {
-            if !cursor.element(first, b']')? {
-                return Ok(false);
-            }
-            if let Some(event) = Event::read(cursor)? {
-                self.keep(&event)?;
-            }
+            let more = self.event(cursor, first)?;
             first = false;
-            Ok(true)
+            Ok(more)
         })
+    }
+
+    /// Reads the next event, with the comma in front of all but the `first`; false at the end of all.
+    pub fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool> {
+        if !cursor.element(first, b']')? {
+            return Ok(false);
+        }
+        if let Some(event) = Event::read(cursor)? {
+            self.keep(&event)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether what follows can be appended: what the first memory event decides must not differ.
+    pub fn goes_with(&self, next: &Self) -> bool {
+        fn agree<T: Copy + PartialEq>(ours: Option<T>, theirs: Option<T>) -> bool {
+            ours.zip(theirs).is_none_or(|(ours, theirs)| ours == theirs)
+        }
+        agree(self.memory_keys, next.memory_keys)
+            && agree(self.profile.notes.device_type, next.profile.notes.device_type)
+    }
+
+    /// Appends the events that follow, read apart from these.
+    pub fn append(&mut self, next: Self) {
+        let TraceReader { profile: part, memory_keys, has_fractions, .. } = next;
+        let profile = &mut self.profile;
+        // Names and threads are numbered as they come, within the part as in the whole.
+        let name = |id: usize| StrId(id as u32);
+        let names: Vec<StrId> =
+            (0..part.strings.len()).map(|id| profile.strings.intern(part.strings.get(name(id)))).collect();
+        let first_sequence = profile.sequences.len() as u32;
+        profile.sequences.extend(part.sequences);
+        let mut threads = Vec::with_capacity(part.threads.len());
+        for thread in part.threads {
+            let index = *self.threads.entry(thread.id).or_insert_with(|| {
+                profile.threads.push(ProfileThread { id: thread.id, spans: Vec::new() });
+                (profile.threads.len() - 1) as u32
+            });
+            threads.push(index);
+            profile.threads[index as usize].spans.extend(thread.spans.into_iter().map(|span| {
+                let sequence = match span.sequence {
+                    Span::NO_SEQUENCE => Span::NO_SEQUENCE,
+                    sequence => first_sequence + sequence,
+                };
+                Span { name: names[span.name.index()], sequence, ..span }
+            }));
+        }
+        let memory = part.memory.into_iter();
+        profile.memory.extend(memory.map(|event| MemoryEvent { thread: threads[event.thread as usize], ..event }));
+        let (notes, more) = (&mut profile.notes, part.notes);
+        for (reason, count) in more.left_out {
+            *notes.left_out.entry(reason).or_default() += count;
+        }
+        notes.device_type = notes.device_type.or(more.device_type);
+        notes.no_addresses |= more.no_addresses;
+        notes.no_totals |= more.no_totals;
+        self.memory_keys = self.memory_keys.or(memory_keys);
+        self.has_fractions |= has_fractions;
     }
 
     fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {

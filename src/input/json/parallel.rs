@@ -1,0 +1,276 @@
+//! The events of a trace, read by several threads.
+//!
+//! The file is cut where the next event seems to begin: at a comma, white space with a raw newline, and a brace. JSON
+//! allows no raw newline in a string, so such a comma is none of a string's. Whether it stands between two events is
+//! known when what is in front of it was read, which must end right there. Where it does not, or anything else is odd, what
+//! was not read is put back, and whoever reads on does so with a single thread: errors are the same either way.
+//!
+//! Each chunk is read into a part of its own. Parts are joined in order of the file, so that the result does not depend on
+//! the threads, nor on where the file was cut.
+
+use super::cursor::{Cursor, Stop};
+use super::feed::Feed;
+use super::trace::TraceReader;
+use crate::error::Error;
+use crate::input::window::unwrap_io;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+/// Most threads. Joining and reading keep no more of them busy.
+const MAX_THREADS: usize = 8;
+/// Chunks in memory for each thread: one that is read and one that waits for its turn.
+const CHUNKS_PER_THREAD: usize = 2;
+
+/// How far the events were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Behind the bracket that ends them.
+    Closed,
+    /// Up to where the feed stands. `at_start` tells whether none was read.
+    Open { at_start: bool },
+}
+
+/// Where a chunk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Behind an event.
+    Between,
+    /// At this position, behind the last event and its bracket.
+    Closed(usize),
+    /// Anywhere else.
+    Elsewhere,
+}
+
+/// A piece of the file and what was read from it.
+struct Chunk {
+    bytes: Vec<u8>,
+    /// How many of them are filled.
+    len: usize,
+    part: TraceReader,
+    end: End,
+}
+
+/// What is still to be read.
+struct Source<'r, R> {
+    reader: &'r mut R,
+    /// Bytes that were read and belong to the next chunk.
+    rest: Vec<u8>,
+    /// Number of the next chunk.
+    next: usize,
+    ended: bool,
+    error: Option<Error>,
+}
+
+/// Reads events into `trace`, as far as they are laid out line by line.
+pub fn read_events<R: Read + Send>(feed: &mut Feed<R>, trace: &mut TraceReader, threads: usize) -> Progress {
+    let threads = threads.min(MAX_THREADS);
+    let begin = feed.offset();
+    let rest = feed.take_ahead();
+    let error = feed.take_pending();
+    let source = Source { reader: feed.reader(), rest, next: 0, ended: error.is_some(), error };
+    let source = Mutex::new(source);
+    let stop = AtomicBool::new(false);
+    let (give_back, buffers) = channel();
+    for _ in 0..threads * CHUNKS_PER_THREAD {
+        // The other end is below.
+        let _ = give_back.send(Vec::new());
+    }
+    let buffers = Mutex::new(buffers);
+    let mut joiner = Joiner { trace, read: 0, at_start: true, left: None, closed: false };
+    thread::scope(|scope| {
+        let (done, chunks) = channel();
+        for _ in 0..threads {
+            let (source, stop, buffers, done) = (&source, &stop, &buffers, done.clone());
+            scope.spawn(move || work(source, stop, buffers, &done));
+        }
+        drop(done);
+        joiner.join_all(&chunks, give_back, &stop);
+    });
+    let Joiner { read, at_start, left, closed, .. } = joiner;
+    let Source { rest, error, .. } = source.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut left = left.unwrap_or_default();
+    left.extend_from_slice(&rest);
+    feed.put_back(left, begin + read, error);
+    if closed { Progress::Closed } else { Progress::Open { at_start } }
+}
+
+/// Takes one chunk after the other, until there is none or it is told to stop.
+fn work<R: Read>(
+    source: &Mutex<Source<'_, R>>,
+    stop: &AtomicBool,
+    buffers: &Mutex<Receiver<Vec<u8>>>,
+    done: &Sender<(usize, Chunk)>,
+) {
+    loop {
+        // Buffers come back while parts are being joined, and no more when that is over.
+        let buffer = buffers.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(mut bytes) = buffer else { return };
+        let (index, len) = {
+            let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            match source.next_chunk(&mut bytes) {
+                0 => return,
+                len => {
+                    source.next += 1;
+                    (source.next - 1, len)
+                }
+            }
+        };
+        let mut part = TraceReader::default();
+        let end = read_chunk(&bytes[..len], index == 0, &mut part);
+        if done.send((index, Chunk { bytes, len, part, end })).is_err() {
+            return;
+        }
+    }
+}
+
+impl<R: Read> Source<'_, R> {
+    /// Fills `bytes` up to a comma between what seem to be events, or as far as there is something; returns how far.
+    fn next_chunk(&mut self, bytes: &mut Vec<u8>) -> usize {
+        let wanted = CHUNK.max(self.rest.len() * 2);
+        if bytes.len() < wanted {
+            bytes.resize(wanted, 0);
+        }
+        let mut len = self.rest.len();
+        bytes[..len].copy_from_slice(&self.rest);
+        self.rest.clear();
+        while len < wanted && !self.ended {
+            match self.reader.read(&mut bytes[len..wanted]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => len += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.error = Some(unwrap_io(error));
+                    self.ended = true;
+                }
+            }
+        }
+        let cut = if self.ended { len } else { cut(&bytes[..len]).unwrap_or(len) };
+        self.rest.extend_from_slice(&bytes[cut..len]);
+        cut
+    }
+}
+
+/// The last comma that seems to stand between two events: white space with a newline and a brace follow it. The comma
+/// that the slice begins with is none of these.
+fn cut(bytes: &[u8]) -> Option<usize> {
+    let mut end = bytes.len();
+    while let Some(newline) = bytes[..end].iter().rposition(|&byte| byte == b'\n') {
+        end = newline;
+        let next = bytes[newline..].iter().find(|byte| !byte.is_ascii_whitespace());
+        let before = bytes[..newline].iter().rposition(|byte| !byte.is_ascii_whitespace());
+        if next == Some(&b'{')
+            && let Some(comma @ 1..) = before.filter(|&before| bytes[before] == b',')
+        {
+            return Some(comma);
+        }
+    }
+    None
+}
+
+/// Reads the events of a chunk, which begins with the first of them or with the comma in front of one.
+fn read_chunk(bytes: &[u8], mut first: bool, part: &mut TraceReader) -> End {
+    let mut cursor = Cursor::new(bytes);
+    let mut done = 0;
+    loop {
+        match part.event(&mut cursor, first) {
+            Ok(true) => (first, done) = (false, cursor.at()),
+            Ok(false) => return End::Closed(cursor.at()),
+            Err(Stop::More) if !first && bytes[done..].trim_ascii().is_empty() => return End::Between,
+            Err(_) => return End::Elsewhere,
+        }
+    }
+}
+
+/// Puts parts together in order of the file.
+struct Joiner<'t> {
+    trace: &'t mut TraceReader,
+    /// Bytes of the chunks that were joined.
+    read: u64,
+    at_start: bool,
+    /// What was read from the file and not joined, once joining is over.
+    left: Option<Vec<u8>>,
+    closed: bool,
+}
+
+impl Joiner<'_> {
+    fn join_all(&mut self, chunks: &Receiver<(usize, Chunk)>, give_back: Sender<Vec<u8>>, stop: &AtomicBool) {
+        let mut give_back = Some(give_back);
+        let mut waiting = BTreeMap::new();
+        let mut next = 0;
+        // Ends when all threads have: without buffers to read into, or at the end of the file.
+        for (index, chunk) in chunks {
+            waiting.insert(index, chunk);
+            while let Some(chunk) = waiting.remove(&next) {
+                next += 1;
+                let Some(bytes) = self.join(chunk) else { continue };
+                if let Some(give_back) = &give_back {
+                    // Threads that have ended need none.
+                    let _ = give_back.send(bytes);
+                }
+            }
+            if self.left.is_some() {
+                stop.store(true, Ordering::Relaxed);
+                give_back = None;
+            }
+        }
+    }
+
+    /// Joins a chunk; its buffer, if more is to come.
+    fn join(&mut self, chunk: Chunk) -> Option<Vec<u8>> {
+        let Chunk { bytes, len, part, end } = chunk;
+        if let Some(left) = &mut self.left {
+            left.extend_from_slice(&bytes[..len]);
+            return None;
+        }
+        let is_good = end != End::Elsewhere && self.trace.goes_with(&part);
+        if is_good {
+            self.trace.append(part);
+            self.at_start = false;
+        }
+        let read = match end {
+            _ if !is_good => 0,
+            End::Closed(at) => {
+                self.closed = true;
+                at
+            }
+            _ => {
+                self.read += len as u64;
+                return Some(bytes);
+            }
+        };
+        self.read += read as u64;
+        self.left = Some(bytes[read..len].to_vec());
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_lies_at_a_comma_in_front_of_a_line_that_begins_with_a_brace() {
+        for (text, expected) in [
+            ("  {\n\"a\": 1\n  },\n  {\n \"b\"", Some(14)),
+            ("{},\r\n\t {", Some(2)),
+            ("{}\n,\n{", Some(3)),
+            ("{}, {", None),
+            ("{},\n\"a\"", None),
+            ("{}\n{", None),
+            ("{},\n", None),
+            (",\n{", None),
+            ("", None),
+        ] {
+            assert_eq!(cut(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+}
