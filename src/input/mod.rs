@@ -210,12 +210,10 @@ impl Unpacked {
         let mut reader = self.into_reader();
         let contents = match first {
             _ if is_pprof => Contents::Live(pprof::read(reader)?),
-            Some(b'{' | b'[') => {
-                match json::read(reader, options)? {
-                    json::Json::Trace(profile) => Contents::Trace(profile),
-                    json::Json::Timeline(timeline) => Contents::Timeline(timeline),
-                }
-            }
+            Some(b'{' | b'[') => match json::read(reader, options)? {
+                json::Json::Trace(profile) => Contents::Trace(profile),
+                json::Json::Timeline(timeline) => Contents::Timeline(timeline),
+            },
             Some(b'<') => {
                 let mut page = html::PageReader::new(reader);
                 let (snapshot, observer) = read_pickle(&mut page, compression, options, observer)?;

@@ -188,6 +188,7 @@ impl TraceReader {
         for (reason, count) in more.left_out {
             *notes.left_out.entry(reason).or_default() += count;
         }
+        notes.memory_left_out += more.memory_left_out;
         notes.device_type = notes.device_type.or(more.device_type);
         notes.no_addresses |= more.no_addresses;
         notes.no_totals |= more.no_totals;
