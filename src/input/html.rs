@@ -46,6 +46,8 @@ pub struct PageReader<R> {
     group: [u8; 4],
     group_len: usize,
     padding: usize,
+    /// The last group, decoded. It is held back, since zeros at the end of all are padding, which PyTorch puts there.
+    last: Option<[u8; 3]>,
     has_picture: bool,
 }
 
@@ -89,6 +91,7 @@ impl<R: Read> PageReader<R> {
             group: [0; 4],
             group_len: 0,
             padding: 0,
+            last: None,
             has_picture: false,
         }
     }
@@ -161,6 +164,9 @@ impl<R: Read> PageReader<R> {
                     if self.group_len > 0 {
                         return Err(Error::malformed(at, "expected groups of four characters in the page's base64"));
                     }
+                    let last = self.last.take().unwrap_or_default();
+                    let used = last[..3 - self.padding].iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+                    self.decoded.extend_from_slice(&last[..used]);
                     self.state = State::searching(true);
                     return Ok(());
                 }
@@ -176,8 +182,9 @@ impl<R: Read> PageReader<R> {
             self.group_len += 1;
             if self.group_len == 4 {
                 let [a, b, c, d] = self.group;
-                let bytes = [a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d];
-                self.decoded.extend_from_slice(&bytes[..3 - self.padding]);
+                if let Some(before) = self.last.replace([a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]) {
+                    self.decoded.extend_from_slice(&before);
+                }
                 self.group_len = 0;
             }
         }
