@@ -45,6 +45,7 @@ fn a_page_is_read_as_the_pickle_in_it() {
             assert_eq!((plain.maxima, plain.end), (paged.maxima, paged.end));
         }
         assert_eq!(plain.snapshot.segments.len(), paged.snapshot.segments.len());
+        assert!(!paged.snapshot.notes.followed, "padding is no second recording");
     }
 }
 
