@@ -271,7 +271,11 @@ struct Columns<O> {
 
 impl<O: EntryObserver> Columns<O> {
     fn take(&mut self, batch: &Batch) {
-        self.observer.observe(batch.list, self.entries.len(), &batch.entries);
+        let mut first_row = self.entries.len();
+        for (list, entries) in batch.runs() {
+            self.observer.observe(list, first_row, entries);
+            first_row += entries.len();
+        }
         self.entries.extend(&batch.entries);
     }
 }
