@@ -278,8 +278,7 @@ impl EntryDecoder {
         if is_memoized {
             memoized.values[slot] = Value::Stack(list.stack);
         }
-        let place =
-            ListPlace { start: *at, length: list.length, id: list.id, memoized: is_memoized.then_some(slot) };
+        let place = ListPlace { start: *at, length: list.length, id: list.id, memoized: is_memoized.then_some(slot) };
         if self.shape.list.replace(place).is_some() {
             return None;
         }

@@ -165,8 +165,9 @@ mod tests {
     fn items_end_where_the_list_does() {
         let long = [op::LONG_BINGET, 1, 2, 3, 4];
         let short = [op::BINGET, op::APPENDS];
-        let many = |items: &[&[u8]]| [&[op::MARK], items.concat().as_slice(), &[op::APPENDS]].concat();
-        for list in [many(&[]), many(&[&long; 3]), many(&[&long; 8]), many(&[&long.repeat(9), &short, &long])] {
+        let many = |items: &[u8]| [&[op::MARK], items, &[op::APPENDS]].concat();
+        let mixed = [&long.repeat(9)[..], &short, &long].concat();
+        for list in [many(&[]), many(&long.repeat(3)), many(&long.repeat(8)), many(&mixed)] {
             assert_eq!(items_length(&[&list, &b"j1234"[..]].concat()), Ok(list.len()));
             for cut in 0..list.len() {
                 assert!(items_length(&list[..cut]).is_err(), "{cut} of {list:?}");
@@ -174,7 +175,7 @@ mod tests {
         }
         assert_eq!(items_length(&[op::BINGET, 7, op::APPEND, 0]), Ok(3));
         assert_eq!(items_length(&[op::BINGET, 7, op::APPENDS]), Err(2), "one item, but as if there were more");
-        assert_eq!(items_length(&many(&[&long, &[op::FRAME; 9], &long])), Err(6));
+        assert_eq!(items_length(&many(&[&long[..], &[op::FRAME; 9], &long].concat())), Err(6));
         assert!(has_items(&[op::LONG_BINGET, 1, 2, 3, 4, op::APPEND]) && has_items(&[op::MARK]));
         assert!(!has_items(&[op::BINGET, 1, op::BINGET, 2]), "the next key and its value");
     }

@@ -157,8 +157,7 @@ impl<R: Read> Machine<R> {
             if bytes.first() != Some(&op::EMPTY_DICT) {
                 return Ok(taken > 0);
             }
-            let mut tables =
-                Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
+            let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
             let predicted = self.templates.predict(bytes, &mut self.decoder.lists, &mut tables);
             let Some(decoded) = predicted.or_else(|| {
                 let decoded = self.decoder.decode(bytes, &mut tables)?;
