@@ -182,7 +182,7 @@ impl EntryDecoder {
             name::USER_METADATA => found.context.user_metadata = self.string(bytes, at, memoized, tables)?,
             name::INTERNAL_METADATA => found.context.internal_metadata = self.string(bytes, at, memoized, tables)?,
             name::FRAMES => found.stack = self.frames(bytes, at, memoized, tables)?,
-            name::POOL_ID => found.context.pool = self.pool(bytes, at, memoized, tables)?,
+            name::POOL_ID => found.context.pool = Some(self.pool(bytes, at, memoized, tables)?),
             _ => return None,
         }
         Some(())
@@ -286,24 +286,20 @@ impl EntryDecoder {
         Some(list.stack)
     }
 
-    /// A pool id: a tuple of two integers, written out or by reference; none for None.
+    /// A pool id: a tuple of two integers, written out or by reference.
     fn pool(
         &mut self,
         bytes: &[u8],
         at: &mut usize,
         memoized: &mut Memoized,
         tables: &mut Tables<'_>,
-    ) -> Option<Option<PoolId>> {
+    ) -> Option<PoolId> {
         let rest = bytes.get(*at..)?;
-        if *rest.first()? == op::NONE {
-            *at += 1;
-            return Some(None);
-        }
         if let Some((slot, length)) = reference(rest) {
             // A list could still grow.
             let &tuple @ Value::Tuple(_) = tables.memo.get(slot)? else { return None };
             *at += length;
-            return pool_id(tables.heap, 0, tuple).ok().map(Some);
+            return pool_id(tables.heap, 0, tuple).ok();
         }
         let (first, first_length) = integer(rest)?;
         let (second, second_length) = integer(rest.get(first_length..)?)?;
@@ -317,7 +313,7 @@ impl EntryDecoder {
             let tuple = self.pool_tuple(pool, tables.heap);
             self.memoize(bytes, at, tuple, memoized, tables)?;
         }
-        Some(Some(pool))
+        Some(pool)
     }
 
     /// Steps over the instruction that puts `value` into the memo, if there is one at `at`, and says whether there was.

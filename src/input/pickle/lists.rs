@@ -129,7 +129,7 @@ pub fn has_items(ahead: &[u8]) -> bool {
 
 /// References that are looked at in one go.
 const RUN: usize = 8;
-/// Bytes of a LONG_BINGET.
+/// Bytes of a reference of the long form.
 const LONG: usize = 5;
 
 /// Length of `MARK ref* APPENDS` or `ref APPEND` in bytes, or where `bytes` stop to be that.
