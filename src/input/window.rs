@@ -51,6 +51,11 @@ impl<R: Read> Window<R> {
         self.ahead()
     }
 
+    /// What [`Window::look_ahead`] has run into and nobody needed to know yet.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
     /// Bytes that can be looked at without reading on.
     #[inline]
     pub fn ahead(&self) -> &[u8] {

@@ -30,6 +30,8 @@ pub struct Decoded {
     pub cut: Option<Cut>,
     /// Whether anything follows behind the end, as far as was read.
     pub followed: bool,
+    /// How the stream fails behind the pickle, if that has shown already.
+    pub failed_behind: Option<Error>,
 }
 
 /// How to decode.
@@ -80,6 +82,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         root,
         protocol: machine.protocol,
         cut,
+        failed_behind: machine.window.take_failure(),
     })
 }
 
