@@ -4,6 +4,7 @@
 //! trace but not allocated in it was there before, and so was one that is in use at the end without having been
 //! allocated. Reserved ranges follow from the final segments by undoing the segment entries backwards.
 
+use super::counters::Counters;
 use super::history::{Allocation, BaselineOrigin, NEVER, SegmentSpan};
 use super::ranges::{Ranges, coalesce};
 use super::simulation::Simulation;
@@ -36,6 +37,18 @@ impl Baseline {
     /// Whether recording started with nothing reserved.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.ranges.is_empty()
+    }
+
+    /// The counters it adds up to. `allocations` begin with its blocks, at the sizes that they turned out to have.
+    pub fn counters(&self, allocations: &[Allocation]) -> Counters {
+        let mut counters = Counters::default();
+        for allocation in allocations.iter().take(self.blocks.len()) {
+            counters.add_baseline(allocation);
+        }
+        for range in &self.ranges {
+            counters.reserved = counters.reserved.wrapping_add_unsigned(range.size);
+        }
+        counters
     }
 
     /// Works out the baseline of `trace` from what `discovery`, a simulation from an empty allocator, ran into.
