@@ -57,8 +57,9 @@ pub struct Lists {
 
 /// Longest list, in bytes, that is remembered. Longer ones are decoded each time.
 const LIST_BYTES: usize = 1 << 13;
-/// Bytes of all lists remembered: bounds memory.
+/// Bytes of all lists remembered, and their number: bound memory.
 const ALL_BYTES: usize = 1 << 24;
+const LISTS: usize = 1 << 16;
 
 impl Lists {
     /// Forgets every list: to be called when a memo slot changes its value, which no real writer does.
@@ -99,7 +100,8 @@ impl Lists {
         }
         let stack = self.decode(items, tables)?;
         let mut id = NO_LIST;
-        if same_hash.is_none() && length <= LIST_BYTES && self.bytes.len() + length <= ALL_BYTES {
+        let is_room = self.known.len() < LISTS && self.bytes.len() + length <= ALL_BYTES;
+        if same_hash.is_none() && length <= LIST_BYTES && is_room {
             id = self.known.len() as ListId;
             self.known.push(Known { start: self.bytes.len(), length, stack });
             self.bytes.extend_from_slice(items);
