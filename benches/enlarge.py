@@ -1,22 +1,74 @@
 #!/usr/bin/env python3
 """Makes a large snapshot out of a small one, for measuring.
 
-    python3 benches/enlarge.py IN.pickle OUT.pickle TIMES
+    python3 benches/enlarge.py IN.pickle[.gz] OUT.pickle TIMES [--inline] [--stacks N] [--depth N] [--shuffle] [--devices N]
 
-The history of device 0 is repeated TIMES times. Between two repetitions every live block is freed and every segment is
-given back, as if the program had let go of everything and started over, so the result is a history that the allocator
-could have written. Needs a complete recording without expandable segments. Load only files that you trust: this
-script, unlike memviz, unpickles them.
+The history of each device is repeated TIMES times. Between two repetitions every live block is freed and every segment
+is given back, as if the program had let go of everything and started over, so the result is a history that the
+allocator could have written. Needs a complete recording without expandable segments.
+
+What the bytes look like is what matters to a reader, so they are made as PyTorch makes them: each repetition has
+dictionaries and lists of frames of its own, shared by the entries that share them in IN, and strings that IN has afresh
+in each entry stay so. Load only files that you trust: this script, unlike memviz, unpickles them.
 """
+import argparse
+import gzip
 import pickle
-import sys
+import random
+
+# Where the allocator hands out memory: far apart for each device.
+DEVICE_SPAN = 1 << 44
 
 
-def letting_go(snapshot, time_us):
+def arguments():
+    parser = argparse.ArgumentParser(description="Makes a large snapshot out of a small one.")
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("times", type=int)
+    parser.add_argument("--inline", action="store_true",
+                        help="compile_context afresh in each entry, as PyTorch 2.7 and later write it")
+    parser.add_argument("--stacks", type=int, default=0, help="distinct stacks, about; as many as in IN without it")
+    parser.add_argument("--depth", type=int, default=0, help="frames that each stack has at least")
+    parser.add_argument("--shuffle", action="store_true", help="stacks in random order instead of one set after another")
+    parser.add_argument("--devices", type=int, default=0, help="devices; as many as in IN without it")
+    return parser.parse_args()
+
+
+class Stacks:
+    """Variants of the stacks of a recording: the same frames, called from elsewhere."""
+
+    def __init__(self, traces, wanted, depth):
+        distinct = {tuple(map(id, entry.get("frames") or ())) for trace in traces for entry in trace}
+        self.variants = max(1, wanted // max(1, len(distinct)))
+        self.callers = [{"filename": "/home/user/train/main.py", "line": 100 + variant, "name": "main"}
+                        for variant in range(self.variants)]
+        self.outer = [{"filename": f"/home/user/train/outer{level % 7}.py", "line": level, "name": f"outer_{level}"}
+                      for level in range(depth)]
+        self.depth = depth
+
+    def variant(self, frames, number):
+        """A list of its own with the frames of a variant of a stack."""
+        frames = list(frames)
+        if not frames:
+            return frames
+        if self.variants > 1:
+            frames.insert((len(frames) + 1) // 2, self.callers[number % self.variants])
+        return frames + self.outer[:max(0, self.depth - len(frames))]
+
+
+def afresh(text):
+    """The same text in another object, which pickle writes out again."""
+    return "".join(list(text))
+
+
+def is_afresh(trace):
+    """Whether each entry has a compile_context of its own."""
+    return len({id(entry.get("compile_context")) for entry in trace}) > len(trace) // 2
+
+
+def letting_go(segments, like, time_us):
     """Entries that free whatever the final segments hold."""
-    like = {k: v for k, v in snapshot["device_traces"][0][0].items() if k not in ("action", "addr", "size", "time_us")}
-    like["frames"] = []
-    for segment in snapshot["segments"]:
+    for segment in segments:
         for block in segment["blocks"]:
             if block["state"] == "inactive":
                 continue
@@ -28,23 +80,57 @@ def letting_go(snapshot, time_us):
                "time_us": time_us, **like}
 
 
-def main():
-    source, target, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    with open(source, "rb") as file:
-        snapshot = pickle.load(file)
-    trace = snapshot["device_traces"][0]
+def enlarged(trace, segments, stacks, options):
+    """The trace of one device, repeated."""
     start, end = trace[0]["time_us"], trace[-1]["time_us"]
-    span = end - start + 2
+    like = {key: value for key, value in trace[0].items() if key not in ("action", "addr", "size", "time_us")}
+    like["frames"] = []
+    inline = options.inline or is_afresh(trace)
     large = []
-    for repetition in range(times):
-        shift = repetition * span
-        large.extend({**entry, "time_us": entry["time_us"] + shift} for entry in trace)
-        if repetition + 1 < times:
-            large.extend(letting_go(snapshot, end + shift + 1))
-    snapshot["device_traces"] = [large]
-    with open(target, "wb") as file:
+    for repetition in range(options.times):
+        shift = repetition * (end - start + 2)
+        again = list(trace)
+        if repetition + 1 < options.times:
+            again += letting_go(segments, like, end + 1)
+        lists = {}
+        for entry in again:
+            copy = {**entry, "time_us": entry["time_us"] + shift}
+            if copy.get("frames") is not None:
+                frames = entry["frames"]
+                if id(frames) not in lists:
+                    number = random.randrange(stacks.variants) if options.shuffle else repetition
+                    lists[id(frames)] = stacks.variant(frames, number)
+                copy["frames"] = lists[id(frames)]
+            if inline and isinstance(copy.get("compile_context"), str):
+                copy["compile_context"] = afresh(copy["compile_context"])
+            large.append(copy)
+    return large
+
+
+def moved(trace, segments, device):
+    """The same history on another device."""
+    offset = device * DEVICE_SPAN
+    at = lambda record, key: {**record, key: record[key] + offset} if key in record else dict(record)
+    blocks = lambda segment: [at(block, "address") for block in segment["blocks"]]
+    return ([at(entry, "addr") for entry in trace],
+            [{**at(segment, "address"), "device": device, "blocks": blocks(segment)} for segment in segments])
+
+
+def main():
+    options = arguments()
+    random.seed(1)
+    with (gzip.open if options.source.endswith(".gz") else open)(options.source, "rb") as file:
+        snapshot = pickle.load(file)
+    of_device = lambda device: [segment for segment in snapshot["segments"] if segment["device"] == device]
+    devices = [(trace, of_device(device)) for device, trace in enumerate(snapshot["device_traces"]) if trace]
+    if options.devices:
+        devices = [moved(*devices[0], device) for device in range(options.devices)]
+    stacks = Stacks([trace for trace, _ in devices], options.stacks, options.depth)
+    snapshot["device_traces"] = [enlarged(trace, segments, stacks, options) for trace, segments in devices]
+    snapshot["segments"] = [segment for _, segments in devices for segment in segments]
+    with open(options.target, "wb") as file:
         pickle.dump(snapshot, file, protocol=4)
-    print(f"{target}: {len(large)} entries")
+    print(f"{options.target}: {sum(map(len, snapshot['device_traces']))} entries")
 
 
 main()

@@ -14,7 +14,7 @@ use memviz::input::{EntryObserver, ReadOptions, read_observed, read_stream};
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{HeadStart, History, replay};
-use pickle_writer::{Integers, Memo, Node, Style};
+use pickle_writer::{Integers, Memo, Node, Strings, Style};
 use programs::{EPOCH, Recording, SITES, plain_or_expandable, programs};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ use proptest::test_runner::TestCaseResult;
 use serde_pickle::{HashableValue, SerOptions};
 use snapshot_file::{Facts, File, Impossible, Version};
 use std::io::Cursor;
+use std::rc::Rc;
 
 proptest! {
     #[test]
@@ -47,6 +48,31 @@ proptest! {
         let bytes = serde_pickle::value_to_vec(&serde_value(&file.pickle()), options)?;
         let input = read_stream(Cursor::new(bytes), &ReadOptions::default())?;
         same_facts(&input.snapshot, &file)?;
+    }
+
+    /// The ways to write a file differ in what the reader takes on its hot path, and in nothing else. A gap at the first
+    /// memo slot keeps every entry off it.
+    #[test]
+    fn what_leaves_the_hot_path_is_read_alike(file in files(), style in styles()) {
+        let read = |style| read_stream(Cursor::new(pickle_writer::write(&file.pickle(), style)), &ReadOptions::default());
+        let hot = read(style)?.snapshot;
+        let apart = read(Style { protocol: 2, memo: Memo::PutAround(0), frame: None, ..style })?.snapshot;
+        let (hot_facts, apart_facts) = (Facts::of(&hot), Facts::of(&apart));
+        prop_assert_eq!(hot_facts.entries, apart_facts.entries);
+        prop_assert_eq!(hot_facts.segments, apart_facts.segments);
+        same_histories(&replay(&hot), &replay(&apart))?;
+    }
+
+    /// Entries with a key that nobody knows are read step by step between those that are not.
+    #[test]
+    fn entries_with_unknown_keys_are_read_in_their_places(file in files(), style in styles(), every in 1..4usize) {
+        let (pickle, count) = with_unknown_keys(&file.pickle(), every);
+        let bytes = pickle_writer::write(&pickle, style);
+        let (input, head_start) = read_observed(Cursor::new(bytes), &ReadOptions::default(), HeadStart::default())?;
+        let snapshot = &input.snapshot;
+        prop_assert_eq!(snapshot.notes.unknown_keys.get("trace entry.colour").copied().unwrap_or(0), count);
+        same_facts(snapshot, &file)?;
+        same_histories(&head_start.finish(snapshot), &replay(snapshot))?;
     }
 
     #[test]
@@ -163,6 +189,39 @@ fn monotonous_recordings() -> impl Strategy<Value = Recording> {
     })
 }
 
+/// The snapshot with one more key in every so many entries of each device, and how many that are.
+fn with_unknown_keys(snapshot: &Node, every: usize) -> (Node, u64) {
+    let mut count = 0;
+    let mut entry = |(index, entry): (usize, &Node)| match entry {
+        Node::Dict(pairs) if index.is_multiple_of(every) => {
+            count += 1;
+            let colour = (Node::str("colour"), Node::str("red"));
+            Node::Dict(Rc::new(pairs.iter().cloned().chain([colour]).collect()))
+        }
+        other => other.clone(),
+    };
+    let mut list = |list: &Node| match list {
+        Node::List(entries) => Node::list(entries.iter().enumerate().map(&mut entry)),
+        other => other.clone(),
+    };
+    let changed = match snapshot {
+        Node::Dict(pairs) => Node::Dict(Rc::new(
+            pairs
+                .iter()
+                .map(|(key, value)| match (key, value) {
+                    (Node::Str(name), Node::List(lists)) if name == "device_traces" => {
+                        (key.clone(), Node::list(lists.iter().map(&mut list)))
+                    }
+                    (Node::Str(name), trace) if name == "host_traces" => (key.clone(), list(trace)),
+                    _ => (key.clone(), value.clone()),
+                })
+                .collect(),
+        )),
+        other => other.clone(),
+    };
+    (changed, count)
+}
+
 fn impossible_numbers() -> impl Strategy<Value = Impossible> {
     let numbers = prop_oneof![i128::from(i64::MIN)..0, -300..0i128, (1 << 64)..i128::MAX];
     prop_oneof![Just(Impossible::Negated), numbers.prop_map(Impossible::Any)]
@@ -176,9 +235,18 @@ fn styles() -> impl Strategy<Value = Style> {
     // Python appends a thousand items at once.
     let batch = prop_oneof![2 => Just(1000), 1 => 1..50usize];
     let frame = prop_oneof![2 => Just(None), 1 => (1..200usize).prop_map(Some)];
-    (memo, integers, batch, any::<bool>(), frame).prop_map(|((protocol, memo), integers, batch, always_mark, frame)| {
-        Style { protocol, memo, integers, batch, always_mark, frame: frame.filter(|_| protocol >= 4) }
-    })
+    let strings = prop_oneof![Just(Strings::Once), Just(Strings::ValuesAfresh)];
+    (memo, integers, strings, batch, any::<bool>(), frame).prop_map(
+        |((protocol, memo), integers, strings, batch, always_mark, frame)| Style {
+            protocol,
+            memo,
+            integers,
+            strings,
+            batch,
+            always_mark,
+            frame: frame.filter(|_| protocol >= 4),
+        },
+    )
 }
 
 /// Keeps every row it is shown.

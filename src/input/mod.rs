@@ -264,7 +264,11 @@ fn read_pickle<O: EntryObserver + 'static>(
     if decoded.cut.is_none() {
         // Of a compressed file everything, since the checksum comes last.
         let rest = if compression == Compression::None { 1 } else { u64::MAX };
-        match io::copy(&mut reader.take(rest), &mut io::sink()).map_err(window::unwrap_io) {
+        let rest = match decoded.failed_behind.take() {
+            Some(error) => Err(error),
+            None => io::copy(&mut reader.take(rest), &mut io::sink()).map_err(window::unwrap_io),
+        };
+        match rest {
             Err(Error::Truncated { .. }) if options.allow_truncated => {}
             result => decoded.followed |= result? > 0,
         }
@@ -281,7 +285,11 @@ struct Columns<O> {
 
 impl<O: EntryObserver> Columns<O> {
     fn take(&mut self, batch: &Batch) {
-        self.observer.observe(batch.list, self.entries.len(), &batch.entries);
+        let mut first_row = self.entries.len();
+        for (list, entries) in batch.runs() {
+            self.observer.observe(list, first_row, entries);
+            first_row += entries.len();
+        }
         self.entries.extend(&batch.entries);
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Turns a decoded pickle into a snapshot.
 pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
-    let Decoded { heap, recording, root, bytes, protocol, cut, followed } = decoded;
+    let Decoded { heap, recording, root, bytes, protocol, cut, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
     let mut assembler = Assembler {
         heap,

@@ -21,18 +21,39 @@ pub struct Window<R> {
     base: u64,
     /// Whether the stream has ended.
     ended: bool,
+    /// What went wrong behind the valid bytes, for whoever needs more of them.
+    failed: Option<Error>,
 }
 
 impl<R: Read> Window<R> {
     /// A window at the start of `reader`.
     pub fn new(reader: R) -> Self {
-        Self { reader, buffer: vec![0; CHUNK], start: 0, end: 0, base: 0, ended: false }
+        Self { reader, buffer: vec![0; CHUNK], start: 0, end: 0, base: 0, ended: false, failed: None }
     }
 
     /// Offset of the next unread byte.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base + self.start as u64
+    }
+
+    /// The bytes ahead, `count` or more of them unless the stream ends or fails before.
+    ///
+    /// That it fails is no concern of those who only look: the error is for whoever needs the bytes.
+    #[inline]
+    pub fn look_ahead(&mut self, count: usize) -> &[u8] {
+        if self.end - self.start < count
+            && self.failed.is_none()
+            && let Err(error) = self.fill(count)
+        {
+            self.failed = Some(error);
+        }
+        self.ahead()
+    }
+
+    /// What [`Window::look_ahead`] has run into and nobody needed to know yet.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
     }
 
     /// Bytes that can be looked at without reading on.
@@ -66,6 +87,9 @@ impl<R: Read> Window<R> {
     /// Memory grows with the bytes that are really there, never with `count`.
     pub fn fill(&mut self, count: usize) -> Result<bool> {
         while self.end - self.start < count && !self.ended {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             if self.start > 0 {
                 self.buffer.copy_within(self.start..self.end, 0);
                 self.base += self.start as u64;

@@ -4,6 +4,7 @@
 //! one flat row of frame ids, innermost first as PyTorch records it: analyses walk it in exactly that order.
 
 use super::StrId;
+use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
 /// Handle of a frame in [`Stacks`].
@@ -72,15 +73,15 @@ pub mod special {
 /// All frames and stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {
-    frames: IndexSet<Frame>,
-    stacks: IndexSet<Box<[FrameId]>>,
+    frames: IndexSet<Frame, RandomState>,
+    stacks: IndexSet<Box<[FrameId]>, RandomState>,
 }
 
 impl Default for Stacks {
     fn default() -> Self {
-        let mut stacks = IndexSet::new();
+        let mut stacks = IndexSet::default();
         stacks.insert(Box::default());
-        Self { frames: IndexSet::new(), stacks }
+        Self { frames: IndexSet::default(), stacks }
     }
 }
 

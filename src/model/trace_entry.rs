@@ -5,6 +5,7 @@
 //! [`EntryContext`] per combination.
 
 use super::{PoolId, StackId, StrId};
+use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::ops::Range;
 
@@ -92,7 +93,7 @@ pub struct ContextId(pub(crate) u32);
 /// The distinct entry contexts of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
-    set: IndexSet<EntryContext>,
+    set: IndexSet<EntryContext, RandomState>,
     /// The last answer: neighbours nearly always agree, and this spares the hash.
     last: Option<(EntryContext, ContextId)>,
 }

@@ -118,6 +118,16 @@ impl Anomalies {
         }
     }
 
+    /// Adds what was found elsewhere, later.
+    pub fn append(&mut self, others: Self) {
+        for other in others.found {
+            match self.found.iter_mut().find(|anomaly| anomaly.kind == other.kind) {
+                Some(anomaly) => anomaly.count += other.count,
+                None => self.found.push(other),
+            }
+        }
+    }
+
     /// All kinds that occurred, in the order of [`AnomalyKind::ALL`].
     pub fn kinds(&self) -> impl Iterator<Item = &Anomaly> {
         AnomalyKind::ALL.iter().filter_map(|&kind| self.found.iter().find(|anomaly| anomaly.kind == kind))

@@ -4,13 +4,14 @@
 //! trace but not allocated in it was there before, and so was one that is in use at the end without having been
 //! allocated. Reserved ranges follow from the final segments by undoing the segment entries backwards.
 
+use super::counters::Counters;
 use super::history::{Allocation, BaselineOrigin, NEVER, SegmentSpan};
 use super::ranges::{Ranges, coalesce};
 use super::simulation::Simulation;
 use super::size_rules::{SMALL_SIZE, SizeRules};
 use crate::model::{Action, BlockState, DeviceTrace, Segment, Snapshot, StackId};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// State before the first entry.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,18 @@ impl Baseline {
     /// Whether recording started with nothing reserved.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.ranges.is_empty()
+    }
+
+    /// The counters it adds up to. `allocations` begin with its blocks, at the sizes that they turned out to have.
+    pub fn counters(&self, allocations: &[Allocation]) -> Counters {
+        let mut counters = Counters::default();
+        for allocation in allocations.iter().take(self.blocks.len()) {
+            counters.add_baseline(allocation);
+        }
+        for range in &self.ranges {
+            counters.reserved = counters.reserved.wrapping_add_unsigned(range.size);
+        }
+        counters
     }
 
     /// Works out the baseline of `trace` from what `discovery`, a simulation from an empty allocator, ran into.
@@ -135,11 +148,7 @@ fn blocks_at_start(
     discovery: &Simulation,
     segments: &[Segment],
 ) -> Vec<BaselineBlock> {
-    let mut first_alloc: HashMap<u64, u32, RandomState> = HashMap::default();
-    for allocation in discovery.allocations.iter().filter(|allocation| !allocation.is_baseline()) {
-        first_alloc.entry(allocation.addr).or_insert(allocation.born);
-    }
-
+    let first_alloc = first_allocations(discovery, segments);
     let mut blocks: HashMap<u64, BaselineBlock, RandomState> = HashMap::default();
     for &index in &discovery.discovered {
         let allocation = discovery.allocations[index as usize];
@@ -198,6 +207,26 @@ fn blocks_at_start(
         block
     };
     blocks.into_values().map(reset).collect()
+}
+
+/// When the trace first allocates at each address that it frees without having allocated, or that holds a block at the
+/// end without one in the trace. A complete recording has none of either, and a million allocations need no look.
+fn first_allocations(discovery: &Simulation, segments: &[Segment]) -> HashMap<u64, u32, RandomState> {
+    let freed = discovery.discovered.iter().map(|&index| discovery.allocations[index as usize].addr);
+    let blocks = segments.iter().flat_map(|segment| &segment.blocks);
+    let held = blocks.filter(|block| block.state != BlockState::Inactive).map(|block| block.address);
+    let asked: HashSet<u64, RandomState> =
+        freed.chain(held.filter(|&addr| discovery.live_at(addr).is_none())).collect();
+    let mut first = HashMap::default();
+    if asked.is_empty() {
+        return first;
+    }
+    for allocation in discovery.allocations.iter().filter(|allocation| !allocation.is_baseline()) {
+        if asked.contains(&allocation.addr) {
+            first.entry(allocation.addr).or_insert(allocation.born);
+        }
+    }
+    first
 }
 
 /// Sizes of blocks that are known only by their free entries, which record what was asked for.

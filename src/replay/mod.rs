@@ -19,6 +19,7 @@ mod ranges;
 mod reconcile;
 mod simulation;
 mod size_rules;
+mod tally;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
@@ -34,6 +35,7 @@ use rayon::prelude::*;
 use simulation::Simulation;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use tally::Tally;
 
 /// Replays every device of a snapshot, in the order of [`Snapshot::traces`]. Devices run in parallel; the result does
 /// not depend on it.
@@ -147,13 +149,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         baseline_uncertain_bytes: simulation.unsettled.len() as u64 * SMALL_SIZE,
         peak_uncertain_bytes: 0,
     };
-    let mut start = Counters::default();
-    for allocation in simulation.allocations.iter().take(baseline.blocks.len()) {
-        start.add_baseline(allocation);
-    }
-    for range in &baseline.ranges {
-        start.reserved = start.reserved.wrapping_add_unsigned(range.size);
-    }
+    let start = baseline.counters(&simulation.allocations);
     let mut history = History {
         device: trace.device,
         rows: trace.rows.clone(),
@@ -169,45 +165,31 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         links: simulation.links,
         corrections: Vec::new(),
     };
-    count(snapshot, &mut history);
+    match simulation.tally {
+        Some(tally) => enter(tally, &mut history),
+        None => count(snapshot, &mut history),
+    }
     history.completeness.peak_uncertain_bytes = peak_uncertainty(snapshot, &history, &simulation.unsettled);
     history
 }
 
 /// Runs the counters along the trace: maxima, end, and the checks that need them.
 fn count(snapshot: &Snapshot, history: &mut History) {
-    let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: history.start.get(metric), instant: 0 });
-    let mut anomalies = std::mem::take(&mut history.anomalies);
-    let mut before = history.start;
-    if before.any_negative() {
-        anomalies.add(AnomalyKind::Overflow, None, 0);
-    }
-    // A checksum above the replay by no more than what is uncertain about the baseline contradicts nothing.
-    let uncertain = history.completeness.baseline_uncertain_bytes;
+    let mut tally = Tally::starting_at(history.start, history.completeness.baseline_uncertain_bytes);
     let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
     let sizes = snapshot.entries.sizes().get(history.rows.clone()).unwrap_or(&[]);
     history.walk(snapshot, |instant, now| {
         let index = instant as usize - 1;
-        let action = actions[index];
-        let rises = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
-        for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
-            let bytes = now.get(metric);
-            if bytes > maximum.bytes {
-                *maximum = Maximum { bytes, instant };
-            }
-        }
-        if now.any_negative() && !before.any_negative() {
-            let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
-            anomalies.add(kind, Some(instant - 1), 0);
-        }
-        if action == Action::Snapshot && sizes[index].wrapping_sub(now.active as u64) > uncertain {
-            anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
-        }
-        before = *now;
+        tally.see(actions[index], sizes[index], instant, *now);
     });
-    history.maxima = maxima;
-    history.end = before;
-    history.anomalies = anomalies;
+    enter(tally, history);
+}
+
+/// Takes over what was counted along the whole trace.
+fn enter(tally: Tally, history: &mut History) {
+    history.maxima = tally.maxima;
+    history.end = tally.now;
+    history.anomalies.append(tally.anomalies);
 }
 
 /// Bytes by which the peaks of allocated and active may exceed their maxima, given baseline blocks of uncertain size:

@@ -4,44 +4,59 @@ use super::size_rules::MIN_BLOCK;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// One bit for each [`MIN_BLOCK`] bytes, in words of 64 of them (32 KiB).
+/// Words of a page.
+const WORDS: usize = 8;
+/// Blocks of [`MIN_BLOCK`] bytes in a page: 256 KiB.
+const PAGE: u64 = 64 * WORDS as u64;
+
+/// One bit for each [`MIN_BLOCK`] bytes, in pages.
 ///
-/// Cheaper than an ordered map, since most blocks of the small pool lie within one word.
+/// Cheaper than an ordered map, since most blocks of the small pool lie within one page, and the largest in five.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
-    words: HashMap<u64, u64, RandomState>,
+    pages: HashMap<u64, [u64; WORDS], RandomState>,
 }
 
 impl Occupancy {
     /// Marks a block as used; false when a part of it already was.
     pub fn add(&mut self, addr: u64, size: u64) -> bool {
         let mut free = true;
-        for (word, bits) in bits(addr, size) {
-            let used = self.words.entry(word).or_default();
-            free &= *used & bits == 0;
-            *used |= bits;
+        for (page, blocks) in pages(addr, size) {
+            let used = self.pages.entry(page).or_default();
+            for (word, bits) in words(blocks) {
+                free &= used[word] & bits == 0;
+                used[word] |= bits;
+            }
         }
         free
     }
 
     /// Marks a block as free.
     pub fn remove(&mut self, addr: u64, size: u64) {
-        for (word, bits) in bits(addr, size) {
-            if let Some(used) = self.words.get_mut(&word) {
-                *used &= !bits;
+        for (page, blocks) in pages(addr, size) {
+            if let Some(used) = self.pages.get_mut(&page) {
+                words(blocks).for_each(|(word, bits)| used[word] &= !bits);
             }
         }
     }
 }
 
-/// The words that a block touches, and its bits in them.
-fn bits(addr: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
+/// The pages that a block touches, and the first and last of its bits in them.
+fn pages(addr: u64, size: u64) -> impl Iterator<Item = (u64, (u64, u64))> {
     let first = addr / MIN_BLOCK;
     let last = addr.saturating_add(size.max(1) - 1) / MIN_BLOCK;
+    (first / PAGE..=last / PAGE).map(move |page| {
+        let start = page * PAGE;
+        (page, (first.max(start) - start, last.min(start + PAGE - 1) - start))
+    })
+}
+
+/// The words of a page that these bits lie in, and those bits.
+fn words((first, last): (u64, u64)) -> impl Iterator<Item = (usize, u64)> {
     (first / 64..=last / 64).map(move |word| {
         let low = first.saturating_sub(word * 64);
         let high = (last - word * 64).min(63);
-        (word, (u64::MAX << low) & (u64::MAX >> (63 - high)))
+        (word as usize, (u64::MAX << low) & (u64::MAX >> (63 - high)))
     })
 }
 
@@ -51,10 +66,17 @@ mod tests {
 
     #[test]
     fn blocks_touch_only_their_own_bits() {
-        assert_eq!(bits(512, 1024).collect::<Vec<_>>(), [(0, 0b110)]);
-        assert_eq!(bits(63 * 512, 1024).collect::<Vec<_>>(), [(0, 1 << 63), (1, 1)]);
-        assert_eq!(bits(0, 64 * 512).collect::<Vec<_>>(), [(0, u64::MAX)]);
-        assert_eq!(bits(u64::MAX, 512).count(), 1);
+        let bits = |addr, size| -> Vec<_> {
+            pages(addr, size)
+                .flat_map(|(page, blocks)| words(blocks).map(move |(word, bits)| (page, word, bits)))
+                .collect()
+        };
+        assert_eq!(bits(512, 1024), [(0, 0, 0b110)]);
+        assert_eq!(bits(63 * 512, 1024), [(0, 0, 1 << 63), (0, 1, 1)]);
+        assert_eq!(bits(0, 64 * 512), [(0, 0, u64::MAX)]);
+        assert_eq!(bits(511 * 512, 1024), [(0, 7, 1 << 63), (1, 0, 1)]);
+        assert_eq!(bits(1 << 18, 1 << 20).len(), 32);
+        assert_eq!(bits(u64::MAX, 512).len(), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
 use super::occupancy::Occupancy;
 use super::ranges::Ranges;
 use super::size_rules::{SMALL_SIZE, SizeRules};
+use super::tally::Tally;
 use crate::model::Action;
 use crate::model::trace_entry::TraceEntry;
 use foldhash::fast::RandomState;
@@ -41,6 +42,9 @@ pub struct Simulation {
     pub free_requests: u64,
     /// Baseline blocks of the large pool whose size is known only to be at least what was asked for.
     pub unsettled: HashSet<u32, RandomState>,
+    /// The counters along the trace. Counted on the way where the size of every block is known when it is met, which
+    /// spares a second walk over all entries.
+    pub tally: Option<Tally>,
     live: HashMap<u64, u32, RandomState>,
     large: BTreeMap<u64, LargeBlock>,
     small: Occupancy,
@@ -49,7 +53,7 @@ pub struct Simulation {
 impl Simulation {
     /// A simulation that starts from an empty allocator and notes what contradicts that.
     pub fn discovering(rules: SizeRules) -> Self {
-        Self { rules, discovering: true, ..Self::default() }
+        Self { rules, discovering: true, tally: Some(Tally::default()), ..Self::default() }
     }
 
     /// A simulation that starts from `baseline`.
@@ -72,6 +76,9 @@ impl Simulation {
             if !block.settled {
                 simulation.unsettled.insert(index);
             }
+        }
+        if simulation.unsettled.is_empty() {
+            simulation.tally = Some(Tally::starting_at(baseline.counters(&simulation.allocations), 0));
         }
         simulation
     }
@@ -111,6 +118,10 @@ impl Simulation {
             Action::Snapshot | Action::Oom | Action::Unknown => NO_ALLOCATION,
         };
         self.links.push(link);
+        if let Some(tally) = &mut self.tally {
+            let allocation = self.allocations.get(link as usize);
+            tally.step(entry.action, allocation, self.links.len() as u32, entry.size);
+        }
     }
 
     fn alloc(&mut self, entry: &TraceEntry) -> u32 {

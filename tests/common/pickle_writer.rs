@@ -56,12 +56,23 @@ pub enum Integers {
     EveryForm,
 }
 
+/// How strings that stand in several places are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strings {
+    /// Once, and referred to from then on: what Python does with one object.
+    Once,
+    /// So are keys, but values are written out each time: what Python does with strings that PyTorch makes afresh for
+    /// each entry.
+    ValuesAfresh,
+}
+
 /// A way to write pickles.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub protocol: u8,
     pub memo: Memo,
     pub integers: Integers,
+    pub strings: Strings,
     /// Items of a list that are appended at once.
     pub batch: usize,
     /// Whether a list of one item is written as a list of many.
@@ -73,7 +84,7 @@ pub struct Style {
 /// The pickle of `root`.
 pub fn write(root: &Node, style: Style) -> Vec<u8> {
     let mut writer =
-        Writer { style, opcodes: Vec::new(), strings: HashMap::new(), containers: HashMap::new(), turn: 0 };
+        Writer { style, opcodes: Vec::new(), strings: HashMap::new(), containers: HashMap::new(), slots: 0, turn: 0 };
     writer.node(root);
     writer.opcode(b'.', &[]);
     let mut bytes = vec![0x80, style.protocol];
@@ -96,6 +107,8 @@ struct Writer {
     strings: HashMap<String, u32>,
     /// Memo slots of containers, by address.
     containers: HashMap<usize, u32>,
+    /// Memo slots taken.
+    slots: u32,
     /// Number of integers written.
     turn: usize,
 }
@@ -154,15 +167,22 @@ impl Writer {
     fn pairs(&mut self, pairs: &[(Node, Node)]) {
         if let [(key, value)] = pairs {
             self.node(key);
-            self.node(value);
+            self.value(value);
             self.opcode(b's', &[]);
         } else if !pairs.is_empty() {
             self.opcode(b'(', &[]);
             for (key, value) in pairs {
                 self.node(key);
-                self.node(value);
+                self.value(value);
             }
             self.opcode(b'u', &[]);
+        }
+    }
+
+    fn value(&mut self, value: &Node) {
+        match value {
+            Node::Str(text) if self.style.strings == Strings::ValuesAfresh => self.text_afresh(text),
+            other => self.node(other),
         }
     }
 
@@ -187,6 +207,10 @@ impl Writer {
         if let Some(&slot) = self.strings.get(text) {
             return self.get(slot);
         }
+        self.text_afresh(text);
+    }
+
+    fn text_afresh(&mut self, text: &str) {
         let length = text.len() as u32;
         match u8::try_from(length) {
             Ok(length) if self.style.protocol >= 4 => self.opcode(0x8c, &[&[length], text.as_bytes()].concat()),
@@ -218,7 +242,8 @@ impl Writer {
 
     /// Puts what was just written into the memo.
     fn put(&mut self) -> u32 {
-        let count = (self.strings.len() + self.containers.len()) as u32;
+        let count = self.slots;
+        self.slots += 1;
         let slot = match self.style.memo {
             Memo::PutAround(empty) if count >= empty => count + 1,
             _ => count,

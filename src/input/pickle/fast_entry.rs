@@ -1,20 +1,27 @@
 //! The hot loop, first half: one whole trace entry decoded straight from the bytes.
 //!
 //! Nearly all of a large snapshot is entries of one shape: a dictionary whose keys are memo references, whose values
-//! are integers or memo references, and whose `frames` are a list of memo references to frames already known. This
-//! module decodes that shape in one go, without the machine's stack. Whatever looks different in the slightest is left
-//! to the machine, which starts again at the first byte of the entry, so this file decides nothing about validity.
+//! are integers, strings (written out or memo references) or a pair of integers, and whose `frames` are a list of memo
+//! references to frames already known, or a reference to such a list. This module decodes that shape in one go, in
+//! whatever order the keys come, without the machine's stack. Whatever looks different in the slightest is left to the
+//! machine, which starts again at the first byte of the entry, so this file decides nothing about validity.
 //!
 //! While it decodes it notes where the values stand that differ from one entry to the next, so that
 //! [`super::template`] can recognise the next entry like it without decoding.
 
+use super::lists::{ListId, Lists, NO_LIST, has_items};
 use super::opcode as op;
-use super::recording::{Recording, action, name};
+use super::recording::{Recording, action, name, pool_id};
 use super::value::{Heap, Value};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, EntryContext, FrameId, PoolId, StackId};
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
+
+/// What entries refer to and add to.
+pub struct Tables<'m> {
+    pub memo: &'m [Value],
+    pub heap: &'m mut Heap,
+    pub recording: &'m mut Recording,
+}
 
 /// An entry decoded from the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +29,39 @@ pub struct Decoded {
     /// Bytes it took.
     pub length: usize,
     pub entry: TraceEntry,
-    /// Whether the entry itself takes a memo slot, before [`Decoded::memoized`].
+    /// Whether the first of [`Decoded::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
     pub memoize_entry: bool,
-    /// Values to append to the memo, in order; the first [`Decoded::memoized_len`] count.
-    pub memoized: [Value; 2],
-    pub memoized_len: usize,
+    /// Values to append to the memo.
+    pub memoized: Memoized,
+}
+
+/// Values that an entry puts into the memo, in order: itself, its strings, its list of frames, its pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Memoized {
+    values: [Value; 8],
+    count: usize,
+}
+
+impl Memoized {
+    fn push(&mut self, value: Value) -> Option<()> {
+        *self.values.get_mut(self.count)? = value;
+        self.count += 1;
+        Some(())
+    }
+
+    /// The values.
+    #[inline]
+    pub fn values(&mut self) -> &mut [Value] {
+        &mut self.values[..self.count]
+    }
+}
+
+/// Where an entry has what differs from the next one like it.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// In order.
+    pub holes: Vec<Hole>,
+    pub list: Option<ListPlace>,
 }
 
 /// Bytes of an entry that hold a value of its own.
@@ -36,6 +71,8 @@ pub struct Hole {
     pub start: usize,
     /// Length in bytes; at most 8.
     pub length: usize,
+    /// Whether the top bit is a sign. It must not be set: no value here is negative.
+    pub signed: bool,
     pub kind: HoleKind,
 }
 
@@ -51,213 +88,256 @@ pub enum HoleKind {
     NewSlot(usize),
 }
 
-/// Decodes entries; keeps what it learned about `frames` lists.
+/// The items of an entry's `frames`.
+#[derive(Clone, Copy, Debug)]
+pub struct ListPlace {
+    /// Position in the entry's bytes.
+    pub start: usize,
+    pub length: usize,
+    pub id: ListId,
+    /// Which of the memoized values the list is, if it is one.
+    pub memoized: Option<usize>,
+}
+
+/// Decodes entries.
 #[derive(Debug, Default)]
 pub struct EntryDecoder {
-    /// Stacks by the bytes of their list. Equal bytes mean equal stacks because memo slots never change: see
-    /// [`EntryDecoder::forget`].
-    stacks: HashMap<Box<[u8]>, StackId, RandomState>,
-    /// Holes of the last entry, in order.
-    pub holes: Vec<Hole>,
-    /// Frames of the list being decoded; kept for its memory.
-    frames: Vec<FrameId>,
+    pub lists: Lists,
+    /// The shape of the last entry.
+    pub shape: Shape,
+    /// Where the last entry that was left to the machine stopped to be one of the usual shape, if an instruction begins
+    /// there.
+    pub stopped: usize,
+    /// Longest string, in bytes.
+    longest_string: u64,
     /// The last pool id and its tuple on the heap: one tuple serves all neighbours, since tuples never change.
     pool: Option<(PoolId, Value)>,
 }
 
-/// Longest list of frames, in bytes, that is remembered. Longer ones are decoded each time.
-const STACK_BYTES: usize = 4096;
-/// Number of lists remembered: bounds memory.
-const STACKS: usize = 1 << 14;
-
 impl EntryDecoder {
-    /// Forgets every list: to be called when a memo slot changes its value, which no real writer does.
-    pub fn forget(&mut self) {
-        self.stacks.clear();
+    /// A decoder that leaves entries with a longer string than this to the machine.
+    pub fn new(longest_string: u64) -> Self {
+        Self { longest_string, ..Self::default() }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one loop over the keys of an entry, one arm per kind of value")]
     /// Decodes the entry that starts at `bytes[0]`, an `EMPTY_DICT`, if it has the usual shape and is all there.
-    pub fn decode(
-        &mut self,
-        bytes: &[u8],
-        memo: &[Value],
-        heap: &mut Heap,
-        recording: &mut Recording,
-    ) -> Option<Decoded> {
-        self.holes.clear();
+    pub fn decode(&mut self, bytes: &[u8], tables: &mut Tables<'_>) -> Option<Decoded> {
+        self.shape.holes.clear();
+        self.shape.list = None;
+        self.stopped = 0;
+        let mut memoized = Memoized { values: [Value::Missing; 8], count: 0 };
         let mut at = 1;
-        let entry_slot = self.memoization(bytes, at, memo.len(), 0)?;
-        at += entry_slot;
+        let memoize_entry = self.memoize(bytes, &mut at, Value::Missing, &mut memoized, tables)?;
+        self.stopped = at;
         if *bytes.get(at)? != op::MARK {
             return None;
         }
         at += 1;
 
-        let memoize_entry = entry_slot > 0;
-        let mut memoized = [Value::Missing; 2];
-        let mut memoized_len = 0;
-        let mut found_action = None;
-        let (mut addr, mut size, mut time_us) = (None, None, None);
-        let mut stack = StackId::EMPTY;
-        let mut context = EntryContext::default();
-
-        while *bytes.get(at)? != op::SETITEMS {
-            let (slot, length) = reference(&bytes[at..])?;
-            at += length;
-            let &Value::Str(key) = memo.get(slot)? else { return None };
-            let rest = bytes.get(at..)?;
-            match key {
-                name::ADDR | name::DEVICE_FREE => {
-                    let (value, length) = integer(rest)?;
-                    self.note(at, length, HoleKind::Addr, rest);
-                    if addr.replace((key, value)).is_some() {
-                        return None;
-                    }
-                    at += length;
-                }
-                name::SIZE => {
-                    let (value, length) = integer(rest)?;
-                    self.note(at, length, HoleKind::Size, rest);
-                    size = Some(value);
-                    at += length;
-                }
-                name::TIME_US => {
-                    let (value, length) = integer(rest)?;
-                    self.note(at, length, HoleKind::Time, rest);
-                    time_us = Some(i64::try_from(value).ok()?);
-                    at += length;
-                }
-                name::STREAM => {
-                    let (value, length) = integer(rest)?;
-                    context.stream = value;
-                    at += length;
-                }
-                name::ACTION | name::COMPILE_CONTEXT | name::USER_METADATA | name::INTERNAL_METADATA => {
-                    let (slot, length) = reference(rest)?;
-                    let &Value::Str(text) = memo.get(slot)? else { return None };
-                    match key {
-                        name::ACTION => found_action = Some(action(text)),
-                        name::COMPILE_CONTEXT => context.compile_context = text,
-                        name::USER_METADATA => context.user_metadata = text,
-                        _ => context.internal_metadata = text,
-                    }
-                    at += length;
-                }
-                name::FRAMES if rest.first() == Some(&op::EMPTY_LIST) => {
-                    at += 1;
-                    let offset = usize::from(memoize_entry) + memoized_len;
-                    let slot_length = self.memoization(bytes, at, memo.len(), offset)?;
-                    at += slot_length;
-                    let (id, length) = self.frames_list(bytes.get(at..)?, memo, heap, recording)?;
-                    stack = id;
-                    at += length;
-                    if slot_length > 0 {
-                        *memoized.get_mut(memoized_len)? = Value::Stack(stack);
-                        memoized_len += 1;
-                    }
-                }
-                name::FRAMES => {
-                    let (slot, length) = reference(rest)?;
-                    let &Value::Stack(id) = memo.get(slot)? else { return None };
-                    self.note(at, length, HoleKind::StackSlot, rest);
-                    stack = id;
-                    at += length;
-                }
-                name::POOL_ID => {
-                    let (first, first_length) = integer(rest)?;
-                    let (second, second_length) = integer(rest.get(first_length..)?)?;
-                    at += first_length + second_length;
-                    if *bytes.get(at)? != op::TUPLE2 {
-                        return None;
-                    }
-                    at += 1;
-                    context.pool = Some((first, second));
-                    let offset = usize::from(memoize_entry) + memoized_len;
-                    let slot_length = self.memoization(bytes, at, memo.len(), offset)?;
-                    at += slot_length;
-                    if slot_length > 0 {
-                        *memoized.get_mut(memoized_len)? = self.pool_tuple((first, second), heap);
-                        memoized_len += 1;
-                    }
-                }
-                _ => return None,
+        let mut found = Found::default();
+        loop {
+            self.stopped = at;
+            if *bytes.get(at)? == op::SETITEMS {
+                break;
             }
+            let (slot, length) = reference(&bytes[at..])?;
+            let &Value::Str(key) = tables.memo.get(slot)? else { return None };
+            at += length;
+            self.stopped = at;
+            self.value(key, bytes, &mut at, &mut found, &mut memoized, tables)?;
         }
+        let entry = found.entry(tables.recording)?;
+        Some(Decoded { length: at + 1, entry, memoize_entry, memoized })
+    }
 
-        let action = found_action.filter(|&action| action != Action::Unknown)?;
-        let ((addr_key, addr), size) = (addr?, size?);
-        if (addr_key == name::DEVICE_FREE) != (action == Action::Oom) {
+    /// Decodes the value of `key` at `at` and steps behind it.
+    fn value(
+        &mut self,
+        key: StrId,
+        bytes: &[u8],
+        at: &mut usize,
+        found: &mut Found,
+        memoized: &mut Memoized,
+        tables: &mut Tables<'_>,
+    ) -> Option<()> {
+        match key {
+            name::ADDR | name::DEVICE_FREE => {
+                let value = self.hole(bytes, at, HoleKind::Addr)?;
+                if found.addr.replace((key, value)).is_some() {
+                    return None;
+                }
+            }
+            name::SIZE => found.size = Some(self.hole(bytes, at, HoleKind::Size)?),
+            name::TIME_US => {
+                let value = self.hole(bytes, at, HoleKind::Time)?;
+                found.time_us = Some(i64::try_from(value).ok()?);
+            }
+            name::STREAM => {
+                let (value, length) = integer(bytes.get(*at..)?)?;
+                found.context.stream = value;
+                *at += length;
+            }
+            name::ACTION => found.action = Some(action(self.string(bytes, at, memoized, tables)?)),
+            name::COMPILE_CONTEXT => found.context.compile_context = self.string(bytes, at, memoized, tables)?,
+            name::USER_METADATA => found.context.user_metadata = self.string(bytes, at, memoized, tables)?,
+            name::INTERNAL_METADATA => found.context.internal_metadata = self.string(bytes, at, memoized, tables)?,
+            name::FRAMES => found.stack = self.frames(bytes, at, memoized, tables)?,
+            name::POOL_ID => found.context.pool = Some(self.pool(bytes, at, memoized, tables)?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A non-negative integer that is a hole.
+    fn hole(&mut self, bytes: &[u8], at: &mut usize, kind: HoleKind) -> Option<u64> {
+        let rest = bytes.get(*at..)?;
+        let (value, length) = integer(rest)?;
+        let opcode = *rest.first()?;
+        // LONG1 has a length byte between opcode and operand.
+        let head = if opcode == op::LONG1 { 2 } else { 1 };
+        let signed = matches!(opcode, op::BININT | op::LONG1);
+        self.shape.holes.push(Hole { start: *at + head, length: length - head, signed, kind });
+        *at += length;
+        Some(value)
+    }
+
+    /// A string, written out or by reference; the empty one for None.
+    fn string(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        memoized: &mut Memoized,
+        tables: &mut Tables<'_>,
+    ) -> Option<StrId> {
+        let rest = bytes.get(*at..)?;
+        let (head, length) = match *rest {
+            [op::SHORT_BINUNICODE, length, ..] => (2, usize::from(length)),
+            [op::BINUNICODE, a, b, c, d, ..] => (5, u32::from_le_bytes([a, b, c, d]) as usize),
+            [op::NONE, ..] => {
+                *at += 1;
+                return Some(StrId::EMPTY);
+            }
+            _ => {
+                let (slot, length) = reference(rest)?;
+                let &Value::Str(text) = tables.memo.get(slot)? else { return None };
+                *at += length;
+                return Some(text);
+            }
+        };
+        if length as u64 > self.longest_string {
             return None;
         }
-        recording.untimed |= time_us.is_none();
-        let time_us = time_us.unwrap_or(0);
-        let context = recording.contexts.intern(context);
-        let entry = TraceEntry { action, addr, size, time_us, stack, context };
-        Some(Decoded { length: at + 1, entry, memoize_entry, memoized, memoized_len })
+        let text = std::str::from_utf8(rest.get(head..head + length)?).ok()?;
+        let id = tables.recording.strings.intern(text);
+        *at += head + length;
+        self.memoize(bytes, at, Value::Str(id), memoized, tables)?;
+        Some(id)
     }
 
-    /// Notes the operand of the instruction at `at`, which is the start of `rest`, as a hole.
-    fn note(&mut self, at: usize, length: usize, kind: HoleKind, rest: &[u8]) {
-        // LONG1 has a length byte between opcode and operand.
-        let head = if rest.first() == Some(&op::LONG1) { 2 } else { 1 };
-        self.holes.push(Hole { start: at + head, length: length - head, kind });
-    }
-
-    /// Length of the memoization at `at`, 0 when there is none. It must take the slot `offset` above the `slots` there
-    /// are.
-    fn memoization(&mut self, bytes: &[u8], at: usize, slots: usize, offset: usize) -> Option<usize> {
-        let (slot, length) = match *bytes.get(at..)? {
-            [op::MEMOIZE, ..] => return Some(1),
-            [op::BINPUT, slot, ..] => (usize::from(slot), 2),
-            [op::LONG_BINPUT, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]) as usize, 5),
-            [_, ..] => return Some(0),
-            [] => return None,
-        };
-        self.holes.push(Hole { start: at + 1, length: length - 1, kind: HoleKind::NewSlot(offset) });
-        (slot == slots + offset).then_some(length)
-    }
-
-    /// The stack of a `frames` list whose items start at `list`, and the length of the items in bytes: 0 for an empty
-    /// list, which is followed by whatever comes next.
-    fn frames_list(
+    /// A list of frames, written out or by reference; empty for None.
+    fn frames(
         &mut self,
-        list: &[u8],
-        memo: &[Value],
-        heap: &Heap,
-        recording: &mut Recording,
-    ) -> Option<(StackId, usize)> {
-        let one_item = || reference(list).is_some_and(|(_, length)| list.get(length) == Some(&op::APPEND));
-        if *list.first()? != op::MARK && !one_item() {
-            return Some((StackId::EMPTY, 0));
+        bytes: &[u8],
+        at: &mut usize,
+        memoized: &mut Memoized,
+        tables: &mut Tables<'_>,
+    ) -> Option<StackId> {
+        let rest = bytes.get(*at..)?;
+        match *rest.first()? {
+            op::EMPTY_LIST => {}
+            op::NONE => {
+                *at += 1;
+                return Some(StackId::EMPTY);
+            }
+            _ => {
+                let (slot, length) = reference(rest)?;
+                let stack = match *tables.memo.get(slot)? {
+                    Value::Stack(stack) => stack,
+                    // A list that the machine has read.
+                    list @ Value::List(_) => tables.recording.stack(tables.heap, 0, list).ok()?,
+                    _ => return None,
+                };
+                let (start, length_of_slot) = (*at + 1, length - 1);
+                self.shape.holes.push(Hole { start, length: length_of_slot, signed: false, kind: HoleKind::StackSlot });
+                *at += length;
+                return Some(stack);
+            }
         }
-        let length = self.collect_frames(list, memo, heap)?;
-        let key = &list[..length];
-        if let Some(&stack) = self.stacks.get(key) {
-            return Some((stack, length));
+        *at += 1;
+        let slot = memoized.count;
+        let is_memoized = self.memoize(bytes, at, Value::Stack(StackId::EMPTY), memoized, tables)?;
+        let items = bytes.get(*at..)?;
+        if !has_items(items) {
+            self.stopped = *at;
+            return Some(StackId::EMPTY);
         }
-        let stack = recording.stacks.intern_stack(&self.frames);
-        if length <= STACK_BYTES && self.stacks.len() < STACKS {
-            self.stacks.insert(key.into(), stack);
+        let Some(list) = self.lists.find(items, NO_LIST, tables) else {
+            self.stopped = *at + self.lists.stopped;
+            return None;
+        };
+        if is_memoized {
+            memoized.values[slot] = Value::Stack(list.stack);
         }
-        Some((stack, length))
+        let place = ListPlace { start: *at, length: list.length, id: list.id, memoized: is_memoized.then_some(slot) };
+        if self.shape.list.replace(place).is_some() {
+            return None;
+        }
+        *at += list.length;
+        Some(list.stack)
     }
 
-    /// Decodes `MARK ref* APPENDS` or `ref APPEND` into [`EntryDecoder::frames`]; returns its length in bytes.
-    fn collect_frames(&mut self, bytes: &[u8], memo: &[Value], heap: &Heap) -> Option<usize> {
-        self.frames.clear();
-        let many = *bytes.first()? == op::MARK;
-        let mut at = usize::from(many);
-        loop {
-            let (slot, length) = match *bytes.get(at)? {
-                op::APPENDS if many => return Some(at + 1),
-                op::APPEND if !many => return Some(at + 1),
-                _ => reference(&bytes[at..])?,
-            };
-            let Value::Frame(frame) = heap.resolve(*memo.get(slot)?) else { return None };
-            self.frames.push(frame);
-            at += length;
+    /// A pool id: a tuple of two integers, written out or by reference.
+    fn pool(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        memoized: &mut Memoized,
+        tables: &mut Tables<'_>,
+    ) -> Option<PoolId> {
+        let rest = bytes.get(*at..)?;
+        if let Some((slot, length)) = reference(rest) {
+            // A list could still grow.
+            let &tuple @ Value::Tuple(_) = tables.memo.get(slot)? else { return None };
+            *at += length;
+            return pool_id(tables.heap, 0, tuple).ok();
         }
+        let (first, first_length) = integer(rest)?;
+        let (second, second_length) = integer(rest.get(first_length..)?)?;
+        *at += first_length + second_length;
+        if *bytes.get(*at)? != op::TUPLE2 {
+            return None;
+        }
+        *at += 1;
+        let pool = (first, second);
+        if memoization(bytes.get(*at..)?).is_some() {
+            let tuple = self.pool_tuple(pool, tables.heap);
+            self.memoize(bytes, at, tuple, memoized, tables)?;
+        }
+        Some(pool)
+    }
+
+    /// Steps over the instruction that puts `value` into the memo, if there is one at `at`, and says whether there was.
+    /// It must take the slot behind those that are taken.
+    fn memoize(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        value: Value,
+        memoized: &mut Memoized,
+        tables: &Tables<'_>,
+    ) -> Option<bool> {
+        let Some((slot, length)) = memoization(bytes.get(*at..)?) else { return Some(false) };
+        let offset = memoized.count;
+        if let Some(slot) = slot {
+            if slot != tables.memo.len() + offset {
+                return None;
+            }
+            let kind = HoleKind::NewSlot(offset);
+            self.shape.holes.push(Hole { start: *at + 1, length: length - 1, signed: false, kind });
+        }
+        memoized.push(value)?;
+        *at += length;
+        Some(true)
     }
 
     /// The tuple of `pool` on the heap.
@@ -274,9 +354,45 @@ impl EntryDecoder {
     }
 }
 
+/// What the keys of an entry have said so far.
+#[derive(Default)]
+struct Found {
+    action: Option<Action>,
+    /// The key that held it, and the address or the free bytes.
+    addr: Option<(StrId, u64)>,
+    size: Option<u64>,
+    time_us: Option<i64>,
+    stack: StackId,
+    context: EntryContext,
+}
+
+impl Found {
+    /// The entry, if all that it needs is there.
+    fn entry(self, recording: &mut Recording) -> Option<TraceEntry> {
+        let action = self.action.filter(|&action| action != Action::Unknown)?;
+        let ((addr_key, addr), size) = (self.addr?, self.size?);
+        if (addr_key == name::DEVICE_FREE) != (action == Action::Oom) {
+            return None;
+        }
+        recording.untimed |= self.time_us.is_none();
+        let context = recording.contexts.intern(self.context);
+        Some(TraceEntry { action, addr, size, time_us: self.time_us.unwrap_or(0), stack: self.stack, context })
+    }
+}
+
+/// The instruction that puts a value into the memo, if `bytes` begin with one: the slot it names, and its length.
+fn memoization(bytes: &[u8]) -> Option<(Option<usize>, usize)> {
+    match *bytes {
+        [op::MEMOIZE, ..] => Some((None, 1)),
+        [op::BINPUT, slot, ..] => Some((Some(usize::from(slot)), 2)),
+        [op::LONG_BINPUT, a, b, c, d, ..] => Some((Some(u32::from_le_bytes([a, b, c, d]) as usize), 5)),
+        _ => None,
+    }
+}
+
 /// A memo reference: its slot and its length in bytes.
 #[inline]
-fn reference(bytes: &[u8]) -> Option<(usize, usize)> {
+pub fn reference(bytes: &[u8]) -> Option<(usize, usize)> {
     match *bytes {
         [op::BINGET, slot, ..] => Some((usize::from(slot), 2)),
         [op::LONG_BINGET, a, b, c, d, ..] => Some((u32::from_le_bytes([a, b, c, d]) as usize, 5)),
@@ -336,11 +452,21 @@ mod tests {
 
     #[test]
     fn a_memoization_must_take_the_next_slot() {
-        let mut decoder = EntryDecoder::default();
-        assert_eq!(decoder.memoization(&[op::MEMOIZE], 0, 7, 0), Some(1));
-        assert_eq!(decoder.memoization(&[op::BINPUT, 7], 0, 7, 0), Some(2));
-        assert_eq!(decoder.memoization(&[op::BINPUT, 8], 0, 7, 1), Some(2));
-        assert_eq!(decoder.memoization(&[op::BINPUT, 8], 0, 7, 0), None);
-        assert_eq!(decoder.memoization(&[op::MARK], 0, 7, 0), Some(0));
+        let memo = [Value::None; 7];
+        let taken = |bytes: &[u8], before: usize| {
+            let mut recording = Recording::default();
+            let tables = Tables { memo: &memo, heap: &mut Heap::default(), recording: &mut recording };
+            let mut memoized = Memoized { values: [Value::Missing; 8], count: before };
+            let mut at = 0;
+            let is_there = EntryDecoder::default().memoize(bytes, &mut at, Value::None, &mut memoized, &tables)?;
+            Some((is_there, at, memoized.count - before))
+        };
+        assert_eq!(taken(&[op::MEMOIZE], 0), Some((true, 1, 1)));
+        assert_eq!(taken(&[op::BINPUT, 7], 0), Some((true, 2, 1)));
+        assert_eq!(taken(&[op::BINPUT, 8], 1), Some((true, 2, 1)));
+        assert_eq!(taken(&[op::LONG_BINPUT, 8, 0, 0, 0], 1), Some((true, 5, 1)));
+        assert_eq!(taken(&[op::BINPUT, 8], 0), None);
+        assert_eq!(taken(&[op::MEMOIZE], 8), None, "more than an entry has");
+        assert_eq!(taken(&[op::MARK], 0), Some((false, 0, 0)));
     }
 }

@@ -5,7 +5,7 @@
 //! is needed.
 
 use super::cut::Cut;
-use super::fast_entry::EntryDecoder;
+use super::fast_entry::{Decoded as DecodedEntry, EntryDecoder, Tables};
 use super::opcode as op;
 use super::recording::{Recording, Rows, name};
 use super::template::Templates;
@@ -30,6 +30,8 @@ pub struct Decoded {
     pub cut: Option<Cut>,
     /// Whether anything follows behind the end, as far as was read.
     pub followed: bool,
+    /// How the stream fails behind the pickle, if that has shown already.
+    pub failed_behind: Option<Error>,
 }
 
 /// How to decode.
@@ -53,8 +55,9 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         memo_filled: 0,
         heap: Heap::default(),
         recording: Recording { rows, ..Recording::default() },
-        decoder: EntryDecoder::default(),
+        decoder: EntryDecoder::new(options.limits.string_bytes),
         templates: Templates::default(),
+        unframed: Vec::new(),
         frame: None,
         protocol: 0,
     };
@@ -79,6 +82,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         root,
         protocol: machine.protocol,
         cut,
+        failed_behind: machine.window.take_failure(),
     })
 }
 
@@ -86,8 +90,12 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
 const BILL_INTERVAL: u32 = 1024;
 /// Entries are numbered with 32 bits, of which the last value means none.
 const MAX_ENTRIES: usize = u32::MAX as usize - 1;
-/// The list of a batch that belongs to none.
+/// The list of entries that are put into none.
 const NO_LIST: u32 = u32::MAX;
+/// Bytes that should be ahead before the hot path looks for an entry: more than nearly all entries take.
+const ENTRY_AHEAD: usize = 4096;
+/// Bytes of the FRAME instruction: the opcode and a length.
+const FRAME_HEAD: usize = 9;
 
 /// The machine's state.
 pub struct Machine<R> {
@@ -104,6 +112,8 @@ pub struct Machine<R> {
     recording: Recording,
     decoder: EntryDecoder,
     templates: Templates,
+    /// An entry without the frame that begins in it.
+    unframed: Vec<u8>,
     /// Start of the current frame and the offset at which it claims to end.
     frame: Option<(u64, u64)>,
     protocol: u8,
@@ -119,7 +129,7 @@ impl<R: Read> Machine<R> {
                 until_bill = BILL_INTERVAL;
                 self.check_bill()?;
             }
-            if self.window.ahead().first() == Some(&op::EMPTY_DICT) && self.options.recognise && self.fast_entry()? {
+            if self.window.ahead().first() == Some(&op::EMPTY_DICT) && self.options.recognise && self.fast_entries()? {
                 continue;
             }
             let at = self.window.offset();
@@ -138,36 +148,76 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    /// Tries the hot path on the dictionary ahead; false when the machine must take it step by step.
-    fn fast_entry(&mut self) -> Result<bool> {
-        if self.memo_filled != self.memo.len() {
-            return Ok(false);
-        }
-        let bytes = self.window.ahead();
-        let decoded = match self.templates.predict(bytes, &self.memo) {
-            Some(decoded) => decoded,
-            None => match self.decoder.decode(bytes, &self.memo, &mut self.heap, &mut self.recording) {
-                Some(decoded) => {
-                    self.templates.learn(bytes, &decoded, &self.decoder);
-                    decoded
+    /// Takes the entries ahead on the hot path, as many as have the usual shape; false when the first has not, and the
+    /// machine must take it step by step.
+    fn fast_entries(&mut self) -> Result<bool> {
+        let list = self.open_list();
+        for taken in 0..BILL_INTERVAL {
+            if self.memo_filled != self.memo.len() {
+                return Ok(taken > 0);
+            }
+            let bytes = self.window.look_ahead(ENTRY_AHEAD);
+            if bytes.first() != Some(&op::EMPTY_DICT) {
+                return Ok(taken > 0);
+            }
+            let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
+            let predicted = self.templates.predict(bytes, &mut self.decoder.lists, &mut tables);
+            let Some(decoded) = predicted.or_else(|| {
+                let decoded = self.decoder.decode(bytes, &mut tables)?;
+                self.templates.learn(bytes, &decoded, &self.decoder.shape);
+                Some(decoded)
+            }) else {
+                match self.entry_around_frame() {
+                    Some(decoded) => {
+                        self.take(list, decoded)?;
+                        continue;
+                    }
+                    None => return Ok(taken > 0),
                 }
-                None => return Ok(false),
-            },
-        };
+            };
+            self.take(list, decoded)?;
+        }
+        Ok(true)
+    }
+
+    /// Puts a decoded entry where the machine would have put it.
+    #[inline]
+    fn take(&mut self, list: u32, mut decoded: DecodedEntry) -> Result<()> {
         if self.recording.rows.len() >= MAX_ENTRIES {
             let message = format!("more trace entries than the limit of {MAX_ENTRIES}");
             return Err(Error::Limit { at: self.window.offset(), message });
         }
-        self.recording.rows.enter_list(self.open_list());
-        let row = self.recording.rows.push(decoded.entry);
-        if decoded.memoize_entry {
-            self.memo.push(row);
+        let row = self.recording.rows.push(list, decoded.entry);
+        let memoized = decoded.memoized.values();
+        if decoded.memoize_entry
+            && let Some(entry) = memoized.first_mut()
+        {
+            *entry = row;
         }
-        self.memo.extend_from_slice(&decoded.memoized[..decoded.memoized_len]);
+        self.memo.extend_from_slice(memoized);
         self.memo_filled = self.memo.len();
         self.stack.push(row);
         self.window.skip(decoded.length);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Decodes the entry ahead if a frame begins in it, which is all that keeps it from having the usual shape.
+    /// Writers begin a frame every 64 KiB, wherever that is.
+    fn entry_around_frame(&mut self) -> Option<DecodedEntry> {
+        let bytes = self.window.ahead();
+        let at = self.decoder.stopped;
+        let [op::FRAME, length @ ..] = *bytes.get(at..)?.first_chunk::<FRAME_HEAD>()? else { return None };
+        let rest = &bytes[at + FRAME_HEAD..];
+        self.unframed.clear();
+        self.unframed.extend_from_slice(&bytes[..at]);
+        self.unframed.extend_from_slice(&rest[..rest.len().min(ENTRY_AHEAD)]);
+        let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
+        let mut decoded = self.decoder.decode(&self.unframed, &mut tables)?;
+        decoded.length += FRAME_HEAD;
+        let start = self.window.offset() + at as u64;
+        let end = start.saturating_add(FRAME_HEAD as u64).saturating_add(u64::from_le_bytes(length));
+        self.frame = Some((start, end));
+        Some(decoded)
     }
 
     /// Executes one opcode other than STOP. `at` is its offset.
@@ -299,7 +349,7 @@ impl<R: Read> Machine<R> {
             op::LIST => {
                 let start = self.pop_mark(at)?;
                 let mut items = self.stack.split_off(start);
-                self.recognise(&mut items);
+                self.recognise(self.heap.lists.len() as u32, &mut items);
                 Value::List(self.heap.list(items))
             }
             op::FROZENSET => {
@@ -484,7 +534,7 @@ impl<R: Read> Machine<R> {
         if self.memo[slot] == Value::Missing {
             self.memo_filled += 1;
         } else {
-            self.decoder.forget();
+            self.decoder.lists.forget();
             self.templates.forget();
         }
         self.memo[slot] = value;
@@ -547,9 +597,9 @@ impl<R: Read> Machine<R> {
         }
     }
 
-    fn recognise(&mut self, items: &mut [Value]) {
+    fn recognise(&mut self, list: u32, items: &mut [Value]) {
         if self.options.recognise {
-            self.recording.recognise(&mut self.heap, items);
+            self.recording.recognise(&mut self.heap, list, items);
         }
     }
 
@@ -559,8 +609,7 @@ impl<R: Read> Machine<R> {
         let target = self.top(at)?;
         let index = match target {
             Value::List(index) | Value::Set(index) => {
-                self.recording.rows.enter_list(index);
-                self.recognise(&mut items);
+                self.recognise(index, &mut items);
                 index as usize
             }
             Value::Opaque(_) => return Ok(()),
@@ -618,8 +667,7 @@ impl<R: Read> Machine<R> {
                     && added.iter().any(|&(key, _)| key == Value::Str(name::ACTION));
                 pairs.append(&mut added);
                 if whole_entry {
-                    self.recording.rows.enter_list(self.open_list());
-                    self.recognise(&mut [target]);
+                    self.recognise(self.open_list(), &mut [target]);
                 }
                 Ok(())
             }

@@ -5,6 +5,7 @@
 
 pub mod cut;
 pub mod fast_entry;
+pub mod lists;
 pub mod machine;
 pub mod opcode;
 pub mod recording;

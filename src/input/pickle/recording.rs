@@ -78,18 +78,37 @@ pub fn action(id: StrId) -> Action {
     }
 }
 
-/// Entries of one list, on their way out of the machine.
+/// Entries in the order of the file, on their way out of the machine.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The list they are being put into; what it is for shows only later in the file.
-    pub list: u32,
     pub entries: Vec<TraceEntry>,
+    /// Which lists they are put into, in order.
+    runs: Vec<Run>,
+}
+
+/// Entries of one list that follow one another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The list; what it is for shows only later in the file.
+    list: u32,
+    /// The first of them in the batch. The run ends where the next one begins.
+    start: usize,
+}
+
+impl Batch {
+    /// The entries that follow one another in one list, with the list.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, &[TraceEntry])> {
+        let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.entries.len()]);
+        self.runs.iter().zip(ends).filter_map(|(run, end)| Some((run.list, self.entries.get(run.start..end)?)))
+    }
 }
 
 /// Entries in a batch. 2048 of them (80 KiB) stay in the second-level cache between two threads.
 const BATCH: usize = 2048;
 
 /// Numbers entries in file order and hands them on in batches.
+///
+/// Batches are cut by their length alone: whatever the values of an entry look like, handing it on costs the same.
 #[derive(Default)]
 pub struct Rows {
     batch: Batch,
@@ -111,18 +130,12 @@ impl Rows {
         self.count as usize
     }
 
-    /// Says which list the next entries belong to.
+    /// Numbers an entry that is being put into `list` and hands it on.
     #[inline]
-    pub fn enter_list(&mut self, list: u32) {
-        if self.batch.list != list {
-            self.flush();
-            self.batch.list = list;
+    pub fn push(&mut self, list: u32, entry: TraceEntry) -> Value {
+        if self.batch.runs.last().is_none_or(|run| run.list != list) {
+            self.batch.runs.push(Run { list, start: self.batch.entries.len() });
         }
-    }
-
-    /// Numbers an entry and hands it on.
-    #[inline]
-    pub fn push(&mut self, entry: TraceEntry) -> Value {
         self.batch.entries.push(entry);
         if self.batch.entries.len() >= BATCH {
             self.flush();
@@ -133,16 +146,14 @@ impl Rows {
 
     /// Hands on what is waiting.
     pub fn flush(&mut self) {
-        if self.batch.entries.is_empty() {
-            return;
-        }
-        let list = self.batch.list;
         let batch = std::mem::take(&mut self.batch);
-        if let Some(emit) = &mut self.emit {
+        if !batch.entries.is_empty()
+            && let Some(emit) = &mut self.emit
+        {
             self.batch = emit(batch);
         }
-        self.batch.list = list;
         self.batch.entries.clear();
+        self.batch.runs.clear();
     }
 }
 
@@ -181,9 +192,9 @@ impl Default for Recording {
 }
 
 impl Recording {
-    /// Moves each dictionary of `items` that is a trace entry or a frame out of the heap and puts what it became in
-    /// its place.
-    pub fn recognise(&mut self, heap: &mut Heap, items: &mut [Value]) {
+    /// Moves each dictionary of `items`, which are put into `list`, that is a trace entry or a frame out of the heap and
+    /// puts what it became in its place.
+    pub fn recognise(&mut self, heap: &mut Heap, list: u32, items: &mut [Value]) {
         for item in items {
             let Value::Dict(index) = *item else { continue };
             let Some(dict) = heap.dicts.get(index as usize).filter(|dict| !dict.plain) else { continue };
@@ -192,7 +203,7 @@ impl Recording {
                 DictBody::Pairs(pairs) => {
                     let has = |key| pairs.iter().any(|&(name, _)| name == Value::Str(key));
                     if has(name::ACTION) {
-                        self.entry(heap, index).ok().map(|entry| self.rows.push(entry))
+                        self.entry(heap, index).ok().map(|entry| self.rows.push(list, entry))
                     } else if has(name::FILENAME) && has(name::NAME) {
                         self.frame(heap, index).ok().map(|frame| Value::Frame(self.stacks.intern_frame(frame)))
                     } else {

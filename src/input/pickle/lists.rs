@@ -1,0 +1,184 @@
+//! Lists of frames, known by their bytes.
+//!
+//! Two thirds of a large file are `frames` lists: each entry has a list of its own, made of memo references to frames
+//! that were written before. A recording has a few hundred to a few thousand different ones, so each is decoded once
+//! and recognised by its bytes from then on: first by comparing with the one that is expected, which costs little
+//! more than reading the bytes, then by its hash.
+//!
+//! Equal bytes mean equal stacks because memo slots never change; should a file ever change one, everything known is
+//! forgotten ([`Lists::forget`]).
+
+use super::fast_entry::{Tables, reference};
+use super::opcode as op;
+use super::value::Value;
+use crate::model::{FrameId, StackId};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+/// Number of a known list; [`NO_LIST`] is none.
+pub type ListId = u32;
+/// Not a known list.
+pub const NO_LIST: ListId = u32::MAX;
+
+/// What a list in the bytes ahead turned out to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its number, if it could be remembered.
+    pub id: ListId,
+    /// Bytes of its items, with the instructions around them.
+    pub length: usize,
+    pub stack: StackId,
+}
+
+/// A list that was seen before.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Its place in [`Lists::bytes`].
+    start: usize,
+    length: usize,
+    stack: StackId,
+}
+
+/// The lists of a file.
+#[derive(Debug, Default)]
+pub struct Lists {
+    /// The bytes of all known lists, one after the other.
+    bytes: Vec<u8>,
+    known: Vec<Known>,
+    /// The list with a hash. Should two lists share one, the later is decoded each time.
+    by_hash: HashMap<u64, ListId, RandomState>,
+    hasher: RandomState,
+    /// Frames of the list being decoded; kept for its memory.
+    frames: Vec<FrameId>,
+    /// Where the last list that was no list of references stopped being one.
+    pub stopped: usize,
+}
+
+/// Longest list, in bytes, that is remembered. Longer ones are decoded each time.
+const LIST_BYTES: usize = 1 << 13;
+/// Bytes of all lists remembered, and their number: bound memory.
+const ALL_BYTES: usize = 1 << 24;
+const LISTS: usize = 1 << 16;
+
+impl Lists {
+    /// Forgets every list: to be called when a memo slot changes its value, which no real writer does.
+    pub fn forget(&mut self) {
+        self.bytes.clear();
+        self.known.clear();
+        self.by_hash.clear();
+    }
+
+    /// The list whose items `ahead` begins with; most likely it is list `likely`. `None` when they are not references
+    /// to frames, or not all there.
+    #[inline]
+    pub fn find(&mut self, ahead: &[u8], likely: ListId, tables: &mut Tables<'_>) -> Option<Found> {
+        if let Some(known) = self.known.get(likely as usize)
+            && ahead.get(..known.length) == Some(&self.bytes[known.start..known.start + known.length])
+        {
+            return Some(Found { id: likely, length: known.length, stack: known.stack });
+        }
+        self.look_up(ahead, tables)
+    }
+
+    fn look_up(&mut self, ahead: &[u8], tables: &mut Tables<'_>) -> Option<Found> {
+        let length = match items_length(ahead) {
+            Ok(length) => length,
+            Err(stopped) => {
+                self.stopped = stopped;
+                return None;
+            }
+        };
+        let items = &ahead[..length];
+        let hash = self.hasher.hash_one(items);
+        let same_hash = self.by_hash.get(&hash).copied();
+        if let Some(id) = same_hash
+            && let Some(known) = self.known.get(id as usize)
+            && items == &self.bytes[known.start..known.start + known.length]
+        {
+            return Some(Found { id, length, stack: known.stack });
+        }
+        let stack = self.decode(items, tables)?;
+        let mut id = NO_LIST;
+        let is_room = self.known.len() < LISTS && self.bytes.len() + length <= ALL_BYTES;
+        if same_hash.is_none() && length <= LIST_BYTES && is_room {
+            id = self.known.len() as ListId;
+            self.known.push(Known { start: self.bytes.len(), length, stack });
+            self.bytes.extend_from_slice(items);
+            self.by_hash.insert(hash, id);
+        }
+        Some(Found { id, length, stack })
+    }
+
+    /// The stack that `items` stand for, if each of them is a frame.
+    fn decode(&mut self, items: &[u8], tables: &mut Tables<'_>) -> Option<StackId> {
+        self.frames.clear();
+        let mut at = usize::from(items.first() == Some(&op::MARK));
+        while let Some((slot, length)) = items.get(at..).and_then(reference) {
+            let Value::Frame(frame) = tables.heap.resolve(*tables.memo.get(slot)?) else { return None };
+            self.frames.push(frame);
+            at += length;
+        }
+        Some(tables.recording.stacks.intern_stack(&self.frames))
+    }
+}
+
+/// Whether `ahead` begins with the items of a list, rather than with what follows an empty one.
+pub fn has_items(ahead: &[u8]) -> bool {
+    let one_item = || reference(ahead).is_some_and(|(_, length)| ahead.get(length) == Some(&op::APPEND));
+    ahead.first() == Some(&op::MARK) || one_item()
+}
+
+/// References that are looked at in one go.
+const RUN: usize = 8;
+/// Bytes of a reference of the long form.
+const LONG: usize = 5;
+
+/// Length of `MARK ref* APPENDS` or `ref APPEND` in bytes, or where `bytes` stop to be that.
+fn items_length(bytes: &[u8]) -> Result<usize, usize> {
+    if bytes.first() != Some(&op::MARK) {
+        let (_, length) = reference(bytes).ok_or(0usize)?;
+        return if bytes.get(length) == Some(&op::APPEND) { Ok(length + 1) } else { Err(length) };
+    }
+    let mut at = 1;
+    loop {
+        // In a large file nearly all are of the long form, and testing several at once leaves little to mispredict.
+        while let Some(run) = bytes.get(at..at + RUN * LONG) {
+            let others = (0..RUN).fold(0, |others, index| others | (run[index * LONG] ^ op::LONG_BINGET));
+            if others != 0 {
+                break;
+            }
+            at += RUN * LONG;
+        }
+        match bytes.get(at) {
+            Some(&op::LONG_BINGET) => at += LONG,
+            Some(&op::BINGET) => at += 2,
+            Some(&op::APPENDS) => return Ok(at + 1),
+            _ => return Err(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_end_where_the_list_does() {
+        let long = [op::LONG_BINGET, 1, 2, 3, 4];
+        let short = [op::BINGET, op::APPENDS];
+        let many = |items: &[u8]| [&[op::MARK], items, &[op::APPENDS]].concat();
+        let mixed = [&long.repeat(9)[..], &short, &long].concat();
+        for list in [many(&[]), many(&long.repeat(3)), many(&long.repeat(8)), many(&mixed)] {
+            assert_eq!(items_length(&[&list, &b"j1234"[..]].concat()), Ok(list.len()));
+            for cut in 0..list.len() {
+                assert!(items_length(&list[..cut]).is_err(), "{cut} of {list:?}");
+            }
+        }
+        assert_eq!(items_length(&[op::BINGET, 7, op::APPEND, 0]), Ok(3));
+        assert_eq!(items_length(&[op::BINGET, 7, op::APPENDS]), Err(2), "one item, but as if there were more");
+        assert_eq!(items_length(&many(&[&long[..], &[op::FRAME; 9], &long].concat())), Err(6));
+        assert!(has_items(&[op::LONG_BINGET, 1, 2, 3, 4, op::APPEND]) && has_items(&[op::MARK]));
+        assert!(!has_items(&[op::BINGET, 1, op::BINGET, 2]), "the next key and its value");
+    }
+}

@@ -1,0 +1,60 @@
+//! What is counted along a trace: the counters, their maxima, and the contradictions that show in them.
+
+use super::anomaly::{Anomalies, AnomalyKind};
+use super::counters::{Counters, Maximum, Metric};
+use super::history::{Allocation, Instant};
+use crate::model::Action;
+
+/// The counters up to an instant.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// The counters at that instant.
+    pub now: Counters,
+    /// Each counter's maximum so far, in the order of [`Metric::ALL`].
+    pub maxima: [Maximum; 4],
+    /// What contradicts itself.
+    pub anomalies: Anomalies,
+    /// Bytes by which blocks of the baseline may be larger than is counted.
+    uncertain: u64,
+}
+
+impl Tally {
+    /// A tally that starts from the counters of a baseline whose blocks may be larger by `uncertain` bytes.
+    pub fn starting_at(start: Counters, uncertain: u64) -> Self {
+        let maxima = Metric::ALL.map(|metric| Maximum { bytes: start.get(metric), instant: 0 });
+        let mut anomalies = Anomalies::default();
+        if start.any_negative() {
+            anomalies.add(AnomalyKind::Overflow, None, 0);
+        }
+        Self { now: start, maxima, anomalies, uncertain }
+    }
+
+    /// Counts an entry that concerns `allocation`, records `size` and leads to `instant`.
+    #[inline]
+    pub fn step(&mut self, action: Action, allocation: Option<&Allocation>, instant: Instant, size: u64) {
+        let mut now = self.now;
+        now.apply(action, allocation, instant, || size);
+        self.see(action, size, instant, now);
+    }
+
+    /// Takes note of the counters right after an entry.
+    #[inline]
+    pub fn see(&mut self, action: Action, size: u64, instant: Instant, now: Counters) {
+        for (maximum, metric) in self.maxima.iter_mut().zip(Metric::ALL) {
+            let bytes = now.get(metric);
+            if bytes > maximum.bytes {
+                *maximum = Maximum { bytes, instant };
+            }
+        }
+        if now.any_negative() && !self.now.any_negative() {
+            let rises = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
+            let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
+            self.anomalies.add(kind, Some(instant - 1), 0);
+        }
+        // A checksum above the replay by no more than what is uncertain about the baseline contradicts nothing.
+        if action == Action::Snapshot && size.wrapping_sub(now.active as u64) > self.uncertain {
+            self.anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
+        }
+        self.now = now;
+    }
+}
