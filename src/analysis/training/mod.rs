@@ -8,6 +8,8 @@ pub mod backward;
 pub mod calls;
 pub mod categories;
 pub mod category;
+mod forwards;
+mod heirs;
 mod nodes;
 mod origin;
 mod parameters;
