@@ -114,7 +114,7 @@ fn no_category_contradicts_the_owners() {
     let mut problems = Vec::new();
     let all = cases(FIXTURES);
     let compared = all.iter().filter(|case| contradictions(&case.name, &case.path, &case.truth, &mut problems)).count();
-    assert!(compared >= 15, "only {compared} recordings");
+    assert!(compared >= 13, "only {compared} recordings");
     assert_none(&problems);
 }
 

@@ -40,7 +40,7 @@ impl Categories {
         let origins = Origins::of(sites, roles);
         let heirs = Heirs::of(snapshot, history, phases, &stretches, roles, sites);
         let parameters = Parameters::of(snapshot, history, &stretches, &origins, roles, &heirs);
-        let forwards = Forwards::of(snapshot, history, &stretches, roles, phases.frees_tell);
+        let forwards = Forwards::of(sites, history, &stretches, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(last) = last_born.get_mut(history.stack_of(snapshot, index).index()) {

@@ -84,11 +84,14 @@ fn files_of_models(sites: &Sites<'_>, roles: &Roles) -> HashSet<StrId> {
     let stacks = &sites.snapshot().stacks;
     let mut files = HashSet::new();
     for stack in 0..stacks.len() as u32 {
-        for pair in stacks.frame_ids(StackId(stack)).windows(2) {
-            let &[inner, outer] = pair else { continue };
-            let own = matches!(sites.kind(inner), FrameKind::User | FrameKind::Package);
-            if own && roles.is_module_call(outer) {
-                files.extend(stacks.frame(inner).map(|frame| frame.filename));
+        // C++ frames may lie between.
+        let mut called = None;
+        for &frame in stacks.frame_ids(StackId(stack)) {
+            match sites.kind(frame) {
+                _ if roles.is_module_call(frame) => files.extend(called.take()),
+                FrameKind::User | FrameKind::Package => called = stacks.frame(frame).map(|frame| frame.filename),
+                kind if kind.is_python() => called = None,
+                _ => {}
             }
         }
     }
