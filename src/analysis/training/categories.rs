@@ -3,10 +3,12 @@
 //! What the file itself says comes first, then what stacks say (`origin`), then how lifetimes lie to phases and
 //! sizes to each other (`parameters`). What none of it decides is [`Category::Unknown`].
 
+use super::caches::Caches;
 use super::category::{Category, Evidence};
 use super::forwards::Forwards;
 use super::heirs::{Forebear, Heirs};
 use super::origin::{Origin, Origins};
+use super::own_lines::OwnLines;
 use super::parameters::Parameters;
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
@@ -38,7 +40,11 @@ impl Categories {
     pub fn of(snapshot: &Snapshot, history: &History, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
         let stretches = Stretches::of(snapshot, history, phases);
         let origins = Origins::of(sites, roles);
-        let heirs = Heirs::of(snapshot, history, phases, &stretches, roles, sites);
+        let mut lines = OwnLines::new(sites);
+        let heirs = Heirs::of(snapshot, history, phases, &stretches, roles, &mut lines);
+        let trains = stretches.from(Phase::Backward, 0).is_some();
+        let caches =
+            if trains { Caches::default() } else { Caches::of(snapshot, history, &stretches, roles, &mut lines) };
         let parameters = Parameters::of(snapshot, history, &stretches, &origins, roles, &heirs);
         let forwards = Forwards::of(sites, history, &stretches, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
@@ -57,6 +63,7 @@ impl Categories {
             parameters: &parameters,
             heirs: &heirs,
             forwards: &forwards,
+            caches: &caches,
             last_born,
             workspaces,
         };
@@ -135,6 +142,7 @@ struct Judge<'a> {
     parameters: &'a Parameters,
     heirs: &'a Heirs,
     forwards: &'a Forwards,
+    caches: &'a Caches,
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
     workspaces: Workspaces,
@@ -145,6 +153,9 @@ impl Judge<'_> {
     fn by_stack(&self, block: &Block) -> Option<Verdict> {
         if let Some(verdict) = self.parameters.verdict(block.index) {
             return Some(verdict);
+        }
+        if self.caches.has(block.index) {
+            return Some((Category::KvCache, Evidence::Grows));
         }
         match block.origin {
             Origin::Timeline(category) => Some((category, Evidence::Timeline)),
@@ -337,7 +348,7 @@ impl Judge<'_> {
         }
         // A batch is gone when forward gets the next one. What stays may be anything.
         let stays = self.stretches.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
-        if stays { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
+        if stays || block.origin == Origin::Function { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 
     /// A block from before the recording.

@@ -159,6 +159,8 @@ pub enum Evidence {
     ForwardCutShort,
     /// Made in a forward that keeps what its modules make: outlives the call of the model.
     KeptByForward,
+    /// Every forward makes it longer by the same amount, and each lasts until the next.
+    Grows,
     /// In the backward pass that runs out of memory, of a parameter's size.
     MirrorsInCutBackward,
     /// In the backward pass that runs out of memory, of no parameter's size.
@@ -212,6 +214,7 @@ impl Evidence {
             Self::Recomputed => "made by a recomputation, outlives it",
             Self::ForwardCutShort => "held in the forward that runs out of memory",
             Self::KeptByForward => "made in a forward that keeps what its modules make, outlives the call",
+            Self::Grows => "grows by the same amount again and again, each lasts until the next",
             Self::MirrorsInCutBackward => "held in the backward that runs out of memory, size of a parameter",
             Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",
             Self::AsBefore => "as what the same stack made before",

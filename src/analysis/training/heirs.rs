@@ -3,11 +3,10 @@
 //! `p.data = p.data - lr * p.grad` makes a new block for a parameter in every step, and the old one goes. So do moments
 //! that are computed anew instead of in place. What the block is for does not change with that.
 
+use super::own_lines::OwnLines;
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use super::stretches::{Stretch, Stretches};
-use crate::analysis::Sites;
-use crate::analysis::frames::FrameKind;
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::{History, Instant};
 use foldhash::fast::RandomState;
@@ -46,7 +45,7 @@ enum Claim {
 #[derive(Default)]
 pub(super) struct Heirs {
     claims: HashMap<u32, Claim, RandomState>,
-    heirs: HashMap<u32, Heir, RandomState>,
+    after: HashMap<u32, Heir, RandomState>,
     pools: Vec<Vec<u32>>,
     /// Stretch and size, where the optimizer computes with this size after it made the last heir.
     computes_on: HashSet<(u32, u64), RandomState>,
@@ -60,23 +59,22 @@ impl Heirs {
         phases: &Phases,
         stretches: &Stretches,
         roles: &Roles,
-        sites: &Sites<'_>,
+        lines: &mut OwnLines<'_>,
     ) -> Self {
         let mut heirs = Self::default();
-        let mut lines = Lines { sites, known: HashMap::default() };
         let mut next = 0;
         while let Some((number, stretch)) = stretches.from(Phase::Optimizer, next) {
             next = number + 1;
             let work = Work { snapshot, history, phases, roles, stretch };
             let sizes = work.sizes_that_go();
             if !sizes.is_empty() {
-                heirs.settle(&work, number as u32, sizes, &mut lines);
+                heirs.settle(&work, number as u32, sizes, lines);
             }
         }
         heirs
     }
 
-    fn settle(&mut self, work: &Work<'_>, number: u32, sizes: HashSet<u64, RandomState>, lines: &mut Lines<'_>) {
+    fn settle(&mut self, work: &Work<'_>, number: u32, sizes: HashSet<u64, RandomState>, lines: &mut OwnLines<'_>) {
         let mut open: BTreeMap<u64, Open> = sizes.into_iter().map(|size| (size, Open::default())).collect();
         for entry in work.stretch.start..work.stretch.end {
             let Some((index, event)) = work.event(entry) else { continue };
@@ -114,7 +112,7 @@ impl Heirs {
     }
 
     /// Blocks that went at a line of their own, and those that stay: by the lines that made them, else together.
-    fn share_out(&mut self, work: &Work<'_>, number: u32, size: u64, mut open: Open, lines: &mut Lines<'_>) {
+    fn share_out(&mut self, work: &Work<'_>, number: u32, size: u64, mut open: Open, lines: &mut OwnLines<'_>) {
         let mut last_heir = open.last_heir;
         let mut by_line: HashMap<FrameId, (Vec<u32>, Vec<New>), RandomState> = HashMap::default();
         for &gone in &open.gone {
@@ -133,7 +131,7 @@ impl Heirs {
                 last_heir = last_heir.max(new.index);
             }
         }
-        open.gone.retain(|gone| !self.heirs.contains_key(gone));
+        open.gone.retain(|gone| !self.after.contains_key(gone));
         open.new.retain(|new| !self.claims.contains_key(&new.index));
         if !open.gone.is_empty() {
             let same = open.gone.len() == open.new.len();
@@ -160,7 +158,7 @@ impl Heirs {
     }
 
     fn link(&mut self, gone: u32, new: New, stretch: u32, claim: Claim) {
-        self.heirs.insert(gone, Heir { index: new.index, line: new.line, stretch });
+        self.after.insert(gone, Heir { index: new.index, line: new.line, stretch });
         self.claims.insert(new.index, claim);
     }
 
@@ -175,8 +173,8 @@ impl Heirs {
 
     /// What takes a block's place for good in the stretch that drops it: with `p.data = ...` twice in a step, the second.
     pub(super) fn heir(&self, allocation: u32) -> Option<Heir> {
-        let mut heir = *self.heirs.get(&allocation)?;
-        while let Some(&next) = self.heirs.get(&heir.index).filter(|next| next.stretch == heir.stretch) {
+        let mut heir = *self.after.get(&allocation)?;
+        while let Some(&next) = self.after.get(&heir.index).filter(|next| next.stretch == heir.stretch) {
             heir = next;
         }
         Some(heir)
@@ -185,7 +183,7 @@ impl Heirs {
     /// When the last of a block's heirs goes; the block itself, if it has none.
     pub(super) fn ends(&self, history: &History, allocation: u32, freed: Instant) -> Instant {
         let (mut last, mut freed) = (allocation, freed);
-        while let Some(heir) = self.heirs.get(&last) {
+        while let Some(heir) = self.after.get(&last) {
             last = heir.index;
             freed = history.allocations.get(last as usize).map_or(freed, |allocation| allocation.freed);
         }
@@ -261,22 +259,5 @@ impl Work<'_> {
             (goes && !drops).then(|| self.history.allocations.get(index as usize).map(|block| block.requested))?
         };
         (self.stretch.start..self.stretch.end).filter_map(goes).collect()
-    }
-}
-
-/// The line of code that a stack is at: the innermost that is not PyTorch's own.
-struct Lines<'a> {
-    sites: &'a Sites<'a>,
-    known: HashMap<StackId, Option<FrameId>, RandomState>,
-}
-
-impl Lines<'_> {
-    fn of(&mut self, stack: StackId) -> Option<FrameId> {
-        let sites = self.sites;
-        *self.known.entry(stack).or_insert_with(|| {
-            let frames = sites.snapshot().stacks.frame_ids(stack).iter().copied();
-            let own = |&frame: &FrameId| matches!(sites.kind(frame), FrameKind::User | FrameKind::Package);
-            frames.clone().find(own).or_else(|| frames.clone().find(|&frame| sites.kind(frame).is_python()))
-        })
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum Origin {
     GradientTool,
     /// Where backward makes the gradient of the loss.
     LossGradient,
+    /// A function of `torch.nn`, or a `forward`: not what brings inputs.
+    Function,
     /// Where `DataParallel` copies parameters or buffers to other devices.
     Replica(Category),
     /// `torch.distributed`, NCCL.
@@ -60,6 +62,8 @@ enum Sign {
     ModuleCall,
     /// A constructor: decides if nothing else does.
     Constructor,
+    /// Computes: decides if nothing else does.
+    Function,
     User,
 }
 
@@ -100,7 +104,7 @@ fn files_of_models(sites: &Sites<'_>, roles: &Roles) -> HashSet<StrId> {
 
 fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, models: &HashSet<StrId>, stack: StackId) -> Origin {
     let snapshot = sites.snapshot();
-    let (mut user, mut constructor, mut model) = (false, false, false);
+    let (mut user, mut constructor, mut model, mut function) = (false, false, false, false);
     for &frame in snapshot.stacks.frame_ids(stack) {
         let line = || snapshot.stacks.frame(frame).map_or(0, |frame| frame.line);
         match signs.get(frame.index()).copied().unwrap_or(Sign::None) {
@@ -121,12 +125,14 @@ fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, models: &HashSet<Str
                 constructor = true;
                 model |= snapshot.stacks.frame(frame).is_some_and(|frame| models.contains(&frame.filename));
             }
+            Sign::Function => function = true,
             Sign::User => user = true,
         }
     }
     match (constructor, model) {
         (true, true) => Origin::ModuleBuilt,
         (true, false) => Origin::Built,
+        (false, _) if function => Origin::Function,
         (false, _) => Origin::Elsewhere,
     }
 }
@@ -191,6 +197,7 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
         _ if is_collective(path) => Sign::IsUnlessUser(Origin::Communication),
         _ if is_loading(path, name) => Sign::Is(Origin::Loaded),
         (_, "__init__" | "reset_parameters" | "_reset_parameters") => Sign::Constructor,
+        ("torch/nn/functional.py" | "torch/functional.py", _) => Sign::Function,
         _ if kind == FrameKind::User => Sign::User,
         _ => Sign::None,
     }

@@ -82,13 +82,13 @@ impl Parameters {
                 }
                 Origin::Moved(None) | Origin::Loaded => 0,
                 Origin::Built | Origin::ModuleBuilt => 1,
-                Origin::Elsewhere => 2,
+                Origin::Elsewhere | Origin::Function => 2,
                 _ => continue,
             };
             let may_be_workspace = workspace::is_size(allocation.requested) && allocation.freed == NEVER;
             match place {
                 Some((number, stretch)) if stretch.phase == Phase::Backward => {
-                    let leaves_gradient = origin == Origin::Elsewhere
+                    let leaves_gradient = matches!(origin, Origin::Elsewhere | Origin::Function)
                         && roles.role(stack) != Role::Recompute
                         && stretch.outlived_by(allocation.freed)
                         && !may_be_workspace;
