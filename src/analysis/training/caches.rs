@@ -8,7 +8,7 @@ use super::own_lines::OwnLines;
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretches};
 use crate::model::{FrameId, Snapshot};
-use crate::replay::{Allocation, History};
+use crate::replay::{Allocation, History, NEVER};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
@@ -57,7 +57,10 @@ impl Caches {
         }
         let mut found = HashSet::default();
         for series in by_line.into_values() {
-            found.extend(growing(history, &series));
+            found.extend(growing(history, &series.blocks, series.in_module));
+            // What the line makes on the way, such as the new token's part, is gone soon.
+            let lasting = lasting(history, &series.blocks);
+            found.extend(growing(history, &lasting, series.in_module));
         }
         Self(found)
     }
@@ -69,9 +72,9 @@ impl Caches {
 }
 
 /// The blocks of a series that are a cache: the runs of generations that are long enough.
-fn growing(history: &History, series: &Series) -> Vec<u32> {
+fn growing(history: &History, blocks: &[(u32, usize)], in_module: bool) -> Vec<u32> {
     let mut generations: Vec<Generation> = Vec::new();
-    for &(index, stretch) in &series.blocks {
+    for &(index, stretch) in blocks {
         let Some(&allocation) = history.allocations.get(index as usize) else { continue };
         let bytes = allocation.requested;
         match generations.last_mut().filter(|last| last.bytes == bytes) {
@@ -83,7 +86,7 @@ fn growing(history: &History, series: &Series) -> Vec<u32> {
     let mut start = 0;
     for next in 1..=generations.len() {
         let run = &generations[start..next];
-        if generations.get(next).is_some_and(|later| goes_on(run, later, series.in_module)) {
+        if generations.get(next).is_some_and(|later| goes_on(run, later, in_module)) {
             continue;
         }
         if run.len() >= LEAST_GENERATIONS {
@@ -92,6 +95,16 @@ fn growing(history: &History, series: &Series) -> Vec<u32> {
         start = next;
     }
     cache
+}
+
+/// Those of a line's blocks that are there when it makes the next but one, or for good.
+fn lasting(history: &History, blocks: &[(u32, usize)]) -> Vec<(u32, usize)> {
+    let block = |&(index, _): &(u32, usize)| history.allocations.get(index as usize);
+    let lasts = |&(place, made): &(usize, &(u32, usize))| {
+        let later = blocks.get(place + 2).and_then(block).map_or(NEVER - 1, |later| later.born);
+        block(made).is_some_and(|made| made.freed > later)
+    };
+    blocks.iter().enumerate().filter(lasts).map(|(_, &made)| made).collect()
 }
 
 /// Whether a generation continues a run.

@@ -174,10 +174,11 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
         (_, "__init__") if modules.is_some_and(|file| file != "module.py" && file != "container.py") => {
             Sign::Is(Origin::Constructed(Category::Parameter))
         }
-        ("torch/nn/modules/rnn.py", "flatten_parameters") | ("torch/nn/parameter.py", "__deepcopy__") => {
-            Sign::Is(Origin::Constructed(Category::Parameter))
+        ("torch/nn/modules/rnn.py", "flatten_parameters") => Sign::Is(Origin::Constructed(Category::Parameter)),
+        // A copy of a model is not what trains, if it holds averages.
+        ("torch/nn/init.py", _) | ("torch/_tensor.py" | "torch/nn/parameter.py", "__deepcopy__") => {
+            Sign::Is(Origin::Built)
         }
-        ("torch/nn/init.py", _) | ("torch/_tensor.py", "__deepcopy__") => Sign::Is(Origin::Built),
         (_, "_init_group" | "_init_state") if path.contains("optim") => Sign::Is(Origin::State),
         ("torch/optim/optimizer.py", "_process_value_according_to_param_policy" | "load_state_dict") => {
             Sign::Is(Origin::State)
