@@ -3,8 +3,12 @@
 //! What the file itself says comes first, then what stacks say (`origin`), then how lifetimes lie to phases and
 //! sizes to each other (`parameters`). What none of it decides is [`Category::Unknown`].
 
+use super::caches::Caches;
 use super::category::{Category, Evidence};
+use super::forwards::Forwards;
+use super::heirs::{Forebear, Heirs};
 use super::origin::{Origin, Origins};
+use super::own_lines::OwnLines;
 use super::parameters::Parameters;
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
@@ -36,7 +40,13 @@ impl Categories {
     pub fn of(snapshot: &Snapshot, history: &History, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
         let stretches = Stretches::of(snapshot, history, phases);
         let origins = Origins::of(sites, roles);
-        let parameters = Parameters::of(snapshot, history, &stretches, &origins, roles);
+        let mut lines = OwnLines::new(sites);
+        let heirs = Heirs::of(snapshot, history, phases, &stretches, roles, &mut lines);
+        let trains = stretches.from(Phase::Backward, 0).is_some();
+        let caches =
+            if trains { Caches::default() } else { Caches::of(snapshot, history, &stretches, roles, &mut lines) };
+        let parameters = Parameters::of(snapshot, history, &stretches, &origins, roles, &heirs);
+        let forwards = Forwards::of(sites, history, &stretches, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(last) = last_born.get_mut(history.stack_of(snapshot, index).index()) {
@@ -51,6 +61,9 @@ impl Categories {
             roles,
             stretches: &stretches,
             parameters: &parameters,
+            heirs: &heirs,
+            forwards: &forwards,
+            caches: &caches,
             last_born,
             workspaces,
         };
@@ -66,11 +79,13 @@ impl Categories {
             let said = labels.get(&(index as u32)).map(|&category| (category, Evidence::Metadata));
             let (category, evidence) = said
                 .or_else(|| judge.by_stack(&block))
+                .or_else(|| judge.by_forebear(&block, &of_allocation))
                 .or_else(|| {
                     let (number, stretch) = place?;
                     Some(judge.by_lifetime(&block, number, stretch, &mut memory))
                 })
                 .unwrap_or_else(|| judge.baseline(&block));
+            let (category, evidence) = judge.or_model_state(&block, place, (category, evidence));
             if let Some((number, stretch)) = place {
                 memory.note(stack, number, stretch, allocation.requested, category);
             }
@@ -125,6 +140,9 @@ struct Judge<'a> {
     roles: &'a Roles,
     stretches: &'a Stretches,
     parameters: &'a Parameters,
+    heirs: &'a Heirs,
+    forwards: &'a Forwards,
+    caches: &'a Caches,
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
     workspaces: Workspaces,
@@ -133,8 +151,11 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// What the stack alone decides, and counts of sizes.
     fn by_stack(&self, block: &Block) -> Option<Verdict> {
-        if let Some(evidence) = self.parameters.evidence(block.index) {
-            return Some((Category::Parameter, evidence));
+        if let Some(verdict) = self.parameters.verdict(block.index) {
+            return Some(verdict);
+        }
+        if self.caches.has(block.index) {
+            return Some((Category::KvCache, Evidence::Grows));
         }
         match block.origin {
             Origin::Timeline(category) => Some((category, Evidence::Timeline)),
@@ -143,10 +164,45 @@ impl Judge<'_> {
                 Some((Category::Buffer, Evidence::Constructor))
             }
             Origin::State => Some((Category::OptimizerState, Evidence::StateStack)),
+            Origin::Replica(category) => Some((category, Evidence::Replica)),
             Origin::Communication => Some((Category::Communication, Evidence::CommunicationStack)),
             Origin::Workspace => Some((Category::Workspace, Evidence::WorkspaceStack)),
             Origin::LossGradient => Some((Category::Temporary, Evidence::LossGradient)),
             _ => None,
+        }
+    }
+
+    /// What a block is for that takes the place of others.
+    fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Verdict> {
+        let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
+        let category = match self.heirs.forebear(block.index)? {
+            Forebear::One(index) => known(&index),
+            Forebear::OneOf(pool) => {
+                let first = pool.first().map(known)?;
+                if pool.iter().all(|index| known(index) == first) { first } else { Category::ModelState }
+            }
+            Forebear::Unclear => Category::ModelState,
+        };
+        Some(match category {
+            Category::Parameter | Category::Buffer | Category::Gradient | Category::OptimizerState => {
+                (category, Evidence::TakesPlace)
+            }
+            _ => (Category::ModelState, Evidence::TakesPlace),
+        })
+    }
+
+    /// What nothing else decides about, if it has the size of parameters and stays.
+    fn or_model_state(&self, block: &Block, place: Option<(usize, Stretch)>, verdict: Verdict) -> Verdict {
+        let stays = || {
+            let forward = place.and_then(|(number, _)| self.stretches.next(Phase::Forward, number));
+            forward.is_some_and(|(_, forward)| forward.outlived_by(block.allocation.freed))
+        };
+        match (verdict.0, self.parameters.is_open(block.index)) {
+            (Category::Unknown | Category::BeforeRecording, true) => (Category::ModelState, Evidence::ParameterSize),
+            (Category::Unknown, _) if block.origin == Origin::ModuleBuilt && stays() => {
+                (Category::ModelState, Evidence::ModuleConstructor)
+            }
+            _ => verdict,
         }
     }
 
@@ -198,6 +254,13 @@ impl Judge<'_> {
             return if only_temporary { as_before } else { (Category::Activation, Evidence::ForwardCutShort) };
         }
         match () {
+            () if !followed && self.forwards.keeps(born, freed) => {
+                match self.workspaces.has(block.stack, &block.allocation, false) {
+                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                    None => UNDECIDED,
+                    Some(false) => (Category::Activation, Evidence::KeptByForward),
+                }
+            }
             () if followed || !stretch.outlived_by(freed) => GONE,
             () if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) => {
                 (Category::Workspace, Evidence::WorkspaceSize)
@@ -285,7 +348,7 @@ impl Judge<'_> {
         }
         // A batch is gone when forward gets the next one. What stays may be anything.
         let stays = self.stretches.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
-        if stays { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
+        if stays || block.origin == Origin::Function { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 
     /// A block from before the recording.
@@ -311,7 +374,8 @@ impl Judge<'_> {
                 (Category::Workspace, Evidence::WorkspaceSize)
             }
             _ if self.is_freed_by_first_backward(freed) => (Category::Activation, Evidence::FreedByBackward),
-            _ => (Category::Unknown, Evidence::BeforeRecording),
+            _ if self.history.completeness.no_entries => (Category::Unknown, Evidence::NoHistory),
+            _ => (Category::BeforeRecording, Evidence::BeforeRecording),
         }
     }
 }

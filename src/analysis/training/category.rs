@@ -16,8 +16,15 @@ pub enum Category {
     Gradient,
     /// What the optimizer keeps from one step to the next.
     OptimizerState,
+    /// Has the size of parameters and stays: a parameter, a buffer, a gradient or a state of the optimizer, and nothing
+    /// says which.
+    ModelState,
+    /// Older than the recording, and nothing else is known about it.
+    BeforeRecording,
     /// Made by forward and still there when backward begins; what a recomputation makes for backward.
     Activation,
+    /// Keys and values that a model without backward keeps from one forward to the next.
+    KvCache,
     /// Gone before the phase ends that made it.
     Temporary,
     /// Made on the way to forward: batches, labels, masks made outside of the model.
@@ -33,12 +40,15 @@ pub enum Category {
 
 impl Category {
     /// All categories.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Parameter,
         Self::Buffer,
         Self::Gradient,
         Self::OptimizerState,
+        Self::ModelState,
+        Self::BeforeRecording,
         Self::Activation,
+        Self::KvCache,
         Self::Temporary,
         Self::Input,
         Self::Communication,
@@ -53,7 +63,10 @@ impl Category {
             Self::Buffer => "buffer",
             Self::Gradient => "gradient",
             Self::OptimizerState => "optimizer_state",
+            Self::ModelState => "model_state",
+            Self::BeforeRecording => "before_recording",
             Self::Activation => "activation",
+            Self::KvCache => "kv_cache",
             Self::Temporary => "temporary",
             Self::Input => "input",
             Self::Communication => "communication",
@@ -72,7 +85,8 @@ impl Category {
         };
         let name = name.trim().replace([' ', '-'], "_");
         let singular = name.strip_suffix('s').unwrap_or(&name);
-        Self::ALL.into_iter().find(|category| *category != Self::Unknown && category.name() == singular)
+        let says = |category: &Self| !matches!(category, Self::Unknown | Self::BeforeRecording);
+        Self::ALL.into_iter().filter(says).find(|category| category.name() == singular)
     }
 
     /// That of a category of `export_memory_timeline`. What autograd needs beside gradients of parameters
@@ -104,6 +118,21 @@ pub enum Evidence {
     Loading,
     /// There are as many persistent blocks of this size as gradients.
     GradientCount,
+    /// From before the recording: as many as gradients of this size, and the optimizer makes all others anew before it
+    /// computes the step.
+    ChangedInPlace,
+    /// From before the recording, and the optimizer makes it anew in every step, before it computes the step.
+    MadeAnew,
+    /// From before the recording: of all blocks of this size, which the optimizer makes anew, what it makes last.
+    MadeLast,
+    /// Takes the place of a block of the same size that the optimizer drops.
+    TakesPlace,
+    /// Of a parameter's size, and stays.
+    ParameterSize,
+    /// Made by the constructor of a class with a `forward`, and outlives one.
+    ModuleConstructor,
+    /// A copy that `DataParallel` makes on another device.
+    Replica,
     /// Made by the function that fills the optimizer's state.
     StateStack,
     /// Made by the optimizer, and outlives its step.
@@ -128,6 +157,10 @@ pub enum Evidence {
     Recomputed,
     /// Made in a forward that runs out of memory.
     ForwardCutShort,
+    /// Made in a forward that keeps what its modules make: outlives the call of the model.
+    KeptByForward,
+    /// Every forward makes it longer by the same amount, and each lasts until the next.
+    Grows,
     /// In the backward pass that runs out of memory, of a parameter's size.
     MirrorsInCutBackward,
     /// In the backward pass that runs out of memory, of no parameter's size.
@@ -144,6 +177,8 @@ pub enum Evidence {
     ReachesForward,
     /// From before the recording, and nothing else is known about it.
     BeforeRecording,
+    /// The file has the final state alone: no recording that it could be older than.
+    NoHistory,
     /// Outlives its phase, and nothing says what for.
     #[default]
     Undecided,
@@ -159,6 +194,13 @@ impl Evidence {
             Self::Constructor => "made by a constructor of torch.nn",
             Self::Loading => "made while loading weights",
             Self::GradientCount => "as many blocks of this size as gradients",
+            Self::ChangedInPlace => "as many blocks of this size as gradients, which the optimizer changes in place",
+            Self::MadeAnew => "made anew by the optimizer before it computes the step",
+            Self::MadeLast => "of all blocks of this size, what the optimizer makes anew last",
+            Self::TakesPlace => "takes the place of a block that the optimizer drops",
+            Self::ParameterSize => "size of a parameter, stays, nothing says what for",
+            Self::ModuleConstructor => "made by the constructor of a class with a forward, outlives a forward",
+            Self::Replica => "copied to another device by DataParallel",
             Self::StateStack => "made where the optimizer fills its state",
             Self::OutlivesOptimizer => "made by the optimizer, outlives its step",
             Self::MirrorsInOptimizer => "made in the optimizer phase, size of a parameter, outlives the next step",
@@ -171,6 +213,8 @@ impl Evidence {
             Self::HeldForBackward => "made by forward, held when backward begins",
             Self::Recomputed => "made by a recomputation, outlives it",
             Self::ForwardCutShort => "held in the forward that runs out of memory",
+            Self::KeptByForward => "made in a forward that keeps what its modules make, outlives the call",
+            Self::Grows => "grows by the same amount again and again, each lasts until the next",
             Self::MirrorsInCutBackward => "held in the backward that runs out of memory, size of a parameter",
             Self::BackwardCutShort => "held in the backward that runs out of memory, size of no parameter",
             Self::AsBefore => "as what the same stack made before",
@@ -179,6 +223,7 @@ impl Evidence {
             Self::LossGradient => "gradient of the loss",
             Self::ReachesForward => "made before forward, held when it begins",
             Self::BeforeRecording => "from before the recording",
+            Self::NoHistory => "no history was recorded",
             Self::Undecided => "outlives its phase, nothing says what for",
         }
     }
@@ -199,10 +244,11 @@ mod tests {
         assert_eq!(category("parameter"), Some(Category::Parameter));
         assert_eq!(category("Optimizer States"), Some(Category::OptimizerState));
         assert_eq!(category("category=activation"), Some(Category::Activation));
-        assert_eq!(category("category: kv-cache"), None);
+        assert_eq!(category("category: kv-cache"), Some(Category::KvCache));
         assert_eq!(category("phase=train"), None);
         assert_eq!(category("kept for the gradient check"), None);
         assert_eq!(category("unknown"), None);
+        assert_eq!(category("before_recording"), None);
     }
 
     #[test]

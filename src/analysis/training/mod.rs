@@ -5,11 +5,15 @@
 //! [`calls`] finds the calls of the model's functions, [`categories`] says what each allocation is for.
 
 pub mod backward;
+mod caches;
 pub mod calls;
 pub mod categories;
 pub mod category;
+mod forwards;
+mod heirs;
 mod nodes;
 mod origin;
+mod own_lines;
 mod parameters;
 pub mod phases;
 pub mod role;

@@ -4,8 +4,8 @@ use super::category::Category;
 use super::role::Roles;
 use crate::analysis::Sites;
 use crate::analysis::frames::{FrameKind, installed_path};
-use crate::model::{FrameId, StackId};
-use std::collections::BTreeSet;
+use crate::model::{FrameId, StackId, StrId};
+use std::collections::{BTreeSet, HashSet};
 
 /// Where an allocation comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(super) enum Origin {
     Constructed(Category),
     /// A user's constructor, an initialiser, a copy.
     Built,
+    /// A constructor in a file with the `forward` of a module.
+    ModuleBuilt,
     /// The loading of weights.
     Loaded,
     /// The function that fills the optimizer's state.
@@ -31,6 +33,10 @@ pub(super) enum Origin {
     GradientTool,
     /// Where backward makes the gradient of the loss.
     LossGradient,
+    /// A function of `torch.nn`, or a `forward`: not what brings inputs.
+    Function,
+    /// Where `DataParallel` copies parameters or buffers to other devices.
+    Replica(Category),
     /// `torch.distributed`, NCCL.
     Communication,
     /// The workspace of a library.
@@ -50,10 +56,14 @@ enum Sign {
     IsUnlessUser(Origin),
     Apply,
     Normalisation,
+    /// A line of `torch.nn.parallel.replicate`.
+    Replicate,
     /// A call of a module: what is further out says nothing about this allocation.
     ModuleCall,
     /// A constructor: decides if nothing else does.
     Constructor,
+    /// Computes: decides if nothing else does.
+    Function,
     User,
 }
 
@@ -63,8 +73,9 @@ impl Origins {
         let frames = 0..snapshot.stacks.frame_count() as u32;
         let signs: Vec<Sign> = frames.map(|frame| sign(sites, roles, FrameId(frame))).collect();
         let lines = Lines::of(sites, &signs);
+        let models = files_of_models(sites, roles);
         let stacks = 0..snapshot.stacks.len() as u32;
-        Self(stacks.map(|stack| origin(sites, &signs, &lines, StackId(stack))).collect())
+        Self(stacks.map(|stack| origin(sites, &signs, &lines, &models, StackId(stack))).collect())
     }
 
     pub(super) fn get(&self, stack: StackId) -> Origin {
@@ -72,9 +83,28 @@ impl Origins {
     }
 }
 
-fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, stack: StackId) -> Origin {
+/// Files with the `forward` of a module.
+fn files_of_models(sites: &Sites<'_>, roles: &Roles) -> HashSet<StrId> {
+    let stacks = &sites.snapshot().stacks;
+    let mut files = HashSet::new();
+    for stack in 0..stacks.len() as u32 {
+        // C++ frames may lie between.
+        let mut called = None;
+        for &frame in stacks.frame_ids(StackId(stack)) {
+            match sites.kind(frame) {
+                _ if roles.is_module_call(frame) => files.extend(called.take()),
+                FrameKind::User | FrameKind::Package => called = stacks.frame(frame).map(|frame| frame.filename),
+                kind if kind.is_python() => called = None,
+                _ => {}
+            }
+        }
+    }
+    files
+}
+
+fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, models: &HashSet<StrId>, stack: StackId) -> Origin {
     let snapshot = sites.snapshot();
-    let (mut user, mut constructor) = (false, false);
+    let (mut user, mut constructor, mut model, mut function) = (false, false, false, false);
     for &frame in snapshot.stacks.frame_ids(stack) {
         let line = || snapshot.stacks.frame(frame).map_or(0, |frame| frame.line);
         match signs.get(frame.index()).copied().unwrap_or(Sign::None) {
@@ -83,12 +113,28 @@ fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, stack: StackId) -> O
             Sign::None | Sign::IsUnlessUser(_) => {}
             Sign::Apply => return Origin::Moved(lines.moved(line())),
             Sign::Normalisation => return Origin::Constructed(lines.constructed(line())),
+            Sign::Replicate => {
+                return Origin::Replica(if lines.replicate == Some(line()) {
+                    Category::Parameter
+                } else {
+                    Category::Buffer
+                });
+            }
             Sign::ModuleCall => return Origin::Elsewhere,
-            Sign::Constructor => constructor = true,
+            Sign::Constructor => {
+                constructor = true;
+                model |= snapshot.stacks.frame(frame).is_some_and(|frame| models.contains(&frame.filename));
+            }
+            Sign::Function => function = true,
             Sign::User => user = true,
         }
     }
-    if constructor { Origin::Built } else { Origin::Elsewhere }
+    match (constructor, model) {
+        (true, true) => Origin::ModuleBuilt,
+        (true, false) => Origin::Built,
+        (false, _) if function => Origin::Function,
+        (false, _) => Origin::Elsewhere,
+    }
 }
 
 fn sign(sites: &Sites<'_>, roles: &Roles, id: FrameId) -> Sign {
@@ -128,10 +174,11 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
         (_, "__init__") if modules.is_some_and(|file| file != "module.py" && file != "container.py") => {
             Sign::Is(Origin::Constructed(Category::Parameter))
         }
-        ("torch/nn/modules/rnn.py", "flatten_parameters") | ("torch/nn/parameter.py", "__deepcopy__") => {
-            Sign::Is(Origin::Constructed(Category::Parameter))
+        ("torch/nn/modules/rnn.py", "flatten_parameters") => Sign::Is(Origin::Constructed(Category::Parameter)),
+        // A copy of a model is not what trains, if it holds averages.
+        ("torch/nn/init.py", _) | ("torch/_tensor.py" | "torch/nn/parameter.py", "__deepcopy__") => {
+            Sign::Is(Origin::Built)
         }
-        ("torch/nn/init.py", _) | ("torch/_tensor.py", "__deepcopy__") => Sign::Is(Origin::Built),
         (_, "_init_group" | "_init_state") if path.contains("optim") => Sign::Is(Origin::State),
         ("torch/optim/optimizer.py", "_process_value_according_to_param_policy" | "load_state_dict") => {
             Sign::Is(Origin::State)
@@ -142,12 +189,16 @@ fn python_sign(path: &str, name: &str, kind: FrameKind) -> Sign {
         _ if path.starts_with("torch/optim/") => Sign::Is(Origin::Optimizer),
         (_, "step") if kind == FrameKind::Package && path.contains("optim") => Sign::Is(Origin::Optimizer),
         ("torch/autograd/__init__.py", "_make_grads") => Sign::Is(Origin::LossGradient),
+        ("torch/nn/parallel/replicate.py", "replicate") => Sign::Replicate,
+        // What goes to and comes from the replicas: inputs and outputs.
+        ("torch/nn/parallel/comm.py", "broadcast_coalesced" | "scatter" | "gather") => Sign::None,
         ("torch/nn/parallel/distributed.py" | "torch/nn/parallel/comm.py", _) => {
             Sign::IsUnlessUser(Origin::Communication)
         }
         _ if is_collective(path) => Sign::IsUnlessUser(Origin::Communication),
         _ if is_loading(path, name) => Sign::Is(Origin::Loaded),
         (_, "__init__" | "reset_parameters" | "_reset_parameters") => Sign::Constructor,
+        ("torch/nn/functional.py" | "torch/functional.py", _) => Sign::Function,
         _ if kind == FrameKind::User => Sign::User,
         _ => Sign::None,
     }
@@ -186,6 +237,8 @@ struct Lines {
     apply: BTreeSet<u64>,
     /// The first line of a normalisation's constructor that allocates.
     normalisation: u64,
+    /// The first line of `replicate` that copies: that of the parameters.
+    replicate: Option<u64>,
 }
 
 /// Farther below the call for the children than this there are no parameters.
@@ -196,7 +249,7 @@ const BUFFERS_FROM: u64 = 5;
 impl Lines {
     fn of(sites: &Sites<'_>, signs: &[Sign]) -> Self {
         let stacks = &sites.snapshot().stacks;
-        let mut lines = Self { children: None, apply: BTreeSet::new(), normalisation: u64::MAX };
+        let mut lines = Self { children: None, apply: BTreeSet::new(), normalisation: u64::MAX, replicate: None };
         for stack in 0..stacks.len() as u32 {
             let mut inner = false;
             for &id in stacks.frame_ids(StackId(stack)) {
@@ -206,6 +259,9 @@ impl Lines {
                     Some(Sign::Apply) => {
                         inner = true;
                         lines.apply.insert(frame.line);
+                    }
+                    Some(Sign::Replicate) => {
+                        lines.replicate = Some(lines.replicate.map_or(frame.line, |first| first.min(frame.line)));
                     }
                     Some(Sign::Normalisation) => lines.normalisation = lines.normalisation.min(frame.line),
                     _ => {}

@@ -5,6 +5,7 @@
 //! size.
 
 use super::category::{Category, Evidence};
+use super::heirs::Heirs;
 use super::origin::{Origin, Origins};
 use super::phases::Phase;
 use super::role::{Role, Roles};
@@ -13,7 +14,7 @@ use super::workspace;
 use crate::model::Snapshot;
 use crate::replay::{History, NEVER};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is known about the parameters of one size.
 #[derive(Default)]
@@ -31,8 +32,10 @@ struct Size {
 /// The parameters of one device.
 pub(super) struct Parameters {
     sizes: HashMap<u64, u32, RandomState>,
-    /// Parameters by allocation.
-    found: HashMap<u32, Evidence, RandomState>,
+    /// Parameters, and states that sizes tell from them, by allocation.
+    found: HashMap<u32, (Category, Evidence), RandomState>,
+    /// Blocks that may be parameters, buffers, gradients or states.
+    open: HashSet<u32, RandomState>,
 }
 
 impl Parameters {
@@ -42,10 +45,11 @@ impl Parameters {
         stretches: &Stretches,
         origins: &Origins,
         roles: &Roles,
+        heirs: &Heirs,
     ) -> Self {
         let first = stretches.from(Phase::Backward, 0).map(|(_, stretch)| stretch);
         let mut sizes: HashMap<u64, Size, RandomState> = HashMap::default();
-        let mut found: HashMap<u32, Evidence, RandomState> = HashMap::default();
+        let mut found: HashMap<u32, (Category, Evidence), RandomState> = HashMap::default();
         let mut cursor = Cursor::new(stretches);
         for (index, allocation) in history.allocations.iter().enumerate() {
             let stack = history.stack_of(snapshot, index);
@@ -57,7 +61,7 @@ impl Parameters {
             let persists =
                 early && first.map_or(allocation.freed == NEVER, |first| first.outlived_by(allocation.freed));
             let mut evident = |evidence| {
-                found.insert(index as u32, evidence);
+                found.insert(index as u32, (Category::Parameter, evidence));
                 if persists {
                     sizes.entry(allocation.requested).or_default().known += 1;
                 }
@@ -77,14 +81,14 @@ impl Parameters {
                     continue;
                 }
                 Origin::Moved(None) | Origin::Loaded => 0,
-                Origin::Built => 1,
-                Origin::Elsewhere => 2,
+                Origin::Built | Origin::ModuleBuilt => 1,
+                Origin::Elsewhere | Origin::Function => 2,
                 _ => continue,
             };
             let may_be_workspace = workspace::is_size(allocation.requested) && allocation.freed == NEVER;
             match place {
                 Some((number, stretch)) if stretch.phase == Phase::Backward => {
-                    let leaves_gradient = origin == Origin::Elsewhere
+                    let leaves_gradient = matches!(origin, Origin::Elsewhere | Origin::Function)
                         && roles.role(stack) != Role::Recompute
                         && stretch.outlived_by(allocation.freed)
                         && !may_be_workspace;
@@ -101,6 +105,7 @@ impl Parameters {
             }
         }
         let mut counts: HashMap<u64, u32, RandomState> = HashMap::default();
+        let mut open: HashSet<u32, RandomState> = HashSet::default();
         for (bytes, size) in sizes {
             let mut missing = size.gradients.saturating_sub(size.known);
             let (mut settled, mut possible) = (0, 0);
@@ -108,6 +113,7 @@ impl Parameters {
             let last = stretches.get(size.last.0).filter(|_| size.gradients > 0);
             let is_there = |&&index: &&u32| {
                 let freed = history.allocations.get(index as usize).map_or(0, |allocation| allocation.freed);
+                let freed = heirs.ends(history, index, freed);
                 last.is_none_or(|last| last.begins_before(freed))
             };
             for class in &size.candidates {
@@ -116,13 +122,22 @@ impl Parameters {
                 if missing == 0 || class.is_empty() {
                     continue;
                 }
-                // More than are missing: which of them are parameters nobody can tell.
+                // More than are missing: which of them are parameters nobody can tell, unless the optimizer does.
                 if class.len() as u32 > missing {
-                    break;
+                    let Some(divided) = divided(&class, bytes, missing, heirs) else { break };
+                    settled += missing;
+                    missing = 0;
+                    found.extend(divided);
+                    continue;
                 }
                 missing -= class.len() as u32;
                 settled += class.len() as u32;
-                found.extend(class.into_iter().map(|index| (index, Evidence::GradientCount)));
+                let verdict = (Category::Parameter, Evidence::GradientCount);
+                found.extend(class.into_iter().map(|index| (index, verdict)));
+            }
+            if size.gradients > 0 || size.known > 0 {
+                let may_be = |index: &u32| !found.contains_key(index) && may_stay(history, heirs, *index);
+                open.extend(size.candidates.iter().flatten().copied().filter(may_be));
             }
             // Where it is open which of several blocks are the parameters, they are there all the same.
             let count = size.known + if missing == 0 { settled } else { settled.max(possible) };
@@ -130,16 +145,72 @@ impl Parameters {
                 counts.insert(bytes, count);
             }
         }
-        Self { sizes: counts, found }
+        Self { sizes: counts, found, open }
     }
 
-    /// What shows that an allocation is a parameter.
-    pub(super) fn evidence(&self, allocation: usize) -> Option<Evidence> {
+    /// What is known of an allocation that is a parameter, or was told from parameters of its size.
+    pub(super) fn verdict(&self, allocation: usize) -> Option<(Category, Evidence)> {
         self.found.get(&(allocation as u32)).copied()
+    }
+
+    /// Whether an allocation has the size of parameters and stays, and nothing tells which of them it is.
+    pub(super) fn is_open(&self, allocation: usize) -> bool {
+        self.open.contains(&(allocation as u32))
     }
 
     /// Parameters of exactly this many bytes, at most.
     pub(super) fn of_size(&self, requested: u64) -> u32 {
         self.sizes.get(&requested).copied().unwrap_or(0)
+    }
+}
+
+/// Whether a block or what takes its place stays: for good, or, if it is from before the recording, until the program
+/// drops it after the first backward pass.
+fn may_stay(history: &History, heirs: &Heirs, index: u32) -> bool {
+    let Some(allocation) = history.allocations.get(index as usize) else { return false };
+    heirs.ends(history, index, allocation.freed) == NEVER
+}
+
+/// Tells parameters from states of their size by what the optimizer does in the first step of a recording that begins
+/// late: it makes moments anew, and changes parameters with them.
+fn divided(class: &[u32], bytes: u64, missing: u32, heirs: &Heirs) -> Option<Vec<(u32, (Category, Evidence))>> {
+    let mut in_place = Vec::new();
+    let mut by_line: BTreeMap<_, (Vec<u32>, u32)> = BTreeMap::new();
+    let mut stretch = None;
+    for &index in class {
+        let Some(heir) = heirs.heir(index) else {
+            in_place.push(index);
+            continue;
+        };
+        // One step of the optimizer drops them all.
+        if *stretch.get_or_insert(heir.stretch) != heir.stretch {
+            return None;
+        }
+        let (blocks, last) = by_line.entry(heir.line?).or_default();
+        blocks.push(index);
+        *last = (*last).max(heir.index);
+    }
+    let missing = missing as usize;
+    if by_line.values().any(|(blocks, _)| blocks.len() != missing) {
+        return None;
+    }
+    let computes_on = heirs.computes_on(stretch?, bytes);
+    let mut groups: Vec<(Vec<u32>, u32)> = by_line.into_values().collect();
+    groups.sort_by_key(|&(_, last)| last);
+    let state = |evidence| move |index: u32| (index, (Category::OptimizerState, evidence));
+    let parameter = |evidence| move |index: u32| (index, (Category::Parameter, evidence));
+    match in_place.len() {
+        // What it computes with the new moments changes the rest in place.
+        count if count == missing && computes_on => {
+            let anew = groups.into_iter().flat_map(|(blocks, _)| blocks).map(state(Evidence::MadeAnew));
+            Some(anew.chain(in_place.into_iter().map(parameter(Evidence::ChangedInPlace))).collect())
+        }
+        // Both moments come before the step that they make.
+        0 if groups.len() > 2 => {
+            let (parameters, _) = groups.pop()?;
+            let anew = groups.into_iter().flat_map(|(blocks, _)| blocks).map(state(Evidence::MadeAnew));
+            Some(anew.chain(parameters.into_iter().map(parameter(Evidence::MadeLast))).collect())
+        }
+        _ => None,
     }
 }

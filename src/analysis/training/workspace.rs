@@ -91,7 +91,8 @@ impl Workspaces {
         match made.checked_sub(parameters) {
             None | Some(0) => Some(false),
             _ if freed != NEVER => Some(false),
-            Some(surplus) if surplus == kept => Some(true),
+            // One thread of backward takes one for its stream: more are gradients whose parameters nobody saw.
+            Some(surplus) if surplus == kept && (surplus == 1 || is_distinct_size(requested)) => Some(true),
             Some(_) => None,
         }
     }

@@ -38,6 +38,8 @@ pub const OTHER: Color = color("#8B949E", "#6E7783");
 pub const NO_STACK: Color = color("#57606A", "#B1BAC4");
 /// Blocks from before the recording.
 pub const BASELINE: Color = color("#7A6F5D", "#8F8574");
+/// What may be a parameter, a buffer, a gradient or a state of the optimizer.
+pub const MODEL_STATE: Color = color("#012029", "#5CE60B");
 /// Memory that is reserved and free.
 pub const FREE: Color = color("#F6F8FA", "#161B22");
 
@@ -57,7 +59,7 @@ pub const GROUPS: [Color; 10] = [
 ];
 
 const ALL: [&[Color]; 3] =
-    [&[BACKGROUND, TEXT, MUTED, GRID, ALARM, OTHER, NO_STACK, BASELINE, FREE], &RIBBONS, &GROUPS];
+    [&[BACKGROUND, TEXT, MUTED, GRID, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE, FREE], &RIBBONS, &GROUPS];
 
 /// The style sheet that turns light colours into dark ones.
 pub fn style_sheet() -> String {
@@ -81,6 +83,8 @@ pub fn of_special(label: &str) -> Option<Color> {
         grouping::FILTERED | attribution::OTHER => Some(OTHER),
         timeline::INACTIVE => Some(GRID),
         label if label == Category::Unknown.name() => Some(OTHER),
+        label if label == Category::BeforeRecording.name() => Some(BASELINE),
+        label if label == Category::ModelState.name() => Some(MODEL_STATE),
         _ => None,
     }
 }
@@ -102,12 +106,26 @@ pub fn of_groups<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
     labels.into_iter().map(|label| of_special(label).unwrap_or_else(|| pick(label))).collect()
 }
 
-/// Places in [`GROUPS`] of the categories, in the order of [`Category::ALL`]: the same in every picture.
-const CATEGORIES: [usize; Category::ALL.len() - 1] = [0, 4, 1, 2, 8, 3, 6, 9, 7];
+/// Place in [`GROUPS`] of a category, the same in every picture; `None` for those that [`of_special`] knows.
+fn slot_of_category(category: Category) -> Option<usize> {
+    Some(match category {
+        Category::Parameter => 0,
+        Category::Gradient => 1,
+        Category::OptimizerState => 2,
+        Category::Temporary => 3,
+        Category::Buffer => 4,
+        Category::KvCache => 5,
+        Category::Input => 6,
+        Category::Workspace => 7,
+        Category::Activation => 8,
+        Category::Communication => 9,
+        Category::ModelState | Category::BeforeRecording | Category::Unknown => return None,
+    })
+}
 
 fn slot(name: &str) -> usize {
-    let category = Category::ALL.iter().position(|category| category.name() == name);
-    if let Some(&slot) = category.and_then(|category| CATEGORIES.get(category)) {
+    let category = Category::ALL.into_iter().find(|category| category.name() == name);
+    if let Some(slot) = category.and_then(slot_of_category) {
         return slot;
     }
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
@@ -192,8 +210,9 @@ mod tests {
         {
             for vision in VISION {
                 let seen = |color| oklab(times(vision, linear(pick(color))).map(|part| part.clamp(0.0, 1.0)));
-                for (index, &a) in GROUPS.iter().enumerate() {
-                    for &b in &GROUPS[..index] {
+                let all: Vec<Color> = GROUPS.into_iter().chain([MODEL_STATE]).collect();
+                for (index, &a) in all.iter().enumerate() {
+                    for &b in &all[..index] {
                         let distance = seen(a).iter().zip(seen(b)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
                         assert!(distance > 0.07, "{theme}: {} and {} are {distance:.3} apart", pick(a), pick(b));
                     }
@@ -204,7 +223,7 @@ mod tests {
 
     #[test]
     fn everything_stands_out_from_the_background() {
-        for color in GROUPS.into_iter().chain([TEXT, MUTED, ALARM, OTHER, NO_STACK, BASELINE]) {
+        for color in GROUPS.into_iter().chain([TEXT, MUTED, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE]) {
             let text = [TEXT, MUTED, ALARM].contains(&color);
             let least = if text { 4.5 } else { 3.0 };
             for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {

@@ -1,0 +1,120 @@
+//! Keys and values that grow over the forwards of a model that generates.
+//!
+//! `k = torch.cat([k, new])` makes a longer block for every layer and every token, and the old one goes. What one line
+//! makes then comes in generations: as many blocks of each size, each generation longer than the one before by the same
+//! amount, and each block there until the next generation has begun. Scores of attention grow as well, but do not last.
+
+use super::own_lines::OwnLines;
+use super::role::{Role, Roles};
+use super::stretches::{Cursor, Stretches};
+use crate::model::{FrameId, Snapshot};
+use crate::replay::{Allocation, History, NEVER};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+
+/// A series takes so many generations.
+const LEAST_GENERATIONS: usize = 4;
+
+/// The blocks of growing caches on one device.
+#[derive(Default)]
+pub(super) struct Caches(HashSet<u32, RandomState>);
+
+/// What one line of code makes.
+#[derive(Default)]
+struct Series {
+    /// Index of each block, and of the stretch that made it.
+    blocks: Vec<(u32, usize)>,
+    in_module: bool,
+}
+
+/// Blocks of one size, made one after another by one line.
+struct Generation {
+    bytes: u64,
+    blocks: Vec<(u32, Allocation)>,
+    /// The stretch that made the first.
+    stretch: usize,
+}
+
+impl Caches {
+    /// Looks at every line that allocates. For recordings without a backward pass.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        history: &History,
+        stretches: &Stretches,
+        roles: &Roles,
+        lines: &mut OwnLines<'_>,
+    ) -> Self {
+        let mut by_line: HashMap<FrameId, Series, RandomState> = HashMap::default();
+        let mut cursor = Cursor::new(stretches);
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            let Some(entry) = History::entry_before(allocation.born) else { continue };
+            let Some((stretch, _)) = cursor.find(entry) else { continue };
+            let stack = history.stack_of(snapshot, index);
+            let Some(line) = lines.of(stack) else { continue };
+            let series = by_line.entry(line).or_default();
+            series.blocks.push((index as u32, stretch));
+            series.in_module |= roles.role(stack) == Role::Module;
+        }
+        let mut found = HashSet::default();
+        for series in by_line.into_values() {
+            found.extend(growing(history, &series.blocks, series.in_module));
+            // What the line makes on the way, such as the new token's part, is gone soon.
+            let lasting = lasting(history, &series.blocks);
+            found.extend(growing(history, &lasting, series.in_module));
+        }
+        Self(found)
+    }
+
+    /// Whether a block is part of a cache.
+    pub(super) fn has(&self, allocation: usize) -> bool {
+        self.0.contains(&(allocation as u32))
+    }
+}
+
+/// The blocks of a series that are a cache: the runs of generations that are long enough.
+fn growing(history: &History, blocks: &[(u32, usize)], in_module: bool) -> Vec<u32> {
+    let mut generations: Vec<Generation> = Vec::new();
+    for &(index, stretch) in blocks {
+        let Some(&allocation) = history.allocations.get(index as usize) else { continue };
+        let bytes = allocation.requested;
+        match generations.last_mut().filter(|last| last.bytes == bytes) {
+            Some(last) => last.blocks.push((index, allocation)),
+            None => generations.push(Generation { bytes, blocks: vec![(index, allocation)], stretch }),
+        }
+    }
+    let mut cache = Vec::new();
+    let mut start = 0;
+    for next in 1..=generations.len() {
+        let run = &generations[start..next];
+        if generations.get(next).is_some_and(|later| goes_on(run, later, in_module)) {
+            continue;
+        }
+        if run.len() >= LEAST_GENERATIONS {
+            cache.extend(run.iter().flat_map(|generation| generation.blocks.iter().map(|&(index, _)| index)));
+        }
+        start = next;
+    }
+    cache
+}
+
+/// Those of a line's blocks that are there when it makes the next but one, or for good.
+fn lasting(history: &History, blocks: &[(u32, usize)]) -> Vec<(u32, usize)> {
+    let block = |&(index, _): &(u32, usize)| history.allocations.get(index as usize);
+    let lasts = |&(place, made): &(usize, &(u32, usize))| {
+        let later = blocks.get(place + 2).and_then(block).map_or(NEVER - 1, |later| later.born);
+        block(made).is_some_and(|made| made.freed > later)
+    };
+    blocks.iter().enumerate().filter(lasts).map(|(_, &made)| made).collect()
+}
+
+/// Whether a generation continues a run.
+fn goes_on(run: &[Generation], later: &Generation, in_module: bool) -> bool {
+    let Some((last, earlier)) = run.split_last() else { return false };
+    let begins = later.blocks.first().map_or(0, |(_, block)| block.born);
+    let lasts = last.blocks.iter().all(|(_, block)| block.freed > begins);
+    // A model grows its cache once in each forward. Outside of models a single block may be token ids, or their mask.
+    let counts = if in_module { last.stretch != later.stretch } else { last.blocks.len() > 1 };
+    let Some(step) = later.bytes.checked_sub(last.bytes).filter(|&step| step > 0) else { return false };
+    let evenly = earlier.last().is_none_or(|before| last.bytes.checked_sub(before.bytes) == Some(step));
+    lasts && counts && evenly && last.blocks.len() == later.blocks.len()
+}

@@ -1,0 +1,263 @@
+//! Blocks that take the place of others while the optimizer runs.
+//!
+//! `p.data = p.data - lr * p.grad` makes a new block for a parameter in every step, and the old one goes. So do moments
+//! that are computed anew instead of in place. What the block is for does not change with that.
+
+use super::own_lines::OwnLines;
+use super::phases::{Phase, Phases};
+use super::role::{Role, Roles};
+use super::stretches::{Stretch, Stretches};
+use crate::model::{FrameId, Snapshot, StackId};
+use crate::replay::{History, Instant};
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What a block that the optimizer made takes the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forebear<'h> {
+    /// This block.
+    One(u32),
+    /// One of these; there are as many new ones, and nobody can tell which is whose.
+    OneOf(&'h [u32]),
+    /// One of some blocks that went, or of none: more or fewer came than went.
+    Unclear,
+}
+
+/// What takes the place of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heir {
+    /// Its index in the history.
+    pub(super) index: u32,
+    /// The line of code that makes it.
+    pub(super) line: Option<FrameId>,
+    /// The optimizer's stretch that does.
+    pub(super) stretch: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Claim {
+    One(u32),
+    Pool(u32),
+    Unclear,
+}
+
+/// The heirs of one device.
+#[derive(Default)]
+pub(super) struct Heirs {
+    claims: HashMap<u32, Claim, RandomState>,
+    after: HashMap<u32, Heir, RandomState>,
+    pools: Vec<Vec<u32>>,
+    /// Stretch and size, where the optimizer computes with this size after it made the last heir.
+    computes_on: HashSet<(u32, u64), RandomState>,
+}
+
+impl Heirs {
+    /// Looks through every stretch of the optimizer.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        history: &History,
+        phases: &Phases,
+        stretches: &Stretches,
+        roles: &Roles,
+        lines: &mut OwnLines<'_>,
+    ) -> Self {
+        let mut heirs = Self::default();
+        let mut next = 0;
+        while let Some((number, stretch)) = stretches.from(Phase::Optimizer, next) {
+            next = number + 1;
+            let work = Work { snapshot, history, phases, roles, stretch };
+            let sizes = work.sizes_that_go();
+            if !sizes.is_empty() {
+                heirs.settle(&work, number as u32, sizes, lines);
+            }
+        }
+        heirs
+    }
+
+    fn settle(&mut self, work: &Work<'_>, number: u32, sizes: HashSet<u64, RandomState>, lines: &mut OwnLines<'_>) {
+        let mut open: BTreeMap<u64, Open> = sizes.into_iter().map(|size| (size, Open::default())).collect();
+        for entry in work.stretch.start..work.stretch.end {
+            let Some((index, event)) = work.event(entry) else { continue };
+            let Some(allocation) = work.history.allocations.get(index as usize) else { continue };
+            let Some(open) = open.get_mut(&allocation.requested) else { continue };
+            match event {
+                Event::Comes => {
+                    let line = lines.of(work.stack(entry));
+                    open.new.push(New { index, line });
+                    open.last_made = index;
+                }
+                Event::Goes if work.is_old(index) || self.claims.contains_key(&index) => {
+                    // The same statement makes the new block and drops the old one.
+                    let line = if work.phases.frees_tell {
+                        lines.of(work.stack(entry))
+                    } else {
+                        lines.of(work.history.stack_of(work.snapshot, index as usize))
+                    };
+                    let place = open.new.iter().rposition(|new| line.is_some() && new.line == line);
+                    match place {
+                        Some(place) => {
+                            let new = open.new.remove(place);
+                            self.link(index, new, number, Claim::One(index));
+                            open.last_heir = open.last_heir.max(new.index);
+                        }
+                        None => open.gone.push(index),
+                    }
+                }
+                Event::Goes => open.new.retain(|new| new.index != index),
+            }
+        }
+        for (size, open) in open {
+            self.share_out(work, number, size, open, lines);
+        }
+    }
+
+    /// Blocks that went at a line of their own, and those that stay: by the lines that made them, else together.
+    fn share_out(&mut self, work: &Work<'_>, number: u32, size: u64, mut open: Open, lines: &mut OwnLines<'_>) {
+        let mut last_heir = open.last_heir;
+        let mut by_line: HashMap<FrameId, (Vec<u32>, Vec<New>), RandomState> = HashMap::default();
+        for &gone in &open.gone {
+            if let Some(line) = lines.of(work.history.stack_of(work.snapshot, gone as usize)) {
+                by_line.entry(line).or_default().0.push(gone);
+            }
+        }
+        for &new in &open.new {
+            if let Some(pair) = new.line.and_then(|line| by_line.get_mut(&line)) {
+                pair.1.push(new);
+            }
+        }
+        for (gone, new) in by_line.into_values().filter(|(gone, new)| gone.len() == new.len()) {
+            for (gone, new) in gone.into_iter().zip(new) {
+                self.link(gone, new, number, Claim::One(gone));
+                last_heir = last_heir.max(new.index);
+            }
+        }
+        open.gone.retain(|gone| !self.after.contains_key(gone));
+        open.new.retain(|new| !self.claims.contains_key(&new.index));
+        if !open.gone.is_empty() {
+            let same = open.gone.len() == open.new.len();
+            let pool = self.pools.len() as u32;
+            for (place, &new) in open.new.iter().enumerate() {
+                match open.gone.get(place).filter(|_| same) {
+                    Some(&gone) => {
+                        let claim = if open.gone.len() == 1 { Claim::One(gone) } else { Claim::Pool(pool) };
+                        self.link(gone, new, number, claim);
+                    }
+                    None => {
+                        self.claims.insert(new.index, Claim::Unclear);
+                    }
+                }
+                last_heir = last_heir.max(new.index);
+            }
+            if same {
+                self.pools.push(open.gone);
+            }
+        }
+        if last_heir > 0 && open.last_made > last_heir {
+            self.computes_on.insert((number, size));
+        }
+    }
+
+    fn link(&mut self, gone: u32, new: New, stretch: u32, claim: Claim) {
+        self.after.insert(gone, Heir { index: new.index, line: new.line, stretch });
+        self.claims.insert(new.index, claim);
+    }
+
+    /// What a block takes the place of.
+    pub(super) fn forebear(&self, allocation: usize) -> Option<Forebear<'_>> {
+        Some(match *self.claims.get(&(allocation as u32))? {
+            Claim::One(index) => Forebear::One(index),
+            Claim::Pool(pool) => Forebear::OneOf(self.pools.get(pool as usize)?),
+            Claim::Unclear => Forebear::Unclear,
+        })
+    }
+
+    /// What takes a block's place for good in the stretch that drops it: with `p.data = ...` twice in a step, the second.
+    pub(super) fn heir(&self, allocation: u32) -> Option<Heir> {
+        let mut heir = *self.after.get(&allocation)?;
+        while let Some(&next) = self.after.get(&heir.index).filter(|next| next.stretch == heir.stretch) {
+            heir = next;
+        }
+        Some(heir)
+    }
+
+    /// When the last of a block's heirs goes; the block itself, if it has none.
+    pub(super) fn ends(&self, history: &History, allocation: u32, freed: Instant) -> Instant {
+        let (mut last, mut freed) = (allocation, freed);
+        while let Some(heir) = self.after.get(&last) {
+            last = heir.index;
+            freed = history.allocations.get(last as usize).map_or(freed, |allocation| allocation.freed);
+        }
+        freed
+    }
+
+    /// Whether the optimizer computes on with blocks of a size after it made the last heir of it.
+    pub(super) fn computes_on(&self, stretch: u32, size: u64) -> bool {
+        self.computes_on.contains(&(stretch, size))
+    }
+}
+
+/// A block made in the stretch.
+#[derive(Clone, Copy)]
+struct New {
+    index: u32,
+    line: Option<FrameId>,
+}
+
+/// What is open about one size while a stretch is read.
+#[derive(Default)]
+struct Open {
+    /// Old blocks that went, with no heir yet.
+    gone: Vec<u32>,
+    /// New ones that are there, and take nobody's place yet.
+    new: Vec<New>,
+    last_made: u32,
+    last_heir: u32,
+}
+
+enum Event {
+    Comes,
+    Goes,
+}
+
+/// One stretch of the optimizer.
+struct Work<'a> {
+    snapshot: &'a Snapshot,
+    history: &'a History,
+    phases: &'a Phases,
+    roles: &'a Roles,
+    stretch: Stretch,
+}
+
+impl Work<'_> {
+    fn stack(&self, entry: u32) -> StackId {
+        self.snapshot.entries.stack(self.history.rows.start + entry as usize)
+    }
+
+    /// The allocation that comes or goes with an entry.
+    fn event(&self, entry: u32) -> Option<(u32, Event)> {
+        let index = *self.history.links.get(entry as usize)?;
+        let allocation = self.history.allocations.get(index as usize)?;
+        match entry + 1 {
+            instant if allocation.born == instant => Some((index, Event::Comes)),
+            instant if allocation.freed == instant => Some((index, Event::Goes)),
+            _ => None,
+        }
+    }
+
+    /// Whether a block is from before the stretch, and neither an activation nor a gradient.
+    fn is_old(&self, index: u32) -> bool {
+        let born = self.history.allocations.get(index as usize).map_or(Instant::MAX, |allocation| allocation.born);
+        born <= self.stretch.start && (born == 0 || matches!(self.phases.at(born), Phase::Optimizer | Phase::Other))
+    }
+
+    /// Sizes of old blocks that the optimizer drops.
+    fn sizes_that_go(&self) -> HashSet<u64, RandomState> {
+        let goes = |entry: u32| {
+            let (index, event) = self.event(entry)?;
+            let goes = matches!(event, Event::Goes) && self.is_old(index);
+            let drops = self.phases.frees_tell && self.roles.role(self.stack(entry)) == Role::ZeroGrad;
+            (goes && !drops).then(|| self.history.allocations.get(index as usize).map(|block| block.requested))?
+        };
+        (self.stretch.start..self.stretch.end).filter_map(goes).collect()
+    }
+}
