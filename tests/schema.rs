@@ -36,9 +36,13 @@ const CHECK: &[&str] = &[
 ];
 
 /// Keys that answers leave out at times, and objects whose keys are those of the recording.
-const OPTIONAL: [&str; 21] = [
+const OPTIONAL: [&str; 25] = [
     "/bounds",
     "/window",
+    "/comparison",
+    "/programs",
+    "/time_us",
+    "/code",
     "/each",
     "/ranges",
     "/left_out_bytes",

@@ -2,6 +2,7 @@
 
 use super::annotations::Annotations;
 use super::attribution::Attribution;
+use super::comparison::Comparison;
 use super::each::{EachOptions, Question, RangePeaks};
 use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
@@ -104,6 +105,8 @@ impl DevicePeak {
 pub struct PeakReport {
     /// The devices asked for, in order.
     pub devices: Vec<DevicePeak>,
+    /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
+    pub comparison: Option<Comparison>,
     /// Devices that the instant asked for does not exist on, each with the reason.
     pub skipped: Vec<String>,
 }
@@ -118,9 +121,16 @@ impl PeakReport {
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
         let sites = Sites::new(snapshot);
-        let (devices, skipped) =
+        let (mut devices, skipped) =
             for_each_device(&wanted, |history| device_peak(snapshot, history, &annotations, &sites, options))?;
-        Ok(Self { devices, skipped })
+        let at_peak = matches!(options.at, None | Some(When::Peak));
+        let comparison = if at_peak { Comparison::of(&devices) } else { None };
+        if let Some(top) = options.top {
+            for device in &mut devices {
+                device.attribution.keep_top(top);
+            }
+        }
+        Ok(Self { devices, comparison, skipped })
     }
 }
 
@@ -169,6 +179,7 @@ pub fn select_devices<'h>(histories: &'h [History], devices: &[DeviceId]) -> Res
     distinct.into_iter().map(find).collect()
 }
 
+/// The peak of one device, with all rows.
 fn device_peak(
     snapshot: &Snapshot,
     history: &History,
@@ -203,7 +214,7 @@ fn device_peak(
         // Ranges have their peaks at many instants.
         Some(instant).filter(|_| options.each.is_none()),
     );
-    let mut attribution = Attribution::of(&grouper, history, (metric, instant));
+    let attribution = Attribution::of(&grouper, history, (metric, instant));
     let question = Question {
         snapshot,
         history,
@@ -214,9 +225,6 @@ fn device_peak(
         highest: maxima[metric as usize],
     };
     let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
-    if let Some(top) = options.top {
-        attribution.keep_top(top);
-    }
     Ok(DevicePeak {
         device: history.device,
         baseline: history.start,

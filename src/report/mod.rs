@@ -5,6 +5,7 @@
 
 pub mod check;
 mod checkpoint_words;
+mod comparison;
 mod csv;
 mod diff;
 mod each;

@@ -1,11 +1,11 @@
 //! What is said about ranks, the same in every format.
 
-use super::notes::signed;
+use super::notes::{self, signed};
 use super::words::count;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
-    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary, Scale,
-    Spread,
+    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary,
+    Relation, Scale, Spread,
 };
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
@@ -41,20 +41,63 @@ pub fn inactive(rank: &RankSummary) -> String {
     rank.inactive_share().map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
+/// What a row is of: a rank, or where they are none a recording.
+pub fn noun(report: &RanksReport) -> &'static str {
+    if report.unrelated { "recording" } else { "rank" }
+}
+
+/// Why the rows of a group are not compared as ranks of one run, if they are not.
+pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
+    let rows = |rows: &[usize]| {
+        let listed: Vec<String> = rows.iter().take(LISTED).map(|&row| name(report, row)).collect();
+        let more = rows.len().saturating_sub(LISTED);
+        if more > 0 { format!("{} and {more} more", listed.join(", ")) } else { listed.join(", ") }
+    };
+    Some(match &group.relation {
+        Relation::Ranks => return None,
+        Relation::Programs(programs) => {
+            let listed: Vec<String> = programs.iter().take(LISTED).map(|program| rows(program)).collect();
+            let more = if programs.len() > LISTED { "; and more" } else { "" };
+            format!(
+                "these run different code: {}, whose lines that allocate hardly overlap: {}{more}; compared without outliers",
+                count(programs.len() as u64, "program"),
+                listed.join("; ")
+            )
+        }
+        Relation::Dumps => {
+            "these begin with the same entry: dumps of one process one after the other, not ranks of one \
+                            run; compared without outliers, memviz diff says what grew"
+                .to_owned()
+        }
+        Relation::Apart { shortest_gap_us, longest_gap_us } => {
+            let gaps = if shortest_gap_us == longest_gap_us {
+                notes::duration(*shortest_gap_us)
+            } else {
+                format!("{} to {}", notes::duration(*shortest_gap_us), notes::duration(*longest_gap_us))
+            };
+            format!(
+                "these were recorded one after the other on the same device, {gaps} apart: separate runs, or dumps \
+                 of one run, not ranks that ran together; compared without outliers"
+            )
+        }
+    })
+}
+
 /// Which rank a row is: `rank 5`, with the device where the rank has several rows of that kind.
 pub fn name(report: &RanksReport, row: usize) -> String {
     let Some(rank) = report.rank(row) else { return "(no rank)".to_owned() };
     let kind = MemoryKind::of(rank.device);
     let is_same = |other: &RankSummary| other.rank == rank.rank && MemoryKind::of(other.device) == kind;
     let alone = report.ranks().filter(|(_, other)| is_same(other)).nth(1).is_none();
-    if alone { format!("rank {}", rank.rank) } else { format!("rank {}, device {}", rank.rank, device(rank.device)) }
+    let (noun, number) = (noun(report), rank.rank);
+    if alone { format!("{noun} {number}") } else { format!("{noun} {number}, device {}", device(rank.device)) }
 }
 
 /// The title of a group: `8 ranks`, `16 devices of 8 ranks`, `9 rows of 8 ranks`.
 pub fn group(report: &RanksReport, group: &Group) -> String {
     let distinct: HashSet<u64> =
         group.members.iter().filter_map(|&row| report.rank(row)).map(|rank| rank.rank).collect();
-    let ranks = count(distinct.len() as u64, "rank");
+    let ranks = count(distinct.len() as u64, noun(report));
     let memory = match group.memory {
         MemoryKind::Device => "",
         MemoryKind::Pinned => ", pinned host memory",
@@ -88,7 +131,7 @@ pub fn skew(skew: Option<f64>) -> String {
 
 /// What was not analysed and what the numbers lack, a line each.
 pub fn notes(report: &RanksReport) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = report.groups.iter().filter_map(|group| relation(report, group)).collect();
     let mut note = |number: usize, one: &str, several: &str| {
         if number > 0 {
             notes.push(format!("{} {}", count(number as u64, "input"), if number == 1 { one } else { several }));
@@ -153,6 +196,9 @@ fn missing(report: &RanksReport) -> Option<String> {
 
 /// What is said where nothing stands out.
 pub fn no_outlier(report: &RanksReport) -> String {
+    if report.groups.iter().all(|group| group.relation != Relation::Ranks) && !report.groups.is_empty() {
+        return "no outliers are told, since these are not ranks of one run that do the same".to_owned();
+    }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
         return format!("it takes {MIN_RANKS} ranks to tell which one stands out");
     }

@@ -46,7 +46,7 @@ impl Side {
     /// As [`PeakReport::of`].
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
         let all_rows = PeakOptions { top: None, ..options.clone() };
-        let PeakReport { devices, skipped } = PeakReport::of(snapshot, histories, &all_rows)?;
+        let PeakReport { devices, skipped, .. } = PeakReport::of(snapshot, histories, &all_rows)?;
         let asks_for_peak = matches!(options.at, None | Some(When::Peak));
         let device = |peak: DevicePeak| {
             let history = histories.iter().find(|history| history.device == peak.device);

@@ -12,6 +12,7 @@ pub use request::{Request, Retry, Serving};
 
 use super::annotations::Annotations;
 use super::attribution::Attribution;
+use super::comparison::Comparison;
 use super::figures::Figures;
 use super::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
@@ -106,6 +107,8 @@ pub struct OomReport {
     pub devices: Vec<DeviceOoms>,
     /// Failed requests of devices that were not asked for.
     pub elsewhere: usize,
+    /// How CUDA devices compare, each at its own peak of allocated bytes; `None` where they hardly differ.
+    pub comparison: Option<Comparison>,
 }
 
 impl OomReport {
@@ -119,18 +122,21 @@ impl OomReport {
         let sites = Sites::new(snapshot);
         let context = Context { snapshot, annotations: &annotations, sites: &sites, options };
         let (mut devices, _) = for_each_device(&wanted, |history| Ok(context.device(history)))?;
-        if devices.iter().all(|device| device.ooms.is_empty()) {
+        let none_failed = devices.iter().all(|device| device.ooms.is_empty());
+        let mut comparison = None;
+        if none_failed || devices.len() > 1 {
             let OomOptions { by, top, filter, inference, devices: wanted } = options.clone();
             let peaks = PeakOptions { by, top, filter, inference, devices: wanted, ..PeakOptions::default() };
             let peaks = PeakReport::of(snapshot, histories, &peaks)?;
-            for (device, peak) in devices.iter_mut().zip(peaks.devices) {
+            comparison = peaks.comparison;
+            for (device, peak) in devices.iter_mut().zip(peaks.devices).filter(|_| none_failed) {
                 device.peak = Some(peak);
             }
         }
         let is_wanted = |history: &&History| wanted.iter().any(|device| device.device == history.device);
         let others = histories.iter().filter(|history| !is_wanted(history));
         let elsewhere = others.map(|history| history.action_counts(snapshot)[Action::Oom as usize] as usize).sum();
-        Ok(Self { devices, elsewhere })
+        Ok(Self { devices, elsewhere, comparison })
     }
 
     /// Number of failed requests on all devices.

@@ -3,17 +3,21 @@
 //! In: a [`RankLine`] for each rank and device, from recordings or from summaries that another machine wrote. Out: a
 //! [`RanksReport`]. A summary has a few kilobytes, whatever the recording has, so that thousands of them can be joined.
 
+mod code;
 mod difference;
 mod lines;
 mod number;
 mod outliers;
+mod relation;
 mod summary;
 
+pub use code::CodeSample;
 pub use difference::{Difference, DifferenceRow};
 pub(crate) use lines::write_body;
 pub use lines::{COMMAND, SCHEMA_VERSION, begins_lines, read_lines, write_line};
 pub use number::{RankNumber, RankSource, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
+pub use relation::Relation;
 pub use summary::{
     EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput, SummaryOptions, TOP, TopRow, summarise,
 };
@@ -100,6 +104,8 @@ impl Figure {
 pub struct Group {
     /// What kind of memory it is.
     pub memory: MemoryKind,
+    /// Whether they are ranks of one run.
+    pub relation: Relation,
     /// Its rows, as indexes into [`RanksReport::lines`], in order of rank and device.
     pub members: Vec<usize>,
     /// How each figure is distributed; those that no rank has are left out.
@@ -141,11 +147,13 @@ pub struct Duplicate {
 pub struct RanksReport {
     /// The metric that is attributed.
     pub metric: Metric,
+    /// Whether something speaks against it that the recordings are ranks of one run, and nothing for it.
+    pub unrelated: bool,
     /// A line for each rank and device, and for each input that has none, in the order of the inputs.
     pub lines: Vec<RankLine>,
     /// Rows by kind of memory.
     pub groups: Vec<Group>,
-    /// Maxima that stand out, by rank and device.
+    /// Maxima that stand out, by rank and device. Only ranks of one run have any.
     pub outliers: Vec<Outlier>,
     /// Ranks that are there more than once.
     pub duplicates: Vec<Duplicate>,
@@ -163,9 +171,14 @@ impl RanksReport {
         by_kind.sort_unstable_keys();
         let groups: Vec<Group> =
             by_kind.into_iter().map(|(memory, members)| group(&lines, memory, members, metric)).collect();
-        let outliers = groups.iter().flat_map(|group| find_outliers(&lines, group, metric)).collect();
-        let (duplicates, missing) = (duplicates(&lines), missing(&lines));
-        Self { metric, lines, groups, outliers, duplicates, missing }
+        let related = |group: &&Group| group.relation == Relation::Ranks;
+        let outliers = groups.iter().filter(related).flat_map(|group| find_outliers(&lines, group, metric)).collect();
+        let claim_ranks = relation::claim_ranks(ranks(&lines).map(|(_, rank)| rank));
+        let unrelated = !claim_ranks && groups.iter().any(|group| !related(&group));
+        // Numbers of what is no rank mean nothing.
+        let (duplicates, missing) =
+            if unrelated { (Vec::new(), Vec::new()) } else { (duplicates(&lines), missing(&lines)) };
+        Self { metric, unrelated, lines, groups, outliers, duplicates, missing }
     }
 
     /// The rows of ranks with their indexes, in the order of the inputs.
@@ -207,7 +220,7 @@ fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric
     let median = spreads.iter().find(|(figure, _)| *figure == Figure::Maximum(metric)).map_or(0, |(_, it)| it.median);
     let nearest = rows.iter().zip(&maxima).min_by_key(|&(_, &bytes)| (bytes.abs_diff(median), bytes));
     let median_rank = nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0);
-    Group { memory, members, spreads, median_rank }
+    Group { memory, relation: Relation::of(lines, &members), members, spreads, median_rank }
 }
 
 /// The maxima of a group that stand out, by row and metric.

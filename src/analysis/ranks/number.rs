@@ -81,6 +81,11 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
+/// Whether a path says that it is of a rank.
+pub(super) fn says_rank(path: &str) -> bool {
+    number_behind_rank(path).is_some() || number_before_step(path).is_some()
+}
+
 /// The number behind the word `rank` in the innermost part of a path that has one.
 fn number_behind_rank(path: &str) -> Option<u64> {
     path.rsplit(['/', '\\']).find_map(|part| {

@@ -1,8 +1,10 @@
 //! A recording in a few kilobytes: what is needed to compare it with other ranks'.
 
+use super::code::CodeSample;
 use super::number::{RankNumber, RankSource};
 use crate::analysis::attribution::{Attribution, OTHER};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::sites::Sites;
 use crate::error::Result;
 use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Bound, Counters, History, Metric};
@@ -75,6 +77,12 @@ pub struct RankSummary {
     pub format: Format,
     /// Entries of the device.
     pub entries: u32,
+    /// Times of the first and the last entry in microseconds since the epoch, where the recording has times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_us: Option<(i64, i64)>,
+    /// The lines of code that allocate, where stacks tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<CodeSample>,
     /// Whether recording started with an empty allocator and nothing is missing.
     pub complete_history: bool,
     /// Contradictions in it.
@@ -167,6 +175,9 @@ impl RankSummary {
         if self.device < crate::model::CPU_DEVICE {
             return Err(format!("expected a device from -2 on, found {}", self.device));
         }
+        if let Some(code) = &self.code {
+            code.check()?;
+        }
         let sum: u128 = self.top.iter().map(|row| u128::from(row.bytes)).sum();
         if sum != u128::from(self.total_bytes) {
             return Err(format!("expected rows that sum to {} bytes, found {sum}", self.total_bytes));
@@ -195,10 +206,14 @@ pub fn summarise(
         let empty = EmptyRank { path: path.to_owned(), rank: number.rank, rank_source: number.source };
         return Ok(vec![RankLine::Empty(empty)]);
     }
-    let ooms = |device: DeviceId| {
-        let history = histories.iter().find(|history| history.device == device);
-        history.map_or(0, |history| history.action_counts(snapshot)[Action::Oom as usize])
+    let sites = Sites::new(snapshot);
+    let history = |device: DeviceId| histories.iter().find(|history| history.device == device);
+    let time_us = |history: &History| {
+        let times = snapshot.entries.times().get(history.rows.clone()).filter(|_| snapshot.notes.has_times)?;
+        Some((*times.first()?, *times.last()?))
     };
+    let ooms =
+        |device: DeviceId| history(device).map_or(0, |history| history.action_counts(snapshot)[Action::Oom as usize]);
     let summary = |device: &DevicePeak| RankSummary {
         path: path.to_owned(),
         rank: number.rank,
@@ -207,6 +222,8 @@ pub fn summarise(
         device: device.device,
         format: snapshot.notes.format,
         entries: device.entries,
+        time_us: history(device.device).and_then(time_us),
+        code: history(device.device).and_then(|history| CodeSample::of(&sites, history)),
         complete_history: device.completeness.is_complete(),
         anomalies: device.anomalies.total(),
         bounds: device.bounds(),

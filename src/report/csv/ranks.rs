@@ -2,11 +2,11 @@
 
 use super::{cell, io_error};
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{RankLine, RankSummary};
+use crate::analysis::ranks::{RankLine, RankSummary, Relation};
 use crate::replay::{Bound, Metric};
 use std::io::{self, Write};
 
-const HEAD: [&str; 26] = [
+const HEAD: [&str; 28] = [
     "rank",
     "device",
     "max_allocated_bytes",
@@ -31,6 +31,8 @@ const HEAD: [&str; 26] = [
     "complete_history",
     "anomalies",
     "rank_source",
+    "relation",
+    "program",
     "path",
     "error",
 ];
@@ -55,6 +57,11 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
     let bound = |metric: Metric| rank.bound(metric).map_or("exact", Bound::name).to_owned();
     let outliers = report.outliers.iter().filter(|outlier| outlier.row == row);
     let largest = rank.largest();
+    let group = report.groups.iter().find(|group| group.members.contains(&row));
+    let program = group.and_then(|group| match &group.relation {
+        Relation::Programs(programs) => programs.iter().position(|rows| rows.contains(&row)),
+        _ => None,
+    });
     let source = serde_json::to_value(rank.rank_source).ok();
     [
         rank.rank.to_string(),
@@ -81,6 +88,8 @@ fn record(report: &RanksReport, row: usize, rank: &RankSummary) -> [String; HEAD
         rank.complete_history.to_string(),
         rank.anomalies.to_string(),
         source.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned(),
+        group.map(|group| group.relation.name().to_owned()).unwrap_or_default(),
+        program.map(|program| program.to_string()).unwrap_or_default(),
         cell(&rank.path),
         String::new(),
     ]

@@ -2,6 +2,7 @@
 
 mod check;
 mod checkpoint;
+mod comparison;
 mod diff;
 mod each;
 mod fragmentation;

@@ -1,5 +1,6 @@
 //! `memviz oom` as Markdown.
 
+use super::comparison::comparison;
 use super::fragmentation::pinning;
 use super::peak::{attribution, peak_device};
 use super::{code, escape};
@@ -27,7 +28,7 @@ pub(super) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write)
     for device in &report.devices {
         device_section(device, out)?;
     }
-    Ok(())
+    report.comparison.iter().try_for_each(|devices| comparison(devices, out))
 }
 
 fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {

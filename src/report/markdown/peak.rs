@@ -1,5 +1,6 @@
 //! `memviz peak` as Markdown.
 
+use super::comparison::comparison;
 use super::each::ranges;
 use super::{cell, code, counters, escape, star};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
@@ -22,7 +23,7 @@ pub(super) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write
     for device in &report.devices {
         peak_device(device, out)?;
     }
-    Ok(())
+    report.comparison.iter().try_for_each(|devices| comparison(devices, out))
 }
 
 pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {

@@ -11,7 +11,7 @@ use crate::report::words::{count, starred};
 use std::io::{self, Write};
 
 pub(super) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## GPU memory of {}\n", count(report.ranks().count() as u64, "rank"))?;
+    writeln!(out, "## GPU memory of {}\n", count(report.ranks().count() as u64, words::noun(report)))?;
     for note in words::notes(report) {
         writeln!(out, "> {}\n", escape(&note))?;
     }

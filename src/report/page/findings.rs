@@ -1,11 +1,12 @@
 //! What a report says before anything else: why memory ran out, and what leaks.
 
 use super::Page;
-use crate::analysis::{DeviceLeaks, DeviceOoms, Oom, Verdict};
+use crate::analysis::comparison::GroupShares;
+use crate::analysis::{Comparison, DeviceLeaks, DeviceOoms, Oom, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name};
 use crate::report::words::starred;
-use crate::report::{leaks, oom_words};
+use crate::report::{comparison, leaks, oom_words};
 
 /// Failed requests told in full; later ones mostly repeat them.
 const OOMS: usize = 3;
@@ -19,11 +20,23 @@ pub struct Finding {
     pub lines: Vec<String>,
 }
 
-/// Failed requests with their causes, then leaks; empty when there is neither.
+/// Failed requests with their causes, how devices differ, then leaks; empty when there is nothing of it.
 pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     let ooms = page.overview.oom.devices.iter().flat_map(failures);
     let leaks = page.overview.leaks.devices.iter().filter_map(leak);
-    ooms.chain(leaks).collect()
+    ooms.chain(page.overview.peak.comparison.as_ref().map(differ)).chain(leaks).collect()
+}
+
+/// Which device holds most, and what makes the difference.
+fn differ(comparison: &Comparison) -> Finding {
+    let columns = comparison::columns(comparison, usize::MAX);
+    let line = |row: &GroupShares| {
+        let share =
+            |&index: &usize| format!("{} on {}", Bytes(row.bytes[index]), comparison::column(comparison, index));
+        let shares: Vec<String> = columns.iter().map(share).collect();
+        format!("{}: {}", starred(&row.label, row.inferred), shares.join(", "))
+    };
+    Finding { title: comparison::headline(comparison), lines: comparison.rows.iter().map(line).collect() }
 }
 
 fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {

@@ -45,8 +45,8 @@ const RESERVED: Color = palette::GRID;
 
 /// All kinds of memory below each other.
 pub fn ranks(report: &RanksReport) -> Picture {
-    let title =
-        text(16.0, 28.0, Anchor::Start, palette::TEXT, "Memory by rank").set("font-size", 16).set("font-weight", 600);
+    let title = format!("Memory by {}", words::noun(report));
+    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &title).set("font-size", 16).set("font-weight", 600);
     let (body, height) = warnings(Group::new().add(title), 32.0, &words::notes(report));
     let mut parts = vec![Picture { height: height + 8.0, body }];
     for group in &report.groups {
@@ -238,7 +238,7 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     let x = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
     let axes = Group::new().set("transform", format!("translate(0 -{LABEL})"));
-    plot = plot.add(axes.add(Blob::new(chart::draw(area, x, bars.y, "rank", &[]))));
+    plot = plot.add(axes.add(Blob::new(chart::draw(area, x, bars.y, words::noun(report), &[]))));
     plot = plot.add(bars.draw());
     if let Some(median) = median {
         plot = bars.median(plot, median);

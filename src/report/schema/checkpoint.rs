@@ -211,6 +211,7 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a,
         schema_version: SCHEMA_VERSION,
         command: "checkpoint",
         input: InputHead::of(source),
+        comparison: None,
         devices: report.devices.iter().map(device).collect(),
     }
 }

@@ -360,6 +360,7 @@ pub fn fragmentation<'a>(source: Source<'a>, report: &FragmentationReport) -> He
         schema_version: SCHEMA_VERSION,
         command: "fragmentation",
         input: InputHead::of(source),
+        comparison: None,
         devices: report.devices.iter().map(FragmentationDevice::from).collect(),
     }
 }

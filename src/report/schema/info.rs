@@ -192,6 +192,7 @@ pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
             schema_version: SCHEMA_VERSION,
             command: "info",
             input: InputHead::of(source),
+            comparison: None,
             devices: report.devices.iter().map(InfoDevice::from).collect(),
         },
         compression: recording.compression.name(),

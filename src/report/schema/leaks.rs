@@ -171,6 +171,7 @@ pub fn leaks<'a>(source: Source<'a>, report: &LeakReport) -> Head<'a, LeaksDevic
         schema_version: SCHEMA_VERSION,
         command: "leaks",
         input: InputHead::of(source),
+        comparison: None,
         devices: report.devices.iter().map(LeaksDevice::from).collect(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod check;
 mod checkpoint;
+mod comparison;
 mod describe;
 mod diff;
 mod each;
@@ -22,6 +23,7 @@ pub use checkpoint::{
     Change, ChangeKind, CheckpointCandidate, CheckpointDevice, CheckpointLimit, CheckpointPlan, CheckpointedFunction,
     PhasedInstant, checkpoint,
 };
+pub use comparison::{ComparedDevice, ComparedGroup, DeviceComparison};
 pub use describe::{commands, describe};
 pub use diff::{
     Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
@@ -62,6 +64,10 @@ pub struct Head<'a, D> {
     pub command: &'static str,
     /// The file.
     pub input: InputHead<'a>,
+    /// How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the answer
+    /// is not about peaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<DeviceComparison>,
     /// The answer, device by device.
     pub devices: Vec<D>,
 }

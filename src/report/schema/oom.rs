@@ -1,7 +1,7 @@
 //! The JSON of `memviz oom`.
 
 use super::fragmentation::{FigureBytes, Instant, PinningGroup, segment_type};
-use super::{AttributionRows, Head, InputHead, PeakDevice, SCHEMA_VERSION};
+use super::{AttributionRows, DeviceComparison, Head, InputHead, PeakDevice, SCHEMA_VERSION};
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::PoolId;
 use crate::report::oom_words::{self, Statement};
@@ -216,6 +216,7 @@ pub fn oom<'a>(source: Source<'a>, report: &OomReport) -> Head<'a, OomDevice> {
         schema_version: SCHEMA_VERSION,
         command: "oom",
         input: InputHead::of(source),
+        comparison: report.comparison.as_ref().map(DeviceComparison::from),
         devices: report.devices.iter().map(OomDevice::from).collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The JSON of `memviz peak`.
 
 use super::each::{EachRange, RangeRow};
-use super::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use super::{AttributionRows, CounterBytes, DeviceComparison, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::profile::OperatorUsage;
 use crate::replay::{Bound, History};
@@ -146,6 +146,7 @@ pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, PeakDevice>
         schema_version: SCHEMA_VERSION,
         command: "peak",
         input: InputHead::of(source),
+        comparison: report.comparison.as_ref().map(DeviceComparison::from),
         devices: report.devices.iter().map(PeakDevice::from).collect(),
     }
 }

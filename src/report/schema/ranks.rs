@@ -2,8 +2,11 @@
 //! [`crate::analysis::ranks::RankSummary`] and what else [`crate::analysis::ranks::RankLine`] holds.
 
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{EmptyRank, FailedInput, Group, Outlier, RankLine, RankSummary, Scale, SkippedInput};
+use crate::analysis::ranks::{
+    EmptyRank, FailedInput, Group, Outlier, RankLine, RankSummary, Relation, Scale, SkippedInput,
+};
 use crate::replay::{Bound, Metric};
+use crate::report::ranks::relation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -59,6 +62,14 @@ pub struct Across {
 pub struct AcrossGroup {
     /// `device`, `pinned_host` or `cpu`.
     pub memory: &'static str,
+    /// What the recordings are to each other, as far as is known: `ranks` of one run; different `programs`; `dumps` of one
+    /// process, which begin with the same entry; `apart`, one after the other on the same device. Only ranks have outliers.
+    pub relation: &'static str,
+    /// The same in words; null for ranks.
+    pub because: Option<String>,
+    /// The rows of each program, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Vec<RankName>>,
     /// Number of rows.
     pub rows: usize,
     /// The rank that stands for the median.
@@ -199,6 +210,14 @@ fn group(report: &RanksReport, group: &Group) -> AcrossGroup {
     });
     AcrossGroup {
         memory: group.memory.name(),
+        relation: group.relation.name(),
+        because: relation(report, group),
+        programs: match &group.relation {
+            Relation::Programs(programs) => {
+                programs.iter().map(|rows| rows.iter().filter_map(|&row| name(report, row)).collect()).collect()
+            }
+            _ => Vec::new(),
+        },
         rows: group.members.len(),
         median_rank: name(report, group.median_rank),
         figures: figures.collect(),

@@ -30,7 +30,7 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
         }
         text.oom_device(device, source.recording.snapshot.notes.format.has_segments(), out)?;
     }
-    Ok(())
+    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
 }
 
 impl TextReport {

@@ -26,7 +26,8 @@ const WORTH_A_HINT: f64 = 1.0;
 
 pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
-    text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))
+    text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))?;
+    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
 }
 
 impl TextReport {

@@ -1,0 +1,154 @@
+//! Whether recordings are ranks of one run: whether they run the same code, at the same time.
+//!
+//! Nothing proves it, so it is believed unless something speaks against it.
+
+use super::code::Lines;
+use super::number::{RankSource, says_rank};
+use super::summary::{RankLine, RankSummary};
+use crate::model::DeviceId;
+use indexmap::IndexMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Programs that share less of their lines run different code. Ranks of one run share nearly all, stages of a pipeline
+/// the code of their layers; what different programs share by chance is next to nothing.
+const SAME_CODE: f64 = 0.2;
+/// Clocks of machines differ by less than this, in microseconds.
+const CLOCKS_DIFFER: i64 = 1_000_000;
+/// Programs that are told apart; more are taken for the last one.
+const MAX_PROGRAMS: usize = 64;
+
+/// What recordings are to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Relation {
+    /// Ranks of one run, as far as is known.
+    #[default]
+    Ranks,
+    /// They run different code: the rows of each program, those of recordings that do not tell left out.
+    Programs(Vec<Vec<usize>>),
+    /// Their recordings begin with the same entries: dumps of one process.
+    Dumps,
+    /// One after the other on the same devices: runs of one program, or dumps of one run.
+    Apart {
+        /// The shortest time between two of them, in microseconds.
+        shortest_gap_us: i64,
+        /// The longest one.
+        longest_gap_us: i64,
+    },
+}
+
+impl Relation {
+    /// The name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ranks => "ranks",
+            Self::Programs(_) => "programs",
+            Self::Dumps => "dumps",
+            Self::Apart { .. } => "apart",
+        }
+    }
+
+    /// What the rows in `members` are to each other.
+    pub(super) fn of(lines: &[RankLine], members: &[usize]) -> Self {
+        let mut recordings: IndexMap<(&str, u64), Recording> = IndexMap::new();
+        for (row, rank) in members.iter().filter_map(|&row| Some((row, lines.get(row)?.rank()?))) {
+            recordings.entry((&rank.path, rank.rank)).or_default().add(row, rank);
+        }
+        let recordings: Vec<Recording> = recordings.into_values().collect();
+        let programs = programs(&recordings);
+        if programs.len() > 1 {
+            return Self::Programs(programs);
+        }
+        if recordings.len() < 2 || recordings.iter().any(|recording| recording.claims_rank) {
+            return Self::Ranks;
+        }
+        apart(&recordings).unwrap_or_default()
+    }
+}
+
+/// Whether rows say themselves that they are ranks.
+pub(super) fn claim_ranks<'r>(mut ranks: impl Iterator<Item = &'r RankSummary>) -> bool {
+    ranks.any(claims_rank)
+}
+
+fn claims_rank(rank: &RankSummary) -> bool {
+    rank.rank_source == RankSource::Recorded || says_rank(&rank.path)
+}
+
+/// A file with its devices.
+#[derive(Default)]
+struct Recording {
+    rows: Vec<usize>,
+    lines: Option<Lines>,
+    /// First and last time of each device; `None` where it has none.
+    times: BTreeMap<DeviceId, Option<(i64, i64)>>,
+    claims_rank: bool,
+}
+
+impl Recording {
+    fn add(&mut self, row: usize, rank: &RankSummary) {
+        self.rows.push(row);
+        self.times.insert(rank.device, rank.time_us);
+        self.claims_rank |= claims_rank(rank);
+        if let Some(code) = &rank.code {
+            match &mut self.lines {
+                Some(lines) => lines.join(&code.lines()),
+                None => self.lines = Some(code.lines()),
+            }
+        }
+    }
+
+    /// First and last time of all devices.
+    fn span(&self) -> Option<(i64, i64)> {
+        let times = self.times.values().copied().collect::<Option<Vec<_>>>()?;
+        let (first, last) = (times.iter().map(|it| it.0).min()?, times.iter().map(|it| it.1).max()?);
+        Some((first, last))
+    }
+}
+
+/// The rows of each program. A recording is of the first one whose code it shares; those that do not tell are of none.
+fn programs(recordings: &[Recording]) -> Vec<Vec<usize>> {
+    let mut programs: Vec<(&Lines, Vec<usize>)> = Vec::new();
+    for recording in recordings {
+        let Some(lines) = &recording.lines else { continue };
+        if lines.overlap(lines).is_none() {
+            continue;
+        }
+        let is_full = programs.len() == MAX_PROGRAMS;
+        let shares = |known: &Lines| known.overlap(lines).is_none_or(|overlap| overlap >= SAME_CODE);
+        match programs.iter_mut().find(|(known, _)| shares(known)) {
+            Some((_, rows)) => rows.extend(&recording.rows),
+            None if is_full => {
+                if let Some((_, rows)) = programs.last_mut() {
+                    rows.extend(&recording.rows);
+                }
+            }
+            None => programs.push((lines, recording.rows.clone())),
+        }
+    }
+    programs.into_iter().map(|(_, rows)| rows).collect()
+}
+
+/// How recordings of one program on the same devices lie in time, if not beside each other.
+fn apart(recordings: &[Recording]) -> Option<Relation> {
+    let first = recordings.first()?;
+    let same_devices = recordings.iter().all(|recording| recording.times.keys().eq(first.times.keys()));
+    let mut spans = recordings.iter().map(Recording::span).collect::<Option<Vec<_>>>()?;
+    if !same_devices {
+        return None;
+    }
+    let begins = |recording: &Recording| -> HashMap<DeviceId, Option<i64>> {
+        recording.times.iter().map(|(&device, times)| (device, times.map(|(first, _)| first))).collect()
+    };
+    if recordings.iter().all(|recording| begins(recording) == begins(first)) {
+        return Some(Relation::Dumps);
+    }
+    spans.sort_unstable();
+    let length = |(first, last): (i64, i64)| last.saturating_sub(first);
+    let gap = |pair: &[(i64, i64)]| {
+        let gap = pair[1].0.saturating_sub(pair[0].1);
+        // Recordings of one run on machines with other clocks may seem to miss each other, but not by more than they take.
+        (gap >= CLOCKS_DIFFER && gap >= length(pair[0]).max(length(pair[1]))).then_some(gap)
+    };
+    let gaps = spans.windows(2).map(gap).collect::<Option<Vec<i64>>>()?;
+    Some(Relation::Apart { shortest_gap_us: *gaps.iter().min()?, longest_gap_us: *gaps.iter().max()? })
+}

@@ -1,0 +1,49 @@
+//! How devices compare, in words; the same in every format.
+
+use super::notes::signed;
+use crate::analysis::Comparison;
+use crate::analysis::comparison::DeviceShare;
+use crate::replay::Bound;
+
+/// Devices that have a column each; of more, the one that holds most and the one that holds least.
+const COLUMNS: usize = 4;
+
+/// Which device holds most and which least.
+pub fn headline(comparison: &Comparison) -> String {
+    let (most, least) = (comparison.most(), comparison.least());
+    format!(
+        "The devices differ: device {} holds most, {} at its peak, device {} least, {}; {} on average",
+        most.device,
+        bytes(most),
+        least.device,
+        bytes(least),
+        signed(comparison.mean_bytes)
+    )
+}
+
+/// What a device holds at its peak, marked where it is a bound.
+pub fn bytes(share: DeviceShare) -> String {
+    let bytes = signed(share.bytes);
+    match share.bound {
+        None => bytes,
+        Some(Bound::Lower) => format!("\u{2265}{bytes}"),
+        Some(Bound::Upper) => format!("\u{2264}{bytes}"),
+        Some(Bound::Unknown) => format!("~{bytes}"),
+    }
+}
+
+/// The devices that have a column, as indexes; at most `room`, and no less than the two that are furthest apart.
+pub fn columns(comparison: &Comparison, room: usize) -> Vec<usize> {
+    let all = comparison.devices.len();
+    if all <= COLUMNS.min(room) {
+        return (0..all).collect();
+    }
+    let mut two = vec![comparison.emptiest, comparison.fullest];
+    two.sort_unstable();
+    two
+}
+
+/// The head of a column.
+pub fn column(comparison: &Comparison, index: usize) -> String {
+    format!("device {}", comparison.devices[index].device)
+}

@@ -1,0 +1,69 @@
+//! The JSON of how devices compare.
+
+use crate::analysis::Comparison;
+use crate::analysis::GroupBy;
+use crate::replay::{Bound, Metric};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than the mean,
+/// as a part of what it holds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeviceComparison {
+    /// The counter that is compared.
+    pub metric: Metric,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// The device that holds most.
+    pub fullest: i32,
+    /// The device that holds least.
+    pub emptiest: i32,
+    /// What they hold on average, rounded down.
+    pub mean_bytes: i64,
+    /// The devices, in order.
+    pub peaks: Vec<ComparedDevice>,
+    /// The groups in which the fullest device and the emptiest differ most, the largest difference first. Empty where
+    /// groups overlap.
+    pub rows: Vec<ComparedGroup>,
+}
+
+/// A device at its peak.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ComparedDevice {
+    /// The device.
+    pub device: i32,
+    /// Bytes of the metric at its peak.
+    pub bytes: i64,
+    /// How that is to be read. Left out when it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
+}
+
+/// A group on all devices.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ComparedGroup {
+    /// The group.
+    pub label: String,
+    /// Its bytes at the peak of each device, in the order of `peaks`.
+    pub bytes: Vec<u64>,
+    /// Whether the label is inferred.
+    pub inferred: bool,
+}
+
+impl From<&Comparison> for DeviceComparison {
+    fn from(comparison: &Comparison) -> Self {
+        let devices = comparison.devices.iter();
+        let rows = comparison.rows.iter();
+        Self {
+            metric: comparison.metric,
+            by: comparison.by,
+            fullest: comparison.most().device,
+            emptiest: comparison.least().device,
+            mean_bytes: comparison.mean_bytes,
+            peaks: devices.map(|it| ComparedDevice { device: it.device, bytes: it.bytes, bound: it.bound }).collect(),
+            rows: rows
+                .map(|row| ComparedGroup { label: row.label.clone(), bytes: row.bytes.clone(), inferred: row.inferred })
+                .collect(),
+        }
+    }
+}
