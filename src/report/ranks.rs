@@ -58,8 +58,12 @@ pub fn relation(report: &RanksReport, group: &Group) -> Option<String> {
         Relation::Programs(programs) => {
             let listed: Vec<String> = programs.iter().take(LISTED).map(|program| rows(program)).collect();
             let more = if programs.len() > LISTED { "; and more" } else { "" };
+            let compared = match group.relation.comparable(&group.members).len() {
+                0 => "compared without outliers".to_owned(),
+                ranks => format!("outliers are those among the {ranks} of one program"),
+            };
             format!(
-                "these run different code: {}, whose lines that allocate hardly overlap: {}{more}; compared without outliers",
+                "these run different code: {}, whose lines that allocate hardly overlap: {}{more}; {compared}",
                 count(programs.len() as u64, "program"),
                 listed.join("; ")
             )
@@ -196,7 +200,8 @@ fn missing(report: &RanksReport) -> Option<String> {
 
 /// What is said where nothing stands out.
 pub fn no_outlier(report: &RanksReport) -> String {
-    if report.groups.iter().all(|group| group.relation != Relation::Ranks) && !report.groups.is_empty() {
+    let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
+    if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
         return "no outliers are told, since these are not ranks of one run that do the same".to_owned();
     }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
@@ -242,11 +247,7 @@ pub fn distance(outlier: &Outlier) -> String {
 pub fn scores(report: &RanksReport, row: &[Outlier]) -> Option<String> {
     let leading = leading(report, row)?;
     let mut text = format!("robust z-score {:.1}", leading.score);
-    let scale = report.groups.iter().find(|group| group.members.contains(&leading.row)).and_then(|group| {
-        let (_, spread) = group.spreads.iter().find(|(figure, _)| *figure == Figure::Maximum(leading.metric))?;
-        Some(spread.scale)
-    });
-    if scale == Some(Scale::MeanDeviation) {
+    if leading.scale == Scale::MeanDeviation {
         text += " by mean deviation, since most ranks are equal";
     }
     let others: Vec<String> = row

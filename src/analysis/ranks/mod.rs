@@ -127,6 +127,8 @@ pub struct Outlier {
     pub median_bytes: i64,
     /// Robust z-score: see [`Scale`].
     pub score: f64,
+    /// What it measures the deviation by.
+    pub scale: Scale,
     /// What is different from the median rank; only for the metric that is attributed.
     pub difference: Option<Difference>,
 }
@@ -172,7 +174,7 @@ impl RanksReport {
         let groups: Vec<Group> =
             by_kind.into_iter().map(|(memory, members)| group(&lines, memory, members, metric)).collect();
         let related = |group: &&Group| group.relation == Relation::Ranks;
-        let outliers = groups.iter().filter(related).flat_map(|group| find_outliers(&lines, group, metric)).collect();
+        let outliers = groups.iter().flat_map(|group| find_outliers(&lines, group, metric)).collect();
         let claim_ranks = relation::claim_ranks(ranks(&lines).map(|(_, rank)| rank));
         let unrelated = !claim_ranks && groups.iter().any(|group| !related(&group));
         // Numbers of what is no rank mean nothing.
@@ -216,25 +218,33 @@ fn group(lines: &[RankLine], memory: MemoryKind, mut members: Vec<usize>, metric
         Some((figure, Spread::of(&values, &rows)?))
     });
     let spreads: Vec<_> = spreads.collect();
-    let (rows, maxima) = values(lines, &members, Figure::Maximum(metric));
-    let median = spreads.iter().find(|(figure, _)| *figure == Figure::Maximum(metric)).map_or(0, |(_, it)| it.median);
-    let nearest = rows.iter().zip(&maxima).min_by_key(|&(_, &bytes)| (bytes.abs_diff(median), bytes));
-    let median_rank = nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0);
+    let median_rank = median_rank(lines, &members, metric);
     Group { memory, relation: Relation::of(lines, &members), members, spreads, median_rank }
+}
+
+/// The row whose maximum is nearest to the median of all.
+fn median_rank(lines: &[RankLine], members: &[usize], metric: Metric) -> usize {
+    let (rows, maxima) = values(lines, members, Figure::Maximum(metric));
+    let median = Spread::of(&maxima, &rows).map_or(0, |spread| spread.median);
+    let nearest = rows.iter().zip(&maxima).min_by_key(|&(_, &bytes)| (bytes.abs_diff(median), bytes));
+    nearest.map(|(&row, _)| row).or_else(|| members.first().copied()).unwrap_or(0)
 }
 
 /// The maxima of a group that stand out, by row and metric.
 fn find_outliers(lines: &[RankLine], group: &Group, attributed: Metric) -> Vec<Outlier> {
+    let members = group.relation.comparable(&group.members);
+    let median_rank = median_rank(lines, members, attributed);
     let mut found = Vec::new();
     for metric in Metric::ALL {
-        let (rows, maxima) = values(lines, &group.members, Figure::Maximum(metric));
+        let (rows, maxima) = values(lines, members, Figure::Maximum(metric));
+        let Some(Spread { scale, .. }) = Spread::of(&maxima, &rows) else { continue };
         for (index, score, median_bytes) in outliers::outliers(&maxima) {
             let (row, bytes) = (rows[index], maxima[index]);
-            let reference = lines.get(group.median_rank).and_then(RankLine::rank).filter(|_| metric == attributed);
+            let reference = lines.get(median_rank).and_then(RankLine::rank).filter(|_| metric == attributed);
             let rank = lines.get(row).and_then(RankLine::rank);
             let difference =
-                rank.zip(reference).map(|(rank, reference)| Difference::between(rank, reference, group.median_rank));
-            found.push(Outlier { row, metric, bytes, median_bytes, score, difference });
+                rank.zip(reference).map(|(rank, reference)| Difference::between(rank, reference, median_rank));
+            found.push(Outlier { row, metric, bytes, median_bytes, score, scale, difference });
         }
     }
     let places: HashMap<usize, usize> = group.members.iter().enumerate().map(|(place, &row)| (row, place)).collect();

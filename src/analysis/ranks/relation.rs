@@ -4,6 +4,7 @@
 
 use super::code::Lines;
 use super::number::{RankSource, says_rank};
+use super::outliers::MIN_RANKS;
 use super::summary::{RankLine, RankSummary};
 use crate::model::DeviceId;
 use indexmap::IndexMap;
@@ -62,6 +63,23 @@ impl Relation {
             return Self::Ranks;
         }
         apart(&recordings).unwrap_or_default()
+    }
+}
+
+impl Relation {
+    /// The rows that are ranks of one run, out of `members`: all, or those of the program that most of them run, where
+    /// they are enough to tell which one stands out. What lies beside them by mistake does not hide their outliers.
+    pub fn comparable<'r>(&'r self, members: &'r [usize]) -> &'r [usize] {
+        match self {
+            Self::Ranks => members,
+            Self::Programs(programs) => {
+                let largest = programs.iter().max_by_key(|rows| rows.len());
+                largest
+                    .filter(|rows| rows.len() >= MIN_RANKS && rows.len() * 2 > members.len())
+                    .map_or(&[], Vec::as_slice)
+            }
+            Self::Dumps | Self::Apart { .. } => &[],
+        }
     }
 }
 

@@ -167,7 +167,8 @@ impl<'r> Bars<'r> {
     fn tooltips(&self, mut plot: Group) -> Group {
         for (column, (_, rank)) in self.columns.iter().zip(&self.members) {
             let maxima = Metric::ALL.map(|metric| format!("{} {}", metric.name(), words::maximum(rank, metric)));
-            let title = format!("rank {}, device {}\n{}\n{}", rank.rank, rank.device, maxima.join(", "), rank.path);
+            let noun = words::noun(self.report);
+            let title = format!("{noun} {}, device {}\n{}\n{}", rank.rank, rank.device, maxima.join(", "), rank.path);
             let area = rectangle(column.left, 0.0, column.width, f64::from(PLOT_HEIGHT), palette::BACKGROUND);
             plot = plot.add(titled(&title).add(area.set("fill-opacity", "0")));
         }
