@@ -1,12 +1,14 @@
 //! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
 
 use memviz::Recording;
+use memviz::analysis::check::Baseline;
+use memviz::analysis::ranks::SummaryOptions;
 use memviz::analysis::{
-    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, TimelineOptions, XAxis,
+    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, RanksReport, TimelineOptions, XAxis,
 };
 use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
-use memviz::replay::{AnomalyKind, HeadStart, History, replay};
+use memviz::replay::{AnomalyKind, HeadStart, History, Metric, replay};
 use memviz::report::page::Page;
 use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, Sources, TextReport};
 use std::io::Cursor;
@@ -22,6 +24,40 @@ pub fn read_and_replay(bytes: Vec<u8>, allow_truncated: bool) {
     for (early, late) in histories.iter().zip(replay(&snapshot)) {
         assert_eq!(early.allocations, late.allocations, "a replay made while reading is no other");
         assert_eq!(early.anomalies, late.anomalies, "a replay made while reading is no other");
+    }
+}
+
+/// Opens any file, and asks every question about what is in it. Errors of one line are fine, panics are not.
+///
+/// # Panics
+/// When an error has several lines.
+pub fn open_and_answer(bytes: Vec<u8>) {
+    for allow_truncated in [false, true] {
+        let mut options = ReadOptions::default();
+        (options.allow_truncated, options.on_one_thread) = (allow_truncated, true);
+        match Recording::read(Cursor::new(bytes.clone()), &options) {
+            Ok(recording) => answer(recording.snapshot, recording.histories),
+            Err(error) => assert_eq!(error.to_string().lines().count(), 1, "an error is one line: {error}"),
+        }
+    }
+}
+
+/// Reads bytes as lines of `memviz ranks`, compares the ranks, and writes the answer. Errors are fine, panics are not.
+pub fn read_lines(bytes: &[u8]) {
+    let (lines, _) = memviz::analysis::ranks::read_lines(bytes, &SummaryOptions::default());
+    let report = RanksReport::of(lines, Metric::Allocated);
+    let text = TextReport { width: Some(80), color: false };
+    for render in [&text as &dyn Render, &JsonReport, &CsvReport, &MarkdownReport] {
+        let mut out = Vec::new();
+        let _ = render.ranks(&report, &mut out);
+    }
+}
+
+/// Reads a text as answers of `memviz check`, and takes them for baselines. Errors are fine, panics are not.
+pub fn read_baseline(text: &str) {
+    let Ok(answers) = memviz::input::saved::read_answers(text, memviz::report::schema::SCHEMA_VERSION) else { return };
+    for answer in &answers {
+        let _ = Baseline::of_answer(answer);
     }
 }
 

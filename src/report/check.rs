@@ -230,7 +230,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::NoSettings => {
             "allocator settings are missing, which this release of PyTorch writes, and sizes depend on them".to_owned()
         }
-        Doubt::MemoryLeftOut(events) => format!("{} left out that tells of memory", were(*events)),
+        Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
         Doubt::Followed => "more follows behind the recording in the same file, and only the first was read".to_owned(),
         Doubt::NoStacks => "recorded without stacks, which alone would tell whether a ring buffer dropped entries: \
                             memory may have been higher then"
@@ -246,7 +246,7 @@ pub fn doubt(doubt: &Doubt) -> String {
     }
 }
 
-/// `1 event was`, `2 events were`.
+/// `1 event of memory was`, `2 events of memory were`.
 fn were(events: u64) -> String {
-    format!("{} {}", count(events, "event"), if events == 1 { "was" } else { "were" })
+    format!("{} of memory {}", count(events, "event"), if events == 1 { "was" } else { "were" })
 }

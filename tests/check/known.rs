@@ -215,7 +215,7 @@ fn events_that_count_memory_are_not_left_out_in_silence() {
         let path = folder.write("trace.json", trace(name, &thread));
         let run = folder.check(&[&path, "--max-peak", "1MiB"]);
         run.expect(2);
-        assert!(run.stderr.contains("left out that tells of memory"), "{name}: {}", run.stderr);
+        assert!(run.stderr.contains("1 event of memory was left out"), "{name}: {}", run.stderr);
     }
 }
 

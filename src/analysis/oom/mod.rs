@@ -35,7 +35,7 @@ pub const IN_FULL: usize = 10;
 /// Rows of the others.
 pub const ROWS_LATER: usize = 20;
 /// Blocks that are attributed for all failed requests of a device together; what comes after that has totals only.
-const MOST_BLOCKS: usize = 2_000_000;
+const MOST_BLOCKS: usize = 1_000_000;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
