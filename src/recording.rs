@@ -59,6 +59,7 @@ impl Recording {
             Contents::Timeline(timeline) => profile::convert_timeline(timeline),
             Contents::Live(live) => profile::convert_live(live),
         };
+        let snapshot = Snapshot { view: options.view.clone(), ..snapshot };
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
     }
 

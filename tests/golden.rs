@@ -11,7 +11,7 @@ use memviz::analysis::{
     OomOptions, PeakOptions, When,
 };
 use memviz::input::ReadOptions;
-use memviz::model::Action;
+use memviz::model::{Action, View};
 use memviz::report::check::CheckedInput;
 use memviz::report::schema::InputHead;
 use memviz::report::{Render, Source, Sources, TextReport};
@@ -80,6 +80,11 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("compiled_fx.augmented.txt", "fixtures/snapshots/compiled_fx/snapshot_fx.pickle.gz", &["peak"]),
     ("compiled_fx.info.txt", "compiled_fx", &["info"]),
     ("llama_hf_all.peak.txt", "llama_hf_all", &["peak"]),
+    ("llama_hf_all.stack.txt", "llama_hf_all", &["peak", "--by", "stack", "--top", "3"]),
+    ("llama_hf_all.own.txt", "llama_hf_all", &["peak", "--own", "modeling_llama"]),
+    ("gpt_train.module_path.txt", "gpt_train", &["peak", "--by", "module-path"]),
+    ("trace.module_path.txt", TRACE, &["peak", "--by", "module-path"]),
+    ("no_history_t201.peak.txt", "no_history_t201", &["peak"]),
     ("llama_hf_all.peak.json", "llama_hf_all", &["peak", "--top", "4", "--format", "json"]),
     ("llama_hf_all.function.txt", "llama_hf_all", &["peak", "--by", "function"]),
     ("llama_hf_all.module.txt", "llama_hf_all", &["peak", "--by", "module"]),
@@ -430,7 +435,11 @@ fn pipes_get_what_the_library_renders() {
     ] {
         let path = fixture(name);
         let run = support::memviz(&[args, &[path.as_str()]].concat());
-        assert_eq!(run.stdout, render(&open(name), &path, question, None), "{name} {args:?}");
+        let mut recording = open(name);
+        if matches!(question, Question::Diff(_)) {
+            recording.snapshot.view = View::default();
+        }
+        assert_eq!(run.stdout, render(&recording, &path, question, None), "{name} {args:?}");
     }
 }
 
@@ -457,6 +466,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         GroupBy::Stream,
         GroupBy::Pool,
         GroupBy::Annotation,
+        GroupBy::ModulePath,
     ];
     let both = [GroupBy::Site, GroupBy::Stack].map(Question::Diff);
     let one = [Question::Info, Question::OverTime, Question::Leaks, Question::Check, Question::Checkpoint];
@@ -480,6 +490,8 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         "cuda_graph",
         "leak_slow",
         "leak_t201",
+        "no_history_t201",
+        "state_only",
     ] {
         let recording = open(name);
         for width in (50..=120).step_by(10) {
@@ -514,7 +526,9 @@ fn path_of(recording: &str) -> String {
 }
 
 fn open(name: &str) -> Recording {
-    Recording::open(path_of(name).as_ref(), &ReadOptions::default()).unwrap()
+    let mut recording = Recording::open(path_of(name).as_ref(), &ReadOptions::default()).unwrap();
+    recording.snapshot.view = View { library_lines: true, fold: true, advice: true, ..View::default() };
+    recording
 }
 
 fn render(recording: &Recording, path: &str, question: Question, width: Option<usize>) -> String {

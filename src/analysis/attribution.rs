@@ -46,6 +46,8 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
+    /// Lines of the user's own that rows of a library's lines stand for: see [`super::Sites::of`].
+    pub library_below: Vec<String>,
 }
 
 /// What is added up for one key.
@@ -87,10 +89,15 @@ impl Group {
 }
 
 impl Attribution {
+    fn new(grouper: &Grouper<'_>, total_bytes: u64, rows: Vec<(Key, Row)>) -> Self {
+        let rows = rows.into_iter().map(|(_, row)| row).collect();
+        Self { by: grouper.by, total_bytes, rows, library_below: grouper.library_below() }
+    }
+
     /// Groups everything that counts for a metric at an instant.
     pub(super) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
         let (total_bytes, rows) = grouped_rows(grouper, history, at);
-        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+        Self::new(grouper, total_bytes, rows)
     }
 
     /// Groups the allocations with these indexes, with bytes of one's own.
@@ -108,7 +115,7 @@ impl Attribution {
             }
         }
         let (total_bytes, rows) = sums.rows();
-        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+        Self::new(grouper, total_bytes, rows)
     }
 
     /// Groups the allocations with these indexes.
@@ -125,7 +132,7 @@ impl Attribution {
             }
         }
         let (total_bytes, rows) = sums.rows();
-        Self { by: grouper.by, total_bytes, rows: rows.into_iter().map(|(_, row)| row).collect() }
+        Self::new(grouper, total_bytes, rows)
     }
 
     /// The same without saying whose they are: one row, labelled [`OTHER`].
@@ -142,7 +149,7 @@ impl Attribution {
             row.blocks += 1;
         }
         let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
-        Self { by, total_bytes: row.bytes, rows }
+        Self { by, total_bytes: row.bytes, rows, library_below: Vec::new() }
     }
 
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there

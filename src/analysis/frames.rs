@@ -1,5 +1,7 @@
 //! What kind of code a stack frame belongs to.
 
+pub use super::paths::{installed_path, package};
+use super::paths::{is_internal, is_python};
 use crate::model::stacks::{is_shared_object, special};
 use crate::model::{Frame, Strings};
 
@@ -39,13 +41,14 @@ impl FrameKind {
             special::CATEGORY => return Self::Category,
             _ => {}
         }
-        if !is_python(file) {
-            return if is_plumbing(strings.get(frame.name)) { Self::Plumbing } else { Self::Native };
+        let name = strings.get(frame.name);
+        if !is_python(file, name) {
+            return if is_plumbing(name) { Self::Plumbing } else { Self::Native };
         }
         match installed_path(file) {
             Some(path) if path.starts_with("torch/") || path.starts_with("torch\\") => Self::Torch,
             Some(_) => Self::Package,
-            None if is_internal(file) => Self::Internal,
+            None if is_internal(file, name) => Self::Internal,
             None => Self::User,
         }
     }
@@ -54,177 +57,6 @@ impl FrameKind {
     pub fn is_python(self) -> bool {
         matches!(self, Self::User | Self::Torch | Self::Package | Self::Internal)
     }
-}
-
-/// Whether a file name is that of Python code: `x.py`, `<string>`, `<eval_with_key>.3`.
-fn is_python(file: &str) -> bool {
-    let extension = file.rsplit('.').next().unwrap_or("");
-    matches!(extension, "py" | "pyx" | "pyi" | "ipynb") || file.starts_with('<')
-}
-
-/// The part of a path inside an installed package's directory.
-pub fn installed_path(file: &str) -> Option<&str> {
-    let installed = ["site-packages", "dist-packages"].iter().find_map(|directory| {
-        let rest = &file[file.rfind(directory)? + directory.len()..];
-        rest.strip_prefix(['/', '\\'])
-    });
-    installed.or_else(|| root_of(file).filter(|root| PACKAGES.contains(root)).map(|_| file))
-}
-
-/// The first part of a relative path, without the extension of a Python file.
-///
-/// Profiler traces cut every directory of `sys.path` off: `torch/nn/modules/linear.py`, `typing.py`, and the user's
-/// `train.py`. Where a file was installed shows in its name alone.
-fn root_of(file: &str) -> Option<&str> {
-    let root = file.split(['/', '\\']).next().filter(|root| !root.is_empty() && !root.contains(':'))?;
-    Some(root.strip_suffix(".py").unwrap_or(root))
-}
-
-/// Packages that are installed rather than written by the user, as the first part of a relative path.
-const PACKAGES: &[&str] = &[
-    "IPython",
-    "PIL",
-    "accelerate",
-    "apex",
-    "bitsandbytes",
-    "datasets",
-    "deepspeed",
-    "diffusers",
-    "einops",
-    "fairscale",
-    "flash_attn",
-    "functorch",
-    "ignite",
-    "ipykernel",
-    "lightning",
-    "lightning_fabric",
-    "matplotlib",
-    "numpy",
-    "pandas",
-    "peft",
-    "pytorch_lightning",
-    "ray",
-    "scipy",
-    "sklearn",
-    "timm",
-    "torch",
-    "torchaudio",
-    "torchdata",
-    "torchmetrics",
-    "torchtext",
-    "torchvision",
-    "tqdm",
-    "transformers",
-    "triton",
-    "trl",
-    "vllm",
-    "wandb",
-    "xformers",
-];
-
-/// Modules of the standard library that run the user's code or are run by it, as the first part of a relative path.
-const STANDARD_LIBRARY: &[&str] = &[
-    "abc",
-    "argparse",
-    "ast",
-    "asyncio",
-    "bdb",
-    "codecs",
-    "collections",
-    "concurrent",
-    "contextlib",
-    "copy",
-    "copyreg",
-    "csv",
-    "ctypes",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "encodings",
-    "enum",
-    "fractions",
-    "functools",
-    "genericpath",
-    "glob",
-    "gzip",
-    "hashlib",
-    "heapq",
-    "importlib",
-    "inspect",
-    "json",
-    "linecache",
-    "logging",
-    "multiprocessing",
-    "numbers",
-    "operator",
-    "os",
-    "pathlib",
-    "pdb",
-    "pickle",
-    "pkgutil",
-    "platform",
-    "posixpath",
-    "pprint",
-    "queue",
-    "random",
-    "re",
-    "reprlib",
-    "runpy",
-    "selectors",
-    "shutil",
-    "signal",
-    "site",
-    "socket",
-    "statistics",
-    "string",
-    "struct",
-    "subprocess",
-    "sysconfig",
-    "tempfile",
-    "textwrap",
-    "threading",
-    "timeit",
-    "token",
-    "tokenize",
-    "traceback",
-    "types",
-    "typing",
-    "unittest",
-    "urllib",
-    "uuid",
-    "warnings",
-    "weakref",
-    "zipfile",
-];
-
-/// Whether a Python file is neither installed nor the user's.
-fn is_internal(file: &str) -> bool {
-    let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
-    let generated = file.starts_with("<eval_with_key>")
-        || file.starts_with("<frozen ")
-        || file.starts_with("<string>")
-        || file.starts_with("<__array_function__")
-        || name.starts_with("fx_generated_")
-        || file.contains("torchinductor_");
-    generated || is_standard_library(file) || root_of(file).is_some_and(|root| STANDARD_LIBRARY.contains(&root))
-}
-
-/// Whether a path lies in a Python installation: `.../lib/python3.11/...`, `...\Python311\Lib\...`.
-fn is_standard_library(file: &str) -> bool {
-    let mut before = "";
-    for part in file.split(['/', '\\']) {
-        let unix = (before == "lib" || before == "lib64") && part.strip_prefix("python").is_some_and(starts_with_digit);
-        let windows = part == "Lib" && before.to_ascii_lowercase().contains("python");
-        if unix || windows {
-            return true;
-        }
-        before = part;
-    }
-    false
-}
-
-fn starts_with_digit(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// Beginnings of C++ function names that every allocation shares, whatever asked for it.
@@ -403,13 +235,6 @@ fn begins_with_overload(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_uppercase()) || OVERLOADS.iter().any(|word| is_word(word))
 }
 
-/// The Python package that a frame's file belongs to: `torch`, `transformers`, or the stem of a user's file.
-pub fn package(file: &str) -> &str {
-    let path = installed_path(file).unwrap_or_else(|| file.rsplit(['/', '\\']).next().unwrap_or(file));
-    let first = path.split(['/', '\\']).next().unwrap_or(path);
-    first.strip_suffix(".py").unwrap_or(first)
-}
-
 /// Whether a recorded line is a line: not unknown, and no offset into a binary.
 pub fn has_line(line: u64, file: &str) -> bool {
     line > 0 && line != u64::MAX && !is_shared_object(file)
@@ -427,22 +252,94 @@ mod tests {
 
     #[test]
     fn python_files_have_owners() {
-        assert_eq!(kind("/home/user/train/minigpt.py", "forward"), FrameKind::User);
-        assert_eq!(kind("/tmp/ipykernel_12/34.py", "<module>"), FrameKind::User);
-        assert_eq!(kind("/opt/venv/lib/python3.11/site-packages/torch/_ops.py", "__call__"), FrameKind::Torch);
-        assert_eq!(kind("/usr/lib/python3/dist-packages/torchvision/a.py", "f"), FrameKind::Package);
-        assert_eq!(kind(r"C:\Python311\Lib\site-packages\torch\x.py", "f"), FrameKind::Torch);
-        assert_eq!(kind(r"C:\Users\me\Python311\Lib\threading.py", "run"), FrameKind::Internal);
-        assert_eq!(kind("/usr/lib/python3.11/threading.py", "run"), FrameKind::Internal);
-        assert_eq!(kind("<eval_with_key>.3", "forward"), FrameKind::Internal);
-        assert_eq!(kind("<frozen importlib._bootstrap>", "_call"), FrameKind::Internal);
-        assert_eq!(kind("torch/nn/modules/linear.py", "forward"), FrameKind::Torch);
-        assert_eq!(kind("transformers/models/llama/modeling_llama.py", "forward"), FrameKind::Package);
-        assert_eq!(kind("contextlib.py", "inner"), FrameKind::Internal);
-        assert_eq!(kind("minigpt.py", "forward"), FrameKind::User);
-        assert_eq!(kind("project/typing.py", "forward"), FrameKind::User);
-        assert_eq!(kind("/home/user/torch/train.py", "main"), FrameKind::User, "a path that is not relative");
-        assert_eq!(kind("/home/lib/train.py", "main"), FrameKind::User, "lib alone is no installation");
+        for (file, name) in [
+            ("/home/user/train/minigpt.py", "forward"),
+            ("minigpt.py", "forward"),
+            ("project/typing.py", "forward"),
+            (r"C:\Users\me\project\model.py", "forward"),
+            (r"D:\lib\model.py", "forward"),
+            (r"C:\PythonProjects\nets\lib\model.py", "forward"),
+            ("/home/user/torch/train.py", "main"),
+            ("/home/user/torch/utils/data.py", "main"),
+            ("/home/user/transformers/train.py", "main"),
+            ("/home/user/src/transformers/examples/run.py", "main"),
+            ("/home/lib/train.py", "main"),
+            ("/home/user/python3/lib/train.py", "main"),
+            ("/home/user/my-site-packages/train.py", "main"),
+            ("/workspace/site-packages.py", "main"),
+            ("/tmp/ipykernel_12/34.py", "<module>"),
+            (r"C:\Users\me\AppData\Local\Temp\ipykernel_12\34.py", "<module>"),
+            ("/root/.ipykernel/1465/command-2384-12", "train"),
+            ("<ipython-input-5-0a1b2c>", "forward"),
+            ("<stdin>", "<module>"),
+            ("<string>", "<module>"),
+            ("<torch_package_0>.model/net.py", "forward"),
+            ("/data/users/me/fbsource/fbcode/team/model.py", "forward"),
+            ("/mnt/xarfuse/uid-1/hash-seed-ns-40/team/model.py", "forward"),
+            ("/app/program.runfiles/workspace/model.py", "forward"),
+            ("/app/program.pex/team/model.py", "forward"),
+            ("/kaggle/working/model.py", "forward"),
+            ("/content/drive/MyDrive/conda/lib/model.py", "forward"),
+        ] {
+            assert_eq!(kind(file, name), FrameKind::User, "{file} {name}");
+        }
+        for (file, name) in [
+            ("/opt/venv/lib/python3.11/site-packages/torch/_ops.py", "__call__"),
+            (r"C:\Python311\Lib\site-packages\torch\x.py", "f"),
+            (r"C:\Users\me\anaconda3\envs\ml\lib\site-packages\torch\nn\modules\module.py", "_call_impl"),
+            ("/home/u/.pyenv/versions/3.10.4/lib/python3.10/site-packages/torch/x.py", "f"),
+            ("/home/u/.local/lib/python3.10/site-packages/torch/x.py", "f"),
+            ("/usr/local/lib/python3.10/dist-packages/torch/x.py", "f"),
+            ("/opt/pytorch/torch/nn/modules/linear.py", "forward"),
+            ("/opt/pytorch/pytorch/torch/_dynamo/eval_frame.py", "_fn"),
+            (r"D:\src\pytorch\torch\autograd\graph.py", "_engine_run_backward"),
+            ("/mnt/xarfuse/uid-1/hash-seed-ns-40/torch/optim/adamw.py", "step"),
+            ("/app/program.pex/torch/x.py", "f"),
+            ("/data/me/fbcode/buck-out/app#link-tree/torch/x.py", "f"),
+            ("/root/.pex/installed_wheels/1f/torch-2.6-cp311.whl/torch/x.py", "f"),
+            ("/b/execroot/w/external/pip_torch/torch/x.py", "f"),
+            ("/app/p.runfiles/pypi__torch/torch/x.py", "f"),
+            ("/app/p.runfiles/pip_torch/site-packages/torch/x.py", "f"),
+            ("torch/nn/modules/linear.py", "forward"),
+            (r"torch\nn\modules\linear.py", "forward"),
+        ] {
+            assert_eq!(kind(file, name), FrameKind::Torch, "{file} {name}");
+        }
+        for (file, name) in [
+            ("/usr/lib/python3/dist-packages/torchvision/a.py", "f"),
+            ("/v/lib/python3.9/site-packages/apex-0.1.egg/apex/a.py", "f"),
+            (r"C:\v\Lib\site-packages\einops\einops.py", "einsum"),
+            ("transformers/models/llama/modeling_llama.py", "forward"),
+            ("/home/me/transformers/src/transformers/models/bert/modeling_bert.py", "forward"),
+            ("/home/me/timm/timm/models/vit.py", "forward"),
+            ("/root/.cache/huggingface/modules/transformers_modules/o/m/1a/modeling_m.py", "forward"),
+            ("/root/.cache/torch/hub/o_r_main/models/yolo.py", "forward"),
+        ] {
+            assert_eq!(kind(file, name), FrameKind::Package, "{file} {name}");
+        }
+        for (file, name) in [
+            ("/usr/lib/python3.11/threading.py", "run"),
+            (r"C:\Users\me\Python311\Lib\threading.py", "run"),
+            (r"C:\Users\me\anaconda3\lib\runpy.py", "run_path"),
+            (r"C:\ProgramData\miniconda3\envs\ml\lib\contextlib.py", "inner"),
+            ("/opt/conda/lib/python3.10/runpy.py", "_run_code"),
+            ("/usr/lib/python311.zip/runpy.py", "_run_code"),
+            ("/opt/pypy/lib/pypy3.9/runpy.py", "_run_code"),
+            ("contextlib.py", "inner"),
+            ("<eval_with_key>.3", "forward"),
+            ("<string>", "__init__"),
+            ("<frozen importlib._bootstrap>", "_call"),
+            ("<frozen runpy>", "_run_code"),
+            ("<__array_function__ internals>", "dot"),
+            ("<@beartype(m.f) at 0x7f>", "f"),
+            ("/tmp/torchinductor_me/ab/cabc.py", "call"),
+            ("/cache/ab/cab2345abcdefghijklmnopqrstuvwxyzabcdefghijklmnopq.py", "call"),
+            ("/usr/local/bin/torchrun", "<module>"),
+            (r"C:\v\Scripts\torchrun.exe\__main__.py", "<module>"),
+            ("/root/.vscode-server/extensions/x/bundled/libs/debugpy/server/cli.py", "main"),
+        ] {
+            assert_eq!(kind(file, name), FrameKind::Internal, "{file} {name}");
+        }
     }
 
     #[test]
@@ -452,6 +349,8 @@ mod tests {
         let signature = "at::Tensor torch::autograd::generated::details::mul_tensor_backward<at::Tensor>(at::Tensor)";
         assert_eq!(kind("??", signature), FrameKind::Native);
         assert_eq!(kind("/lib/x86_64-linux-gnu/libc.so.6", "??"), FrameKind::Plumbing);
+        assert_eq!(kind("/usr/bin/python3.11", "_PyEval_EvalFrameDefault"), FrameKind::Plumbing);
+        assert_eq!(kind(r"C:\v\torch\lib\torch_cpu.dll", "at::native::mm"), FrameKind::Native);
     }
 
     #[test]
@@ -496,14 +395,5 @@ mod tests {
         }
         assert_eq!(operator("mm::typed_handle"), None);
         assert_eq!(dispatched_operator("at::native::mm(at::Tensor const&)"), None);
-    }
-
-    #[test]
-    fn packages_are_named_after_their_directory() {
-        assert_eq!(
-            package("/v/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py"),
-            "transformers"
-        );
-        assert_eq!(package("/home/user/train/minigpt.py"), "minigpt");
     }
 }

@@ -3,6 +3,7 @@
 use super::annotations::Annotations;
 use super::filter::{Filter, Passing};
 use super::frames::FrameKind;
+use super::module_path::ModulePaths;
 use super::sites::{
     LONG_STACKS, LONGEST_STACK, NO_STACK, Origin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
 };
@@ -42,6 +43,8 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
+    /// The modules of the model around, one of several by its number: see [`ModulePaths`].
+    ModulePath,
     /// What the memory is for: see [`Category`].
     Category,
     /// The part of the training step that allocated it: see [`Phase`].
@@ -62,6 +65,7 @@ impl GroupBy {
             Self::Annotation => "annotation",
             Self::Operator => "operator",
             Self::NnModule => "nn_module",
+            Self::ModulePath => "module_path",
             Self::Category => "category",
             Self::Phase => "phase",
         }
@@ -122,6 +126,8 @@ pub enum Inference {
 
 /// Label of blocks from before the first kept entry whose stack the file does not hold.
 pub const BASELINE: &str = "(before the recording)";
+/// Label of the same blocks where nothing was recorded at all.
+pub const NOT_RECORDED: &str = "(not recorded)";
 /// Label of blocks that a filter excludes.
 pub const FILTERED: &str = "(filtered out)";
 /// Label of blocks allocated outside of any annotation.
@@ -156,7 +162,8 @@ pub(super) enum Key {
 
 impl Key {
     /// Groups of what cannot be attributed. They always have a band of their own.
-    pub(super) const APART: [Self; 3] = [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE)];
+    pub(super) const APART: [Self; 4] =
+        [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE), Self::Special(NOT_RECORDED)];
 
     /// Whether the group is one of [`Key::APART`].
     pub(super) fn stands_apart(&self) -> bool {
@@ -255,6 +262,10 @@ pub(super) struct Grouper<'a> {
     pools: Pools<'a>,
     backward: BackwardSites,
     training: Training,
+    /// Label of what is from before the first entry and has no stack.
+    before: &'static str,
+    /// Row of the device's first entry.
+    first_row: usize,
     pub(super) by: GroupBy,
 }
 
@@ -271,6 +282,7 @@ pub(super) enum Shared {
 /// What is known about the training step, where groups are made of it.
 enum Training {
     NotAsked,
+    Modules(ModulePaths),
     Categories(Categories),
     Phases {
         phases: Phases,
@@ -281,11 +293,14 @@ enum Training {
 
 impl Training {
     fn of(sites: &Sites<'_>, annotations: &Annotations, snapshot: &Snapshot, history: &History, by: GroupBy) -> Self {
-        if !matches!(by, GroupBy::Category | GroupBy::Phase) {
+        if !matches!(by, GroupBy::Category | GroupBy::Phase | GroupBy::ModulePath) {
             return Self::NotAsked;
         }
         let roles = Roles::of(sites);
         let phases = Phases::of(snapshot, history, annotations, &roles);
+        if by == GroupBy::ModulePath {
+            return Self::Modules(ModulePaths::of(sites, &phases, &roles, history));
+        }
         if by == GroupBy::Phase {
             return Self::Phases { phases, first_row: history.rows.start };
         }
@@ -308,7 +323,10 @@ impl<'a> Grouper<'a> {
         };
         let training = Training::of(sites, annotations, snapshot, history, by);
         let passing = filter.over(snapshot);
-        Self { sites, annotations, filter, passing, snapshot, pools, backward: BackwardSites::default(), training, by }
+        let is_recorded = !history.completeness.no_entries || snapshot.notes.truncated_at.is_some();
+        let before = if is_recorded { BASELINE } else { NOT_RECORDED };
+        let (backward, first_row) = (BackwardSites::default(), history.rows.start);
+        Self { sites, annotations, filter, passing, snapshot, pools, backward, training, before, first_row, by }
     }
 
     /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
@@ -325,6 +343,15 @@ impl<'a> Grouper<'a> {
             self.backward = BackwardSites::of(self.sites, history, instant);
         }
         self
+    }
+
+    /// Lines of the user's own that groups of a library's lines stand for.
+    pub(super) fn library_below(&self) -> Vec<String> {
+        if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {
+            self.sites.library_below()
+        } else {
+            Vec::new()
+        }
     }
 
     /// The code behind a holder.
@@ -367,7 +394,7 @@ impl<'a> Grouper<'a> {
         let origin = holder.origin.filter(|_| self.snapshot.notes.format.has_segments());
         let one = match self.by {
             by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
-                _ if holder.baseline => BASELINE,
+                _ if holder.baseline => self.before,
                 GroupBy::Operator => NO_OPERATOR,
                 GroupBy::NnModule => NO_MODULE,
                 _ => NO_STACK,
@@ -397,8 +424,13 @@ impl<'a> Grouper<'a> {
                 let modules = self.sites.nn_modules(stack);
                 if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
             }
+            GroupBy::ModulePath => match self.module_path(holder) {
+                Some(path) => Key::Text(path.to_owned()),
+                None if holder.baseline && stack == StackId::EMPTY => Key::Special(self.before),
+                None => Key::Special(NO_MODULE),
+            },
             GroupBy::Category => Key::Special(self.decision(holder).category.name()),
-            GroupBy::Phase => Key::Special(self.phase(holder).map_or(BASELINE, Phase::name)),
+            GroupBy::Phase => Key::Special(self.phase(holder).map_or(self.before, Phase::name)),
         };
         vec![one]
     }
@@ -424,9 +456,17 @@ impl<'a> Grouper<'a> {
         }
     }
 
+    /// The modules around a holder, as far as they are known.
+    fn module_path(&self, holder: &Holder) -> Option<&str> {
+        let Training::Modules(paths) = &self.training else { return None };
+        let entry = holder.row.and_then(|row| row.checked_sub(self.first_row)).map(|entry| entry as u32);
+        paths.path(holder.stack, entry)
+    }
+
     /// Whether the group of a holder is inferred rather than recorded.
     pub(super) fn is_inferred(&self, holder: &Holder) -> bool {
         match &self.training {
+            Training::Modules(paths) => self.module_path(holder).is_some_and(|path| paths.is_inferred(path)),
             Training::Categories(_) => {
                 let Decision { category, evidence } = self.decision(holder);
                 category != Category::Unknown && !evidence.is_recorded()
@@ -473,7 +513,7 @@ impl<'a> Grouper<'a> {
     }
 
     fn annotation(&self, holder: &Holder) -> Key {
-        let Some(row) = holder.row else { return Key::Special(BASELINE) };
+        let Some(row) = holder.row else { return Key::Special(self.before) };
         let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
         let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
         if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Nested(names) }

@@ -120,7 +120,7 @@ impl PeakReport {
         options.by.require(options.metric)?;
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
+        let sites = Sites::of(snapshot, histories);
         let (mut devices, skipped) =
             for_each_device(&wanted, |history| device_peak(snapshot, history, &annotations, &sites, options))?;
         let at_peak = matches!(options.at, None | Some(When::Peak));

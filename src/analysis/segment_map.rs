@@ -50,7 +50,7 @@ impl SegmentMapReport {
         }
         let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, each: None, ..options.clone() })?;
         let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
+        let sites = Sites::of(snapshot, histories);
         let device =
             |peak: DevicePeak| {
                 let history = histories.iter().find(|history| history.device == peak.device)?;

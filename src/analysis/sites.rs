@@ -1,9 +1,12 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
 use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
+use super::library;
+use super::training::Roles;
 use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
-use std::collections::HashMap;
+use crate::replay::History;
+use std::collections::{HashMap, HashSet};
 
 /// Label of allocations without a stack.
 pub const NO_STACK: &str = "(no stack)";
@@ -28,6 +31,17 @@ pub struct Origin {
 pub struct Sites<'s> {
     snapshot: &'s Snapshot,
     kinds: Vec<FrameKind>,
+    /// Whether the code of each frame is the user's own.
+    own: Vec<bool>,
+    /// Where a library's model runs.
+    library: Option<Library>,
+}
+
+/// Where lines of a library stand for those of the user's own.
+#[derive(Debug)]
+struct Library {
+    above: HashSet<FrameId>,
+    roles: Roles,
 }
 
 impl<'s> Sites<'s> {
@@ -39,7 +53,45 @@ impl<'s> Sites<'s> {
         let kind = |frame: &Frame| {
             *known.entry((frame.filename, frame.name)).or_insert_with(|| FrameKind::of(frame, &snapshot.strings))
         };
-        Self { snapshot, kinds: frames.map(kind).collect() }
+        let kinds: Vec<FrameKind> = frames.map(kind).collect();
+        let is_own = |(id, &kind): (usize, &FrameKind)| {
+            let frame = || snapshot.stacks.frame(FrameId(id as u32));
+            kind == FrameKind::User || (kind.is_python() && frame().is_some_and(|frame| is_named_own(snapshot, frame)))
+        };
+        let own = kinds.iter().enumerate().map(is_own).collect();
+        Self { snapshot, kinds, own, library: None }
+    }
+
+    /// The same for what holds memory in a single recording, where sites may go down to a library's lines, as
+    /// [`crate::model::View::library_lines`] asks: where more than half of what module calls hold at a device's peak of
+    /// allocated, and a tenth of that peak, is a library's model below one line of the user's own. Answers that compare
+    /// recordings or steps stay with the user's lines, whatever holds most in which of them.
+    pub fn of(snapshot: &'s Snapshot, histories: &[History]) -> Self {
+        let mut sites = Self::new(snapshot);
+        if snapshot.view.library_lines {
+            let above = library::lines_above(&sites, histories);
+            let roles = if above.is_empty() { Roles::default() } else { Roles::of(&sites) };
+            sites.library = Some(Library { above, roles }).filter(|library| !library.above.is_empty());
+        }
+        sites
+    }
+
+    /// Whether any frame belongs to a package that is not PyTorch.
+    pub(super) fn has_packages(&self) -> bool {
+        self.kinds.contains(&FrameKind::Package)
+    }
+
+    /// Whether the code of a frame is the user's own: by its path, or by [`crate::model::View::own`].
+    pub fn is_own(&self, frame: FrameId) -> bool {
+        self.own.get(frame.index()).copied().unwrap_or(false)
+    }
+
+    /// Lines of the user's own that lines of a library stand for, as labels in order.
+    pub fn library_below(&self) -> Vec<String> {
+        let above = self.library.iter().flat_map(|library| &library.above);
+        let mut labels: Vec<String> = above.map(|&frame| self.label(frame)).collect();
+        labels.sort_unstable();
+        labels
     }
 
     /// The recording whose stacks these are.
@@ -52,18 +104,25 @@ impl<'s> Sites<'s> {
         self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)
     }
 
-    /// The frame that a stack is charged to: the innermost frame of the user's own Python code; else the innermost
-    /// Python frame; else the first operator, or C++ frame that is not plumbing; else the innermost frame.
+    /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
+    /// model below it (see [`Sites::of`]); else the innermost Python frame; else the first operator, or C++ frame that is not plumbing; else the innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
         // Generated code that remembers the user's line is the user's code, and further in.
         let generated = frames.iter().copied().find(|&frame| self.original_line(frame).is_some());
         generated
-            .or_else(|| first(&|kind| kind == FrameKind::User))
+            .or_else(|| self.own_or_library(frames))
             .or_else(|| first(&FrameKind::is_python))
             .or_else(|| first(&|kind| matches!(kind, FrameKind::Native | FrameKind::Operator | FrameKind::Category)))
             .or_else(|| frames.first().copied())
+    }
+
+    /// The innermost line of the user's own, or that of the library's which stands for it.
+    fn own_or_library(&self, frames: &[FrameId]) -> Option<FrameId> {
+        let own = frames.iter().copied().find(|&frame| self.is_own(frame))?;
+        let library = self.library.as_ref().filter(|library| library.above.contains(&own));
+        library.and_then(|library| library::library_line(self, &library.roles, frames)).or(Some(own))
     }
 
     /// The label of a stack under `--by site`: `file.py:line function`.
@@ -144,12 +203,31 @@ impl<'s> Sites<'s> {
         line_label(self.snapshot.strings.get(frame.filename), frame.line, name, false)
     }
 
-    /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was inferred for it. Where there
-    /// are more than [`MOST_FRAMES`], or more than `longest` bytes of labels, the last one says how many are left out.
+    /// The frames of a stack, innermost first: every one, or those that say something to people, as
+    /// [`crate::model::View::fold`] asks.
+    fn shown(&self, stack: StackId) -> Vec<FrameId> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        if !self.snapshot.view.fold {
+            return frames.to_vec();
+        }
+        let python = self.has_python(stack);
+        let is_shown = |&frame: &FrameId| match self.kind(frame) {
+            FrameKind::Plumbing => false,
+            FrameKind::Native => !python,
+            _ => true,
+        };
+        let shown: Vec<FrameId> = frames.iter().copied().filter(is_shown).collect();
+        // A stack of nothing but plumbing is still a stack.
+        if shown.is_empty() { frames.iter().copied().take(1).collect() } else { shown }
+    }
+
+    /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was
+    /// inferred for it. Where there are more than [`MOST_FRAMES`], or more than `longest` bytes of labels, the last one
+    /// says how many are left out. What people do not get is neither shown nor counted: see [`crate::model::View::fold`].
     pub fn origin_labels(&self, origin: Origin, longest: usize) -> Vec<String> {
-        let own = self.snapshot.stacks.frame_ids(origin.stack).iter().copied().map(Some);
-        let forward = origin.forward.map_or(&[][..], |forward| self.snapshot.stacks.frame_ids(forward));
-        let marked = origin.forward.map(|_| None).into_iter().chain(forward.iter().copied().map(Some));
+        let own = self.shown(origin.stack).into_iter().map(Some);
+        let forward = origin.forward.map(|forward| self.shown(forward)).unwrap_or_default();
+        let marked = origin.forward.map(|_| None).into_iter().chain(forward.into_iter().map(Some));
         let mut frames = own.chain(marked);
         let (mut labels, mut length) = (Vec::new(), 0);
         while let Some(frame) = frames.next() {
@@ -225,6 +303,12 @@ impl<'s> Sites<'s> {
         let (file, line, name) = original_trace(self.snapshot, frame)?;
         Some(format!("{}:{line} {name}", short_path(file)))
     }
+}
+
+/// Whether [`crate::model::View::own`] names a Python frame's file or package.
+fn is_named_own(snapshot: &Snapshot, frame: &Frame) -> bool {
+    let file = snapshot.strings.get(frame.filename);
+    snapshot.view.own.iter().any(|own| own.is_match(file) || own.is_match(package(file)))
 }
 
 /// The label of backward memory, by that of the forward line which caused it.

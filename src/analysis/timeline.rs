@@ -144,7 +144,7 @@ impl TimelineReport {
         let all_rows = PeakOptions { top: None, at: None, ..options.peak.clone() };
         let peaks = PeakReport::of(snapshot, histories, &all_rows)?;
         let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
+        let sites = Sites::of(snapshot, histories);
         let first_time = histories.iter().filter_map(|history| times(snapshot, history).first()).min();
         let find = |peak: DevicePeak| {
             let history = histories.iter().find(|history| history.device == peak.device)?;

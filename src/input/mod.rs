@@ -23,7 +23,7 @@ pub(crate) use window::unwrap_io;
 
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries};
+use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries, View};
 use pickle::machine::{DecodeOptions, Decoded, decode};
 use pickle::recording::{Batch, Rows};
 use std::fs::File;
@@ -46,6 +46,8 @@ pub struct ReadOptions {
     pub on_one_thread: bool,
     /// Counts the bytes taken from the file (compressed ones, if it is compressed), for a progress bar.
     pub progress: Option<Arc<AtomicU64>>,
+    /// How answers about the recording are to be given.
+    pub view: View,
 }
 
 /// A snapshot and how it was stored.

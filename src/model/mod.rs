@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod stacks;
 pub mod strings;
 pub mod trace_entry;
+pub mod view;
 
 pub use annotation::{Annotation, Stage};
 pub use live::LiveProfile;
@@ -25,6 +26,7 @@ pub use snapshot::{DeviceTrace, Format, Snapshot, SourceNotes};
 pub use stacks::{Frame, FrameId, FxNode, StackId, Stacks};
 pub use strings::{StrId, Strings};
 pub use trace_entry::{Action, ContextId, Contexts, EntryContext, TraceEntries};
+pub use view::View;
 
 /// A CUDA device ordinal; pinned host memory is [`HOST_DEVICE`], the CPU's memory in a profiler trace [`CPU_DEVICE`].
 pub type DeviceId = i32;

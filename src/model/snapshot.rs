@@ -1,7 +1,7 @@
 //! A whole recording.
 
 use super::profile::DeviceType;
-use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries};
+use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries, View};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub settings: AllocatorSettings,
     /// What the reader noticed on the way.
     pub notes: SourceNotes,
+    /// How answers about it are to be given.
+    pub view: View,
 }
 
 /// What kind of file a recording comes from.

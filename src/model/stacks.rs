@@ -114,6 +114,11 @@ impl Stacks {
         self.frame_ids(id).iter().filter_map(|&frame| self.frame(frame))
     }
 
+    /// Every frame, in the order of its first use.
+    pub fn all_frames(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter()
+    }
+
     /// Number of distinct stacks, the empty one included.
     pub fn len(&self) -> usize {
         self.stacks.len()

@@ -3,6 +3,7 @@
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
+pub mod advice;
 pub mod check;
 mod checkpoint_words;
 mod comparison;

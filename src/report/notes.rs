@@ -1,8 +1,9 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
 use super::words::count;
+use crate::Recording;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
-use crate::analysis::{DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
+use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
@@ -28,16 +29,19 @@ pub fn signed(bytes: i64) -> String {
 pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     let mut lines = Vec::new();
     let allocated = signed(baseline.allocated);
-    let reserved = signed(baseline.reserved);
+    // The memory of the CPU and memory timelines have no reserved bytes.
+    let has_reserved = !completeness.blocks_only || baseline.reserved != 0;
     if completeness.no_entries {
+        let reserved = signed(baseline.reserved);
         lines.push(format!(
             "no history was recorded: only the state at the dump is known ({allocated} allocated, {reserved} \
              reserved); the peak before it is unknown"
         ));
     } else if completeness.has_baseline {
+        let reserved = if has_reserved { format!(" ({} reserved)", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(
-            "incomplete history: {allocated} was allocated ({reserved} reserved) before the first kept entry; what \
-             happened before it is unknown"
+            "incomplete history: {allocated} was allocated{reserved} before the first kept entry; what happened before \
+             it is unknown"
         ));
     }
     if completeness.truncated && completeness.blocks_only {
@@ -113,7 +117,9 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
 /// What is held on a device at the instant looked at: `Device 0: peak allocated 4.15 GiB`.
 pub fn headline(device: &DevicePeak) -> String {
     let metric = device.metric;
-    let is_peak = device.maxima[metric as usize].instant == device.instant && !device.completeness.no_entries;
+    // Where the kept history begins with it, or nothing was kept, it is a state like another.
+    let is_known = !device.completeness.no_entries && !device.is_early(metric);
+    let is_peak = is_known && device.maxima[metric as usize].instant == device.instant;
     let peak = if is_peak { "peak " } else { "" };
     format!("{}: {peak}{} {}", device_name(device.device), metric.name(), signed(device.at.get(metric)))
 }
@@ -176,14 +182,22 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
 }
 
 /// What is said of a recording without a failed request.
-pub fn no_oom(format: Format, elsewhere: usize) -> String {
-    if elsewhere > 0 {
-        return format!("no request failed on the devices asked for; {} on others", failures(elsewhere));
-    }
-    if format.has_segments() {
-        "no request failed while recording (no oom entry)".to_owned()
-    } else {
-        format!("a {} does not hold what explains failed requests", format.title())
+pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
+    let (format, histories) = (recording.snapshot.notes.format, &recording.histories);
+    let is_known = |history: &History| !history.completeness.no_entries;
+    let is_cut = |history: &History| history.completeness.has_baseline || history.completeness.truncated;
+    match () {
+        () if elsewhere > 0 => {
+            format!("no request failed on the devices asked for; {} on others", failures(elsewhere))
+        }
+        () if !format.has_segments() => format!("a {} does not hold what explains failed requests", format.title()),
+        () if !histories.iter().any(is_known) => {
+            "no history was recorded, so whether a request failed is not known".to_owned()
+        }
+        () if histories.iter().any(is_cut) => {
+            "no request failed in the history that was kept (no oom entry)".to_owned()
+        }
+        () => "no request failed while recording (no oom entry)".to_owned(),
     }
 }
 
@@ -383,6 +397,13 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
 
+/// What is said where lines of a library stand for one of the user's own.
+pub fn library_below(attribution: &Attribution) -> Option<String> {
+    let lines = attribution.library_below.join(", ");
+    (!lines.is_empty())
+        .then(|| format!("lines of the library whose model {lines} runs stand for it; --own '' shows it"))
+}
+
 /// What the star behind a site means, where a command cannot be told not to infer.
 pub const INFERRED_SITE: &str = "* inferred: backward has no Python frames";
 
@@ -391,6 +412,7 @@ pub fn inferred(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
         GroupBy::Phase => "* inferred from stacks and the order of entries",
+        GroupBy::ModulePath => "* inferred: numbers are the order of calls",
         _ => "* inferred: backward has no Python frames; --no-infer shows that",
     }
 }

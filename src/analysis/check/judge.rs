@@ -9,7 +9,7 @@ use crate::analysis::annotations::Annotations;
 use crate::analysis::attribution::{Attribution, Row, grouped_rows};
 use crate::analysis::filter::{Filter, matching_stacks};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
-use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key};
+use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key, NOT_RECORDED};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::sites::Sites;
@@ -269,7 +269,7 @@ impl<'r> Judge<'r> {
                 let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
                 site.bytes = site.bytes.saturating_add(row.bytes);
                 site.blocks += row.blocks;
-            } else if key == Key::Special(BASELINE) {
+            } else if key == Key::Special(BASELINE) || key == Key::Special(NOT_RECORDED) {
                 unknown = row.bytes;
             }
         }

@@ -119,7 +119,7 @@ impl OomReport {
     pub fn of(snapshot: &Snapshot, histories: &[History], options: &OomOptions) -> Result<Self> {
         let wanted = select_devices(histories, &options.devices)?;
         let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
+        let sites = Sites::of(snapshot, histories);
         let context = Context { snapshot, annotations: &annotations, sites: &sites, options };
         let (mut devices, _) = for_each_device(&wanted, |history| Ok(context.device(history)))?;
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());

@@ -9,6 +9,7 @@ pub use ranks::RanksArgs;
 use super::Failure;
 use crate::analysis::diff::{Align, GrowthLimit};
 use crate::analysis::{Each, Filter, GroupBy, Inference, When, XAxis};
+use crate::model::View;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -109,6 +110,8 @@ pub struct PeakArgs {
     pub filter: FilterArgs,
     #[command(flatten)]
     pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
 }
 
 #[derive(Debug, Args)]
@@ -194,6 +197,8 @@ pub struct ReportArgs {
     pub x: AxisArg,
     #[command(flatten)]
     pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -266,6 +271,8 @@ pub struct FragmentationArgs {
     pub filter: FilterArgs,
     #[command(flatten)]
     pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
 }
 
 #[derive(Debug, Args)]
@@ -285,6 +292,8 @@ pub struct OomArgs {
     pub filter: FilterArgs,
     #[command(flatten)]
     pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
 }
 
 #[derive(Debug, Args)]
@@ -310,6 +319,8 @@ pub struct LeaksArgs {
     pub filter: FilterArgs,
     #[command(flatten)]
     pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
 }
 
 #[derive(Debug, Args)]
@@ -429,6 +440,21 @@ impl FilterArgs {
     }
 }
 
+/// Which frames of stacks are shown.
+#[derive(Debug, Args)]
+pub struct FrameArgs {
+    /// Show the C++ frames of stacks, too, those of allocator, dispatcher and interpreter included
+    #[arg(long)]
+    all_frames: bool,
+}
+
+impl FrameArgs {
+    /// Whether stacks are to be shortened for this reader.
+    pub fn fold(&self, for_people: bool) -> bool {
+        for_people && !self.all_frames
+    }
+}
+
 /// What may be said without being recorded.
 #[derive(Debug, Args)]
 pub struct InferArgs {
@@ -487,9 +513,13 @@ pub struct SharedArgs {
     /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
-    /// No progress bar and no warnings
+    /// No progress bar, no warnings, and no advice at the end
     #[arg(short, long)]
     pub quiet: bool,
+    /// Code that is your own, too: Python files whose path or package matches; may be repeated. Without it sites go down
+    /// to a library's lines where its model holds most below one of yours; '' turns that off and names nothing
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    own: Vec<Regex>,
 }
 
 /// One value of `--device`.
@@ -507,6 +537,17 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
 }
 
 impl SharedArgs {
+    /// How answers that compare recordings are to be given.
+    pub fn view(&self) -> View {
+        let own = self.own.iter().filter(|own| !own.as_str().is_empty()).cloned().collect();
+        View { own, advice: !self.quiet, ..View::default() }
+    }
+
+    /// How answers about one recording are to be given.
+    pub fn view_of_one(&self) -> View {
+        View { library_lines: self.own.is_empty(), ..self.view() }
+    }
+
     /// Devices asked for; empty for all.
     pub fn devices(&self) -> Vec<i32> {
         let one = |device: &DeviceArg| match device {
@@ -619,6 +660,8 @@ pub enum ByArg {
     Operator,
     /// The calls of `nn.Module` (profiler traces)
     NnModule,
+    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`
+    ModulePath,
     /// What the memory is for: parameters, gradients, optimizer state, activations and so on
     Category,
     /// The part of the training step that allocated it
@@ -647,6 +690,7 @@ impl From<ByArg> for GroupBy {
             ByArg::Annotation => Self::Annotation,
             ByArg::Operator => Self::Operator,
             ByArg::NnModule => Self::NnModule,
+            ByArg::ModulePath => Self::ModulePath,
             ByArg::Category => Self::Category,
             ByArg::Phase => Self::Phase,
         }

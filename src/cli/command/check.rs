@@ -73,7 +73,7 @@ fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedIn
     }
     let size = fs::metadata(&job.input).map_or(0, |metadata| metadata.len());
     let progress = Progress::start(size, 1, args.shared.quiet);
-    let recording = open(&job.input, &args.shared, progress.bytes.first());
+    let recording = open(&job.input, &args.shared, args.shared.view(), progress.bytes.first());
     let answer = recording.map_err(|error| error.to_string()).map(|recording| answer(&path, &recording, &options));
     Ok(CheckedInput { path, answer })
 }

@@ -87,8 +87,8 @@ fn read(args: &DiffArgs) -> (crate::Result<Recording>, crate::Result<Recording>)
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let total = if is_stdin(&args.base) || common.is_stdin() { 0 } else { size(&args.base) + size(&common.input) };
     let progress = Progress::start(total, 2, common.quiet);
-    let read_base = || open(&args.base, common, progress.bytes.first());
-    let read_new = || open(&common.input, common, progress.bytes.last());
+    let read_base = || open(&args.base, common, common.view(), progress.bytes.first());
+    let read_new = || open(&common.input, common, common.view(), progress.bytes.last());
     if common.threads == Some(1) {
         return (read_base(), read_new());
     }

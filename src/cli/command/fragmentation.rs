@@ -1,6 +1,6 @@
 //! `memviz fragmentation`.
 
-use super::{Answer, for_people, with_recording};
+use super::{Answer, for_people, with_folded, with_recording};
 use crate::analysis::{Filter, FragmentationOptions, GroupBy, PeakOptions};
 use crate::cli::args::{FormatArg, FormatOrSvgArg, FragmentationArgs};
 use crate::cli::{Failure, Outcome, output};
@@ -36,7 +36,7 @@ fn tell(args: &FragmentationArgs, format: FormatArg, filter: Filter) -> Result<O
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, format);
-    with_recording(&args.common, |recording| {
+    with_folded(&args.common, args.frames.fold(for_people), |recording| {
         let mut report = recording.fragmentation(&options)?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),

@@ -1,6 +1,6 @@
 //! `memviz leaks`.
 
-use super::{Answer, for_people, with_recording};
+use super::{Answer, for_people, with_folded};
 use crate::analysis::LeakOptions;
 use crate::cli::args::LeaksArgs;
 use crate::cli::{Failure, Outcome, output};
@@ -19,7 +19,7 @@ pub fn run(args: &LeaksArgs) -> Result<Outcome, Failure> {
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);
-    with_recording(&args.common, |recording| {
+    with_folded(&args.common, args.frames.fold(for_people(args.format)), |recording| {
         let report = recording.leaks(&options)?;
         Ok(Answer { warnings: Vec::new(), write: Box::new(move |source, out| renderer.leaks(source, &report, out)) })
     })

@@ -19,6 +19,7 @@ use super::progress::Progress;
 use super::{Failure, Outcome, output};
 use crate::Recording;
 use crate::input::ReadOptions;
+use crate::model::View;
 use crate::ranks::MAX_THREADS;
 use crate::report::Source;
 use std::io::{self, Write};
@@ -36,10 +37,20 @@ fn with_recording(
     args: &CommonArgs,
     answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
 ) -> Result<Outcome, Failure> {
+    with_folded(args, false, answer)
+}
+
+/// The same, with the stacks of the answer shortened for people.
+fn with_folded(
+    args: &CommonArgs,
+    fold: bool,
+    answer: impl FnOnce(&Recording) -> crate::Result<Answer>,
+) -> Result<Outcome, Failure> {
     output::check_target(args, &[&args.input])?;
     use_threads(args);
     let path = args.path();
-    let recording = read(args).map_err(|error| Failure::about(&path, &error))?;
+    let view = View { fold, ..args.view_of_one() };
+    let recording = read(args, view).map_err(|error| Failure::about(&path, &error))?;
     let answer = answer(&recording).map_err(|error| Failure::about(&path, &error))?;
     if !args.quiet {
         for warning in &answer.warnings {
@@ -74,10 +85,10 @@ fn use_threads(args: &SharedArgs) {
     }
 }
 
-fn read(args: &CommonArgs) -> crate::Result<Recording> {
+fn read(args: &CommonArgs, view: View) -> crate::Result<Recording> {
     let size = if args.is_stdin() { 0 } else { std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len()) };
     let progress = Progress::start(size, 1, args.quiet);
-    open(&args.input, args, progress.bytes.first())
+    open(&args.input, args, view, progress.bytes.first())
 }
 
 /// Reads a file without a progress bar.
@@ -86,8 +97,8 @@ pub(super) fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<
 }
 
 /// Reads an input, standard input for `-`, and counts its bytes.
-fn open(path: &Path, args: &SharedArgs, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
+fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
     let options =
-        ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), ..ReadOptions::default() };
+        ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), view, ..ReadOptions::default() };
     if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }
 }

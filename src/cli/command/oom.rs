@@ -1,6 +1,6 @@
 //! `memviz oom`.
 
-use super::{Answer, for_people, with_recording};
+use super::{Answer, for_people, with_folded};
 use crate::analysis::OomOptions;
 use crate::cli::args::OomArgs;
 use crate::cli::{Failure, Outcome, output};
@@ -17,7 +17,7 @@ pub fn run(args: &OomArgs) -> Result<Outcome, Failure> {
         devices: args.common.devices(),
     };
     let renderer = output::renderer(&args.common, args.format);
-    with_recording(&args.common, |recording| {
+    with_folded(&args.common, args.frames.fold(for_people(args.format)), |recording| {
         let report = recording.oom(&options)?;
         Ok(Answer { warnings: Vec::new(), write: Box::new(move |source, out| renderer.oom(source, &report, out)) })
     })

@@ -1,6 +1,6 @@
 //! `memviz peak`.
 
-use super::{Answer, for_people, with_recording};
+use super::{Answer, for_people, with_folded};
 use crate::analysis::{EachOptions, PeakOptions};
 use crate::cli::args::PeakArgs;
 use crate::cli::{Failure, Outcome, output};
@@ -27,7 +27,7 @@ pub fn run(args: &PeakArgs) -> Result<Outcome, Failure> {
         each: args.each.clone().map(|each| EachOptions { each, top: args.top.unwrap_or(each_top) }),
     };
     let renderer = output::renderer(&args.common, args.format);
-    with_recording(&args.common, |recording| {
+    with_folded(&args.common, args.frames.fold(for_people), |recording| {
         let mut report = recording.peak(&options)?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),

@@ -18,7 +18,8 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
         output::check_picture_target(shared)?;
     }
     super::use_threads(shared);
-    let mut read = ReadOptions { allow_truncated: shared.allow_truncated, ..ReadOptions::default() };
+    let mut read =
+        ReadOptions { allow_truncated: shared.allow_truncated, view: shared.view(), ..ReadOptions::default() };
     let mut options = RanksOptions {
         summary: SummaryOptions { metric: args.metric.into(), top: usize::from(args.top), devices: shared.devices() },
         stdin_name: args.stdin_name.clone(),

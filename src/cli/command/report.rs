@@ -1,6 +1,6 @@
 //! `memviz report`.
 
-use super::{Answer, with_recording};
+use super::{Answer, with_folded};
 use crate::analysis::{PeakOptions, TimelineOptions};
 use crate::cli::args::{PageFormatArg, ReportArgs};
 use crate::cli::{Failure, Outcome, output};
@@ -22,7 +22,7 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
         devices: args.common.devices(),
         ..PeakOptions::default()
     };
-    with_recording(&args.common, |recording| {
+    with_folded(&args.common, args.frames.fold(true), |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
         let columns = picture::columns(devices);
         let overview = recording.overview(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: false })?;

@@ -66,10 +66,14 @@ impl Render for MarkdownReport {
 
 fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| | Allocated | Active | Requested | Reserved |\n|---|--:|--:|--:|--:|")?;
+    let no_reserved =
+        lines.iter().all(|(_, values)| values.reserved == 0) && lines.iter().any(|(_, values)| values.allocated > 0);
     for (name, values) in lines {
         write!(out, "| {name} |")?;
         for metric in Metric::ALL {
-            write!(out, " {} |", signed(values.get(metric)))?;
+            // The memory of the CPU and memory timelines have none.
+            let none = metric == Metric::Reserved && no_reserved;
+            write!(out, " {} |", if none { "-".to_owned() } else { signed(values.get(metric)) })?;
         }
         writeln!(out)?;
     }

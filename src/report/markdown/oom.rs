@@ -19,11 +19,7 @@ pub(super) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write)
         return writeln!(out, "No memory was allocated on any device while recording.");
     }
     if report.count() == 0 {
-        writeln!(
-            out,
-            "{}. The peak instead:\n",
-            escape(&notes::no_oom(source.recording.snapshot.notes.format, report.elsewhere))
-        )?;
+        writeln!(out, "{}. The peak instead:\n", escape(&notes::no_oom(source.recording, report.elsewhere)))?;
     }
     for device in &report.devices {
         device_section(device, out)?;

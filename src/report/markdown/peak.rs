@@ -70,7 +70,8 @@ pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io:
         )?;
     }
     writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))?;
-    star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)
+    star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)?;
+    notes::library_below(attribution).map_or(Ok(()), |line| writeln!(out, "{}\n", escape(&line)))
 }
 
 /// What passed through each operator.

@@ -51,8 +51,12 @@ fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.le
     };
     [
         device_name(peak.device),
-        maximum(Metric::Allocated),
-        maximum(Metric::Reserved),
+        match () {
+            () if peak.completeness.no_entries => UNKNOWN.to_owned(),
+            () if peak.is_early(Metric::Allocated) => format!("at least {}", maximum(Metric::Allocated)),
+            () => maximum(Metric::Allocated),
+        },
+        if is_reserved_known(peak) { maximum(Metric::Reserved) } else { UNKNOWN.to_owned() },
         signed(peak.baseline.allocated),
         signed(peak.end.allocated),
         inactive,
@@ -63,8 +67,17 @@ fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.le
     ]
 }
 
+/// Whether there is reserved memory: the memory of the CPU and memory timelines have none.
+fn is_reserved_known(peak: &DevicePeak) -> bool {
+    !peak.completeness.blocks_only || peak.maxima[Metric::Reserved as usize].bytes != 0
+}
+
 fn history(peak: &DevicePeak) -> String {
-    let complete = if peak.completeness.is_complete() { "complete" } else { "incomplete" };
+    let complete = match () {
+        () if peak.completeness.no_entries => "none",
+        () if peak.completeness.is_complete() => "complete",
+        () => "incomplete",
+    };
     match peak.anomalies.total() {
         0 => complete.to_owned(),
         1 => format!("{complete}, 1 anomaly"),

@@ -87,6 +87,9 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
     if top.rows.iter().any(|row| row.inferred) {
         writeln!(out, "<p class=\"note\">{}</p>", escape(notes::inferred(top.by)))?;
     }
+    if let Some(line) = notes::library_below(&top) {
+        writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
+    }
     Ok(())
 }
 

@@ -74,6 +74,9 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut 
     if top.rows.iter().any(|row| row.inferred) {
         writeln!(out, "{}\n", escape(notes::inferred(top.by)))?;
     }
+    if let Some(line) = notes::library_below(&top) {
+        writeln!(out, "{}\n", escape(&line))?;
+    }
     stacks(peak, shown, out)
 }
 

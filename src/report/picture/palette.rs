@@ -79,7 +79,7 @@ pub fn of_name(name: &str) -> Color {
 pub fn of_special(label: &str) -> Option<Color> {
     match label {
         sites::NO_STACK => Some(NO_STACK),
-        grouping::BASELINE => Some(BASELINE),
+        grouping::BASELINE | grouping::NOT_RECORDED => Some(BASELINE),
         grouping::FILTERED | attribution::OTHER => Some(OTHER),
         timeline::INACTIVE => Some(GRID),
         label if label == Category::Unknown.name() => Some(OTHER),

@@ -181,6 +181,10 @@ pub struct AttributionRows {
     pub inclusive: bool,
     /// Groups, largest first.
     pub rows: Vec<AttributionRow>,
+    /// Lines of the user's own that rows stand for which are lines of a library, since its model runs below them and
+    /// holds most there. Left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub library_below: Vec<String>,
 }
 
 /// One group.
@@ -239,6 +243,7 @@ impl From<&Attribution> for AttributionRows {
             total_bytes: attribution.total_bytes,
             inclusive: attribution.by.is_inclusive(),
             rows: rows.collect(),
+            library_below: attribution.library_below.clone(),
         }
     }
 }

@@ -59,7 +59,8 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
     writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
     let settings = notes::settings(&recording.snapshot.settings);
     text.wrapped("  ", &settings, out)?;
-    text.annotations(report, out)
+    text.annotations(report, out)?;
+    text.advice(source, out)
 }
 
 impl TextReport {

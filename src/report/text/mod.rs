@@ -12,6 +12,7 @@ mod oom;
 mod peak;
 mod ranks;
 
+use super::advice::advice;
 use super::check::CheckedInput;
 use super::fit::{broken, shorten, shorten_end};
 use super::notes::{self, safe, signed};
@@ -97,7 +98,20 @@ impl TextReport {
             }
             one(&self, device, out)?;
         }
-        Ok(())
+        self.advice(source, out)
+    }
+
+    /// How to record what is missing, if the asker wants to know.
+    fn advice(self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let wanted = source.recording.snapshot.view.advice;
+        let Some(advice) = wanted.then(|| advice(source.recording)).flatten() else { return Ok(()) };
+        writeln!(out)?;
+        if advice.code.is_empty() {
+            return self.broken(0, advice.missing).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)));
+        }
+        let missing = format!("{}; this records it:", advice.missing);
+        self.broken(0, &missing).iter().try_for_each(|line| writeln!(out, "{}", self.bold(line)))?;
+        advice.code.iter().try_for_each(|line| writeln!(out, "    {line}"))
     }
 
     /// Items separated by commas, on as many lines as it takes.
@@ -181,8 +195,11 @@ impl TextReport {
 /// The four counters, a line each, at the instants named; 47 columns wide.
 fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  {:9} {:>11} {:>11} {:>11}", "", columns[0].0, columns[1].0, columns[2].0)?;
+    // The memory of the CPU and memory timelines have none.
+    let no_reserved = columns.iter().all(|(_, values)| values.reserved == 0) && columns[1].1.allocated > 0;
     for metric in Metric::ALL {
-        let [first, second, third] = columns.map(|(_, values)| signed(values.get(metric)));
+        let shown = |bytes| if no_reserved && metric == Metric::Reserved { "-".to_owned() } else { signed(bytes) };
+        let [first, second, third] = columns.map(|(_, values)| shown(values.get(metric)));
         writeln!(out, "  {:9} {first:>11} {second:>11} {third:>11}", metric.name())?;
     }
     Ok(())

@@ -18,11 +18,7 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
     if report.count() == 0 {
-        text.words(
-            "",
-            &format!("{}; the peak instead:", notes::no_oom(source.recording.snapshot.notes.format, report.elsewhere)),
-            out,
-        )?;
+        text.words("", &format!("{}; the peak instead:", notes::no_oom(source.recording, report.elsewhere)), out)?;
     }
     for (index, device) in report.devices.iter().enumerate() {
         if index > 0 || report.count() == 0 {
@@ -30,7 +26,8 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
         }
         text.oom_device(device, source.recording.snapshot.notes.format.has_segments(), out)?;
     }
-    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
+    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))?;
+    text.advice(source, out)
 }
 
 impl TextReport {

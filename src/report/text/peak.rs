@@ -74,6 +74,9 @@ impl TextReport {
         if attribution.rows.iter().any(|row| row.inferred) {
             self.star(notes::inferred(attribution.by), out)?;
         }
+        if let Some(line) = notes::library_below(attribution) {
+            self.broken(13, &line).iter().try_for_each(|line| writeln!(out, "{:13}{}", "", self.dim(line)))?;
+        }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =

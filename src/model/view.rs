@@ -1,0 +1,19 @@
+//! How answers about a recording are to be given.
+
+use regex::Regex;
+
+/// What the asker wants of answers: no part of the file, but wanted wherever the recording goes. By default answers say
+/// what is recorded and leave nothing out.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Code that is the asker's own besides what paths tell: Python files whose path or package matches one of these.
+    pub own: Vec<Regex>,
+    /// Whether sites go down to the lines of a library whose model runs below one of the user's own: see
+    /// [`crate::analysis::Sites::of`].
+    pub library_lines: bool,
+    /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
+    /// interpreter.
+    pub fold: bool,
+    /// Whether an answer in text ends with how to record what is missing.
+    pub advice: bool,
+}

@@ -1,0 +1,127 @@
+//! How to record what a recording lacks, in lines of Python for the PyTorch that made it.
+
+use crate::Recording;
+use crate::analysis::frames::FrameKind;
+use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
+use crate::replay::{History, Metric};
+
+/// What a recording lacks, and what records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// What is missing, in a sentence without a full stop.
+    pub missing: &'static str,
+    /// Lines of Python, none wider than [`WIDTH`]; none where the recording is fine otherwise, so that the sentence is
+    /// enough.
+    pub code: &'static [&'static str],
+}
+
+/// Columns that lines of Python take at most.
+pub const WIDTH: usize = 46;
+
+/// `torch/cuda/memory.py` of 2.1 and later: without arguments every entry is kept, with its stack.
+const SNAPSHOT: &[&str] = &[
+    "from torch.cuda import memory",
+    "memory._record_memory_history(",
+    "    max_entries=1_000_000)",
+    "...  # build the model, run some steps",
+    "memory._dump_snapshot(\"snapshot.pickle\")",
+];
+
+/// The same of 2.0, which keeps one entry, and no stacks in it, unless asked for more, and writes no file itself.
+const SNAPSHOT_2_0: &[&str] = &[
+    "import pickle",
+    "from torch.cuda import memory",
+    "memory._record_memory_history(",
+    "    True, trace_alloc_max_entries=1_000_000,",
+    "    trace_alloc_record_context=True)",
+    "...  # build the model, run some steps",
+    "with open(\"snapshot.pickle\", \"wb\") as file:",
+    "    pickle.dump(memory._snapshot(), file)",
+];
+
+const TRACE: &[&str] = &[
+    "from torch.profiler import profile",
+    "with profile(profile_memory=True,",
+    "             with_stack=True) as prof:",
+    "    ...  # run a step",
+    "prof.export_chrome_trace(\"trace.json.gz\")",
+];
+
+/// What would have made a recording tell more; nothing for one that tells all it can.
+pub fn advice(recording: &Recording) -> Option<Advice> {
+    let snapshot = &recording.snapshot;
+    match snapshot.notes.format {
+        Format::CudaSnapshot => of_snapshot(snapshot, &recording.histories),
+        Format::ProfilerTrace => {
+            let missing = "this trace has no Python stacks, so operators stand for lines of code";
+            (!has_python(snapshot)).then_some(Advice { missing, code: TRACE })
+        }
+        Format::MemoryTimeline => {
+            let missing = "a memory timeline has no stacks, a trace with them tells lines of code";
+            Some(Advice { missing, code: TRACE })
+        }
+        Format::DeviceMemoryProfile => None,
+    }
+}
+
+fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
+    let code = if is_2_0(snapshot) { SNAPSHOT_2_0 } else { SNAPSHOT };
+    let devices: Vec<&History> = histories.iter().filter(|history| is_cuda(history)).collect();
+    // What a cut took away was recorded.
+    if devices.is_empty() || snapshot.notes.truncated_at.is_some() {
+        return None;
+    }
+    let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
+    let loud = |missing| Some(Advice { missing, code });
+    if all(&|history| history.completeness.no_entries) {
+        return loud("nothing was recorded, the dump holds the state alone");
+    }
+    if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
+        return loud("a single entry was kept, so the peak and what led to it are unknown");
+    }
+    if snapshot.stacks.len() == 1 {
+        return loud("no stacks were recorded, so no line of code can be named");
+    }
+    let missing = if is_2_0(snapshot) {
+        "much of the peak is older than the recording: whose it is tells one that begins before the model is built, with \
+         torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
+         trace_alloc_record_context=True)"
+    } else {
+        "much of the peak is older than the recording: whose it is tells one that begins before the model is built, with \
+         torch.cuda.memory._record_memory_history()"
+    };
+    let late = devices.iter().any(|history| unknown_bytes(snapshot, history) >= tenth_of_peak(history));
+    late.then_some(Advice { missing, code: &[] })
+}
+
+fn is_cuda(history: &History) -> bool {
+    history.device != HOST_DEVICE && history.device != CPU_DEVICE
+}
+
+/// Whether PyTorch 2.0 wrote a snapshot: entries have no times, and segments no pool, which no later release leaves out.
+fn is_2_0(snapshot: &Snapshot) -> bool {
+    if snapshot.entries.is_empty() {
+        return !snapshot.settings.recorded && snapshot.segments.iter().all(|segment| segment.pool.is_none());
+    }
+    !snapshot.notes.has_times
+}
+
+/// Bytes at the peak from before the recording whose stacks the file does not hold.
+fn unknown_bytes(snapshot: &Snapshot, history: &History) -> u64 {
+    let peak = history.maxima[Metric::Allocated as usize].instant;
+    let older = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.is_baseline());
+    let unknown = older
+        .filter(|&(index, allocation)| peak < allocation.freed && history.stack_of(snapshot, index) == StackId::EMPTY);
+    unknown.fold(0, |sum: u64, (_, allocation)| sum.saturating_add(allocation.size))
+}
+
+/// A tenth of the peak, from where on what is not known matters.
+fn tenth_of_peak(history: &History) -> u64 {
+    let peak = history.maxima[Metric::Allocated as usize].bytes;
+    u64::try_from(peak / 10).unwrap_or(0).max(1)
+}
+
+fn has_python(snapshot: &Snapshot) -> bool {
+    let is_python = |frame: &Frame| FrameKind::of(frame, &snapshot.strings).is_python();
+    snapshot.stacks.all_frames().any(is_python)
+}
