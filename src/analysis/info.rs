@@ -103,8 +103,10 @@ impl InfoReport {
                 .into_par_iter()
                 .map(|history| {
                     let phases = Phases::of(snapshot, history, &ranges, &roles);
-                    let phases = PhaseSummary::all(snapshot, history, &phases);
-                    device(snapshot, history, rule.steps(snapshot, history, &sites), phases)
+                    let steps = rule.steps_in(history, &sites, &roles, &phases);
+                    let steps =
+                        steps.and_then(|steps| if steps.are_steps() { Ok(steps) } else { Err(NoSteps::Unknown) });
+                    device(snapshot, history, steps, PhaseSummary::all(snapshot, history, &phases))
                 })
                 .collect(),
             annotations: annotations.into_values().collect(),

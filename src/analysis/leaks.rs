@@ -151,9 +151,15 @@ impl DeviceLeaks {
         self.steps.as_ref().map_or(0, Steps::len)
     }
 
-    /// Whether there were enough steps to tell a leak. Without, no row means nothing.
+    /// Whether there were enough steps for a verdict. Without, no row means nothing.
     pub fn is_judged(&self) -> bool {
         self.step_count() >= MIN_STEPS
+    }
+
+    /// Whether there were enough steps to tell a leak, and they are steps: what a loop without a model piles up may be
+    /// what it is there for, so that only [`Verdict::Growth`] is told of it.
+    pub fn tells_leaks(&self) -> bool {
+        self.is_judged() && self.steps.as_ref().is_ok_and(Steps::are_steps)
     }
 }
 
@@ -181,7 +187,7 @@ fn device_leaks(
     snapshot: &Snapshot,
     history: &History,
     annotations: &Annotations,
-    rule: &StepRule,
+    rule: &StepRule<'_>,
     sites: &Sites<'_>,
     options: &LeakOptions,
 ) -> DeviceLeaks {
@@ -199,6 +205,9 @@ fn device_leaks(
         );
         grown(snapshot, history, all_ends, &sample, &mut Groups::new(&grouper), sites)
     };
+    if !steps.as_ref().is_ok_and(Steps::are_steps) {
+        rows.retain(|row| row.verdict != Verdict::Leak);
+    }
     rows.sort_by(|a, b| {
         (a.verdict.cmp(&b.verdict))
             .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))

@@ -1,8 +1,10 @@
-//! The steps of a program: from annotations, or from what repeats.
+//! The steps of a program: from annotations, or from the turns of its loop.
 
 use super::annotations::Annotations;
-use super::repetition;
+use super::frames::FrameKind;
 use super::sites::Sites;
+use super::training::{Outside, Phase, Phases, Roles};
+use super::turns::{Pass, StepRange, TurnFinder, TurnKind, Turns};
 use crate::error::{Error, Result};
 use crate::model::{Snapshot, StrId};
 use crate::replay::{History, Instant};
@@ -18,6 +20,8 @@ pub struct Steps {
     pub ends: Vec<Instant>,
     /// How they were found.
     pub source: StepSource,
+    /// Annotated ranges that are called like steps and are none: they hold no backward pass where others do.
+    pub left_out: usize,
 }
 
 /// How steps were found.
@@ -27,14 +31,19 @@ pub enum StepSource {
     Annotations(String),
     /// By the ranges that an expression asked for.
     Requested(String),
-    /// Inferred: the allocations of this site return again and again at the same distance.
-    Inferred(String),
+    /// Inferred: turns of the program's loop.
+    Inferred {
+        /// What a turn is counted by.
+        kind: TurnKind,
+        /// The line of the user's that calls it, where it is known.
+        site: Option<String>,
+    },
 }
 
 impl StepSource {
     /// Whether steps are inferred rather than recorded.
     pub fn is_inferred(&self) -> bool {
-        matches!(self, Self::Inferred(_))
+        matches!(self, Self::Inferred { .. })
     }
 }
 
@@ -43,54 +52,65 @@ impl StepSource {
 pub enum NoSteps {
     /// The recording has no entries of this device.
     NoHistory,
-    /// There are no annotations, and the allocations do not repeat.
-    NoAnnotations,
-    /// No annotation repeats, and neither do the allocations.
-    NoRepetition,
+    /// No annotation names them, and no loop around forward and backward shows.
+    Unknown,
 }
 
 /// What stands for steps in a recording: worked out once for all its devices.
 #[derive(Clone, Debug)]
-pub(super) enum StepRule {
-    /// Ranges that end at these times, in order.
-    Ranges(Vec<i64>, StepSource),
-    /// Whatever repeats. Holds what to say when nothing does.
-    Repetition(NoSteps),
+pub(super) struct StepRule<'a> {
+    annotations: &'a Annotations,
+    named: Option<Named>,
+    /// Ranges of an optimizer's `step`, as PyTorch calls them.
+    optimizers: Vec<usize>,
 }
 
-impl StepRule {
+/// Ranges that are called like steps.
+#[derive(Clone, Debug)]
+struct Named {
+    /// Start, end and what they are, in the order of their ends.
+    ranges: Vec<(i64, i64)>,
+    source: StepSource,
+}
+
+impl<'a> StepRule<'a> {
     /// The ranges whose names match `pattern`, else those of the annotations that look most like steps
-    /// (`ProfilerStep#N`, then `step_N` and the like, then whatever repeats on the outermost level), else the
-    /// repetition of the allocations themselves.
+    /// (`ProfilerStep#N`, then `step_N` and the like). Where there are none, or they hold nothing that a step does, each
+    /// device's own history has to tell.
     ///
     /// # Errors
     /// When `pattern` matches no range.
-    pub(super) fn of(snapshot: &Snapshot, annotations: &Annotations, pattern: Option<&Regex>) -> Result<Self> {
-        let (ranges, source) = match (pattern, likely_steps(snapshot, annotations)) {
-            (Some(pattern), _) => {
-                (requested(snapshot, annotations, pattern)?, StepSource::Requested(pattern.as_str().to_owned()))
+    pub(super) fn of(snapshot: &Snapshot, annotations: &'a Annotations, pattern: Option<&Regex>) -> Result<Self> {
+        let (chosen, source) = match pattern {
+            Some(pattern) => {
+                let ranges = requested(snapshot, annotations, pattern)?;
+                (ranges, Some(StepSource::Requested(pattern.as_str().to_owned())))
             }
-            (None, Some(family)) => (family.ranges, StepSource::Annotations(family.name)),
-            (None, None) if annotations.ranges.is_empty() => return Ok(Self::Repetition(NoSteps::NoAnnotations)),
-            (None, None) => return Ok(Self::Repetition(NoSteps::NoRepetition)),
+            None => likely_steps(snapshot, annotations)
+                .map_or((Vec::new(), None), |family| (family.ranges, Some(StepSource::Annotations(family.name)))),
         };
         // Ranges come in the order of their starts. Those inside another one are part of it, and those whose end was not
         // recorded are no steps. Where only the start is missing nobody knows what is inside.
         let mut over = i64::MIN;
-        let mut ends = Vec::new();
-        for range in ranges.into_iter().filter_map(|index| annotations.ranges.get(index)) {
+        let mut ranges = Vec::new();
+        for range in chosen.into_iter().filter_map(|index| annotations.ranges.get(index)) {
             if range.end_us == i64::MAX {
                 continue;
             }
             if range.start_us == i64::MIN {
-                ends.push(range.end_us);
+                ranges.push((range.start_us, range.end_us));
             } else if range.start_us >= over {
-                ends.push(range.end_us);
+                ranges.push((range.start_us, range.end_us));
                 over = range.end_us;
             }
         }
-        ends.sort_unstable();
-        Ok(Self::Ranges(ends, source))
+        ranges.sort_unstable_by_key(|&(_, end)| end);
+        let is_optimizer = |index: &usize| {
+            let range = &annotations.ranges[*index];
+            range.end_us != i64::MAX && snapshot.strings.get(range.name).starts_with("Optimizer.step#")
+        };
+        let optimizers = (0..annotations.ranges.len()).filter(is_optimizer).collect();
+        Ok(Self { annotations, named: source.map(|source| Named { ranges, source }), optimizers })
     }
 
     /// The steps of one device.
@@ -100,27 +120,140 @@ impl StepRule {
         history: &History,
         sites: &Sites<'_>,
     ) -> std::result::Result<Steps, NoSteps> {
-        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-        let Some(&first) = times.first() else { return Err(NoSteps::NoHistory) };
-        match self {
-            Self::Ranges(ends, source) => {
-                // Those that were over before the first entry are none.
-                let ends = &ends[ends.partition_point(|&end| end <= first)..];
-                let mut ends: Vec<Instant> =
-                    ends.iter().map(|&end| times.partition_point(|&time| time < end) as Instant).collect();
-                // Times of a damaged file can go back.
-                ends.sort_unstable();
-                Ok(Steps { ends, source: source.clone() })
-            }
-            Self::Repetition(otherwise) => {
-                let found = repetition::find(snapshot, history).ok_or(*otherwise)?;
-                Ok(Steps { ends: found.ends, source: StepSource::Inferred(sites.site(found.stack)) })
-            }
+        if let Some(named) = self.named.as_ref().filter(|named| matches!(named.source, StepSource::Requested(_))) {
+            let times = Times::of(snapshot, history)?;
+            let ends = times.instants(&named.ranges).map(|(_, end)| end).collect();
+            return Ok(Steps { ends: in_order(ends), source: named.source.clone(), left_out: 0 });
         }
+        let roles = Roles::of(sites);
+        let phases = Phases::of(snapshot, history, self.annotations, &roles);
+        self.steps_in(history, sites, &roles, &phases)
+    }
+
+    /// The steps of one device whose phases are known; with ranges that nobody asked for.
+    pub(super) fn steps_in(
+        &self,
+        history: &History,
+        sites: &Sites<'_>,
+        roles: &Roles,
+        phases: &Phases,
+    ) -> std::result::Result<Steps, NoSteps> {
+        let snapshot = sites.snapshot();
+        let times = Times::of(snapshot, history)?;
+        let outside = Outside::of(sites, roles);
+        let finder = TurnFinder { snapshot, history, roles, outside: &outside, phases };
+        let optimizers = self.optimizer_steps(&times);
+        let passes = finder.passes(&optimizers);
+        if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {
+            return Ok(steps);
+        }
+        let turns = match (finder.turns(&passes), optimizers.last()) {
+            (Some(turns), _) => turns,
+            // Without a backward pass the optimizer's steps are all there is.
+            (None, Some(last)) if passes.is_empty() => Turns {
+                kind: TurnKind::Optimizer,
+                ends: optimizers.iter().map(|range| range.end).collect(),
+                place: None,
+                range: Some(last.name).filter(|&name| optimizers.iter().all(|range| range.name == name)),
+            },
+            (None, _) => return Err(NoSteps::Unknown),
+        };
+        let name = turns.range.filter(|&name| {
+            let ranges = optimizers.iter().filter(|range| range.name == name);
+            ranges.count() == turns.ends.len()
+        });
+        let site = || {
+            let mut frames = outside.frames(turns.place?).map(|(frame, _)| frame);
+            Some(sites.label(frames.find(|&frame| sites.kind(frame) == FrameKind::User)?))
+        };
+        let source = match name {
+            Some(name) => StepSource::Annotations(snapshot.strings.get(name).to_owned()),
+            None => StepSource::Inferred { kind: turns.kind, site: site() },
+        };
+        Ok(Steps { ends: in_order(turns.ends), source, left_out: 0 })
+    }
+
+    /// The steps of optimizers that PyTorch has noted and that ended during the recording.
+    fn optimizer_steps(&self, times: &Times<'_>) -> Vec<StepRange> {
+        let ranges = self.optimizers.iter().filter_map(|&index| self.annotations.ranges.get(index));
+        let ranges: Vec<(StrId, (i64, i64))> = ranges
+            .map(|range| (range.name, (range.start_us, range.end_us)))
+            .filter(|(_, range)| times.holds(*range))
+            .collect();
+        let mut steps: Vec<StepRange> =
+            ranges.iter().map(|&(name, range)| StepRange { name, end: times.instant(range.1) }).collect();
+        steps.sort_unstable_by_key(|step| step.end);
+        steps
     }
 }
 
+impl Named {
+    /// The ranges that can be steps; `None` when what the recording shows of steps is elsewhere. Where there are more
+    /// ranges than backward passes, those without one are none: the weaker claim.
+    fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass]) -> Option<Steps> {
+        let ranges: Vec<(Instant, Instant)> = times.instants(&self.ranges).collect();
+        let trains = |&&(start, end): &&(Instant, Instant)| {
+            let next = passes.partition_point(|pass| pass.entries.end <= start);
+            passes.get(next).is_some_and(|pass| pass.entries.start < end)
+        };
+        let has_forward = |&(start, end): &(Instant, Instant)| {
+            let spans = &phases.spans[phases.spans.partition_point(|span| span.end <= start)..];
+            spans.iter().take_while(|span| span.start < end).any(|span| span.phase == Phase::Forward)
+        };
+        let training = ranges.iter().filter(trains).count();
+        let shows_forward = phases.spans.iter().any(|span| span.phase == Phase::Forward);
+        let elsewhere =
+            if passes.is_empty() { shows_forward && !ranges.iter().any(has_forward) } else { training == 0 };
+        if elsewhere || ranges.is_empty() {
+            return None;
+        }
+        let is_too_many = !passes.is_empty() && ranges.len() > passes.len();
+        let kept = ranges.iter().filter(|range| !is_too_many || trains(range)).map(|&(_, end)| end).collect::<Vec<_>>();
+        let left_out = ranges.len() - kept.len();
+        Some(Steps { ends: in_order(kept), source: self.source.clone(), left_out })
+    }
+}
+
+/// When the entries of a device were recorded.
+struct Times<'a> {
+    all: &'a [i64],
+    first: i64,
+}
+
+impl<'a> Times<'a> {
+    fn of(snapshot: &'a Snapshot, history: &History) -> std::result::Result<Self, NoSteps> {
+        let all = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)? })
+    }
+
+    /// Whether a range was not over before the first entry.
+    fn holds(&self, (_, end): (i64, i64)) -> bool {
+        end > self.first
+    }
+
+    fn instant(&self, time: i64) -> Instant {
+        self.all.partition_point(|&entry| entry < time) as Instant
+    }
+
+    /// Ranges as instants, those that were over before the first entry left out.
+    fn instants<'r>(&'r self, ranges: &'r [(i64, i64)]) -> impl Iterator<Item = (Instant, Instant)> + 'r {
+        let held = ranges.iter().filter(|&&range| self.holds(range));
+        held.map(|&(start, end)| (self.instant(start), self.instant(end)))
+    }
+}
+
+/// Times of a damaged file can go back.
+fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
+    ends.sort_unstable();
+    ends
+}
+
 impl Steps {
+    /// Whether they are steps of training or inference; otherwise turns of a loop that can be anything.
+    pub fn are_steps(&self) -> bool {
+        !matches!(self.source, StepSource::Inferred { kind: TurnKind::Loop, .. })
+    }
+
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -152,21 +285,25 @@ enum Likeness {
     ProfilerStep,
     /// `step_N`, `train_step 3`, `iteration-7`.
     Numbered,
-    /// A repeated range that speaks of a step, such as `Optimizer.step#AdamW.step`.
+    /// A range of one name that returns and is called a step.
     Named,
-    /// Any other.
-    Other,
 }
 
 impl Likeness {
-    fn of(stem: &str, numbered: bool) -> Self {
+    /// `None` for what is no step: anything else that people name, and what PyTorch notes by itself of its optimizers,
+    /// data loaders and compiler.
+    fn of(stem: &str, numbered: bool) -> Option<Self> {
+        const OWN: [&str; 6] = ["Optimizer.", "enumerate(DataLoader)", "autograd::", "aten::", "torch::", "nccl:"];
+        if OWN.iter().any(|own| stem.starts_with(own)) || stem.contains("(dynamo_timed)") {
+            return None;
+        }
         let words = stem.trim_end_matches(|next: char| !next.is_alphanumeric()).to_ascii_lowercase();
         let speaks_of_step = ["step", "iteration", "iter", "batch"].iter().any(|word| words.ends_with(word));
-        match (stem, numbered && speaks_of_step) {
-            ("ProfilerStep#", true) => Self::ProfilerStep,
-            (_, true) => Self::Numbered,
-            _ if words.contains("step") => Self::Named,
-            _ => Self::Other,
+        match (stem, numbered) {
+            _ if !speaks_of_step => None,
+            ("ProfilerStep#", true) => Some(Self::ProfilerStep),
+            (_, true) => Some(Self::Numbered),
+            (_, false) => Some(Self::Named),
         }
     }
 }
@@ -183,24 +320,22 @@ pub(super) fn without_numbers(name: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The family of annotations that stands for steps. One numbered like steps counts even if there is a single one; of
-/// the others those that return, on the outermost level on which any does.
+/// The family of annotations that is called like steps. One that is numbered counts even if there is a single one;
+/// others if they return, on the outermost level on which any does.
 fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
-    let mut families: IndexMap<Cow<'_, str>, (Family, StrId)> = IndexMap::new();
+    let mut families: IndexMap<Cow<'_, str>, (Family, StrId, Likeness)> = IndexMap::new();
     for (index, range) in annotations.ranges.iter().enumerate() {
         let name = snapshot.strings.get(range.name);
         let stem = name.trim_end_matches(|next: char| next.is_ascii_digit());
+        let Some(likeness) = Likeness::of(stem, stem.len() < name.len()) else { continue };
         // Steps are numbered anew in each epoch: `epoch0_step3` and `epoch1_step3` are of one family.
-        let stem = match Likeness::of(stem, stem.len() < name.len()) {
-            Likeness::Numbered => without_numbers(stem),
-            _ => Cow::Borrowed(stem),
-        };
+        let stem = if likeness == Likeness::Numbered { without_numbers(stem) } else { Cow::Borrowed(stem) };
         let new = || {
             let family = Family { name: name.to_owned(), ranges: Vec::new(), duration: 0, depth: range.depth };
-            (family, range.name)
+            (family, range.name, likeness)
         };
         let joint = format!("{stem}N");
-        let (family, first) = families.entry(stem).or_insert_with(new);
+        let (family, first, _) = families.entry(stem).or_insert_with(new);
         if *first != range.name {
             family.name = joint;
         }
@@ -208,16 +343,14 @@ fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family
         family.duration += i128::from(range.end_us) - i128::from(range.start_us);
         family.depth = family.depth.min(range.depth);
     }
-    let likeness = |stem: &str, name: &str| Likeness::of(stem, stem.len() < name.len());
-    let steps = families.iter().filter_map(|(stem, (family, first))| {
-        let likeness = likeness(stem, snapshot.strings.get(*first));
+    let steps = families.into_values().filter_map(|(family, _, likeness)| {
         let numbered = likeness <= Likeness::Numbered;
         // On other than the outermost level only what is numbered stands for steps.
         let depth = if numbered { 0 } else { family.depth };
         (numbered || family.ranges.len() > 1).then_some(((depth, likeness, -family.duration), family))
     });
     // The first one of equals, which makes the choice independent of anything but the file.
-    steps.min_by_key(|&(rank, _)| rank).map(|(_, family)| family.clone())
+    steps.min_by_key(|&(rank, _)| rank).map(|(_, family)| family)
 }
 
 /// The ranges that an expression asks for.

@@ -13,8 +13,12 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
     match (&device.steps, device.is_judged()) {
-        (Err(_), _) => "no steps found".to_owned(),
-        (_, false) => "too few steps to tell a leak".to_owned(),
+        (Err(_), _) => "not known whether anything leaks: no steps found".to_owned(),
+        (_, false) => "not known whether anything leaks: too few steps".to_owned(),
+        _ if !device.tells_leaks() && has(device, Verdict::Growth) => {
+            format!("growth of {growth} per turn of a loop; not known whether anything leaks")
+        }
+        _ if !device.tells_leaks() => "not known whether anything leaks: no steps found".to_owned(),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
@@ -48,18 +52,15 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
     let steps = match &device.steps {
         Ok(steps) => steps,
         Err(NoSteps::NoHistory) => return None,
-        Err(NoSteps::NoAnnotations) => {
-            return Some("there are no annotations, and the allocations do not repeat".to_owned());
-        }
-        Err(NoSteps::NoRepetition) => {
-            let reason = "no annotation repeats, and neither do the allocations; --steps names those that are steps";
-            return Some(reason.to_owned());
-        }
+        Err(NoSteps::Unknown) => return Some(training::NO_STEPS.to_owned()),
     };
     let what = training::steps(steps);
     let every = if device.stride > 1 { format!("; looked at every {} steps", device.stride) } else { String::new() };
+    if !steps.are_steps() {
+        return Some(format!("{what}{every}; {}", training::NO_STEPS));
+    }
     Some(match (device.is_judged(), device.warm_up) {
-        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}"),
+        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}: record more of them"),
         (true, 1) => format!("{what}; the first is warm-up{every}"),
         (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
     })

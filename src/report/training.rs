@@ -3,17 +3,43 @@
 use super::notes;
 use super::percent;
 use super::words::count;
-use crate::analysis::{DeviceInfo, PhaseSummary, StepSource, Steps};
+use crate::analysis::{DeviceInfo, PhaseSummary, StepSource, Steps, TurnKind};
 
 /// How many steps there are and what they are.
 pub fn steps(steps: &Steps) -> String {
     let number = count(steps.len(), "step");
-    match &steps.source {
+    let what = match &steps.source {
         StepSource::Annotations(name) => format!("{number}, annotated {name}"),
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
-        StepSource::Inferred(site) => format!("{number}, inferred: one ends at each allocation of {site}"),
+        StepSource::Inferred { kind: TurnKind::Loop, site } => {
+            let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();
+            format!("{} of a loop{site} in which no model is called", count(steps.len(), "turn"))
+        }
+        StepSource::Inferred { kind, site } => {
+            let site = site.as_ref().map(|site| format!(" from {site}")).unwrap_or_default();
+            format!("{number}, inferred: one for each {}{site}", turn(*kind))
+        }
+    };
+    match steps.left_out {
+        0 => what,
+        1 => format!("{what}; 1 more range of that name holds no backward pass"),
+        more => format!("{what}; {more} more ranges of that name hold no backward pass"),
     }
 }
+
+/// What a step is counted by.
+fn turn(kind: TurnKind) -> &'static str {
+    match kind {
+        TurnKind::Optimizer => "backward pass with its optimizer step",
+        TurnKind::Backward => "backward pass",
+        TurnKind::Forward => "call of the model",
+        TurnKind::Loop => "turn",
+    }
+}
+
+/// Why there are no steps in a recording that has entries, and what would make them known.
+pub const NO_STEPS: &str = "steps are not known: no annotation names them, and no loop around forward and backward \
+     shows; record at least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "times", "entries", "time", "share", "known from"];

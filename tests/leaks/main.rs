@@ -1,5 +1,6 @@
 //! Leaks: verdicts on programs that do one thing, and on recordings of which is known what they leak.
 
+mod nested;
 mod program;
 #[path = "../support/mod.rs"]
 mod support;
@@ -163,9 +164,16 @@ mod binary {
     #[test]
     fn what_has_no_steps_is_said_in_one_line() {
         for (name, reason) in [
-            ("random_sizes", "there are no annotations, and the allocations do not repeat"),
-            ("oom_forward", "1 step, annotated step_0; a verdict takes at least 4"),
-            ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; a verdict takes at least 4"),
+            (
+                "random_sizes",
+                "steps are not known: no annotation names them, and no loop around forward and backward shows; record at \
+                 least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
+            ),
+            ("oom_forward", "1 step, annotated step_0; a verdict takes at least 4: record more of them"),
+            (
+                "llama_hf_all",
+                "2 steps, annotated Optimizer.step#AdamW.step; a verdict takes at least 4: record more of them",
+            ),
         ] {
             let run = memviz(&["leaks", &fixture(name)]);
             run.expect(0);

@@ -6,8 +6,8 @@ use memviz::Recording;
 use memviz::input::Compression;
 use memviz::model::trace_entry::{TraceEntries, TraceEntry};
 use memviz::model::{
-    Action, Annotation, Block, BlockState, ContextId, DeviceTrace, EntryContext, Frame, Segment, SegmentType, Snapshot,
-    StackId, Stage,
+    Action, Annotation, Block, BlockState, ContextId, DeviceTrace, EntryContext, Frame, FrameId, Segment, SegmentType,
+    Snapshot, StackId, Stage,
 };
 use memviz::replay::replay;
 
@@ -43,6 +43,24 @@ impl Program {
     /// Allocates on a line of `train.py`; on line 0 without any stack, as a backward pass does.
     pub fn alloc(&mut self, line: u64, size: u64) -> Held {
         let stack = self.stack(line);
+        self.alloc_with(stack, size)
+    }
+
+    /// Allocates with these frames around it: file, function and line, innermost first.
+    pub fn alloc_in(&mut self, frames: &[(String, String, u64)], size: u64) -> Held {
+        let ids: Vec<FrameId> = frames
+            .iter()
+            .map(|(file, function, line)| {
+                let strings = &mut self.snapshot.strings;
+                let (filename, name) = (strings.intern(file), strings.intern(function));
+                self.snapshot.stacks.intern_frame(Frame { filename, name, line: *line, fx: None })
+            })
+            .collect();
+        let stack = self.snapshot.stacks.intern_stack(&ids);
+        self.alloc_with(stack, size)
+    }
+
+    fn alloc_with(&mut self, stack: StackId, size: u64) -> Held {
         let addr = self.next;
         self.next += block_size(size);
         self.push(Action::SegmentAlloc, addr, block_size(size), stack);
@@ -84,6 +102,11 @@ impl Program {
         self.now += TICK;
         self.snapshot.annotations.push(Annotation { stage, name, device: 0, time_us: self.now });
         self.now += TICK;
+    }
+
+    /// Whether anything was recorded.
+    pub fn has_entries(&self) -> bool {
+        self.snapshot.entries.len() > self.kept_from
     }
 
     /// Forgets everything recorded so far, as a recording that starts here would.

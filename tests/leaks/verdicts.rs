@@ -3,7 +3,7 @@
 use crate::program::{Held, Program};
 use memviz::Recording;
 use memviz::analysis::leaks::MIN_STEPS;
-use memviz::analysis::{DeviceLeaks, Filter, GroupBy, LeakOptions, NoSteps, StepSource, Verdict};
+use memviz::analysis::{DeviceLeaks, Filter, GroupBy, LeakOptions, NoSteps, StepSource, TurnKind, Verdict};
 use memviz::model::Stage;
 use std::collections::VecDeque;
 
@@ -279,6 +279,12 @@ fn what_is_from_before_the_recording_neither_grows_nor_leaks() {
 
 // ------------------------------------------------------------------ steps
 
+/// A backward pass, which has no stack of its own.
+fn backward(program: &mut Program) {
+    let gradient = program.alloc(0, MIB);
+    program.free(gradient);
+}
+
 #[test]
 fn fewer_steps_than_a_verdict_takes_give_none() {
     for steps in 0..=MIN_STEPS as u64 {
@@ -300,7 +306,7 @@ fn degenerate_recordings_have_no_leaks() {
     let mut program = Program::new();
     program.alloc(KEPT, MIB);
     let device = leaks(&program.dump());
-    assert_eq!((device.steps, device.rows), (Err(NoSteps::NoAnnotations), vec![]));
+    assert_eq!((device.steps, device.rows), (Err(NoSteps::Unknown), vec![]));
     // A snapshot without history.
     let mut program = Program::new();
     program.alloc(KEPT, MIB);
@@ -347,20 +353,18 @@ fn steps_are_inferred_where_nothing_names_them() {
             program.free(more);
         }
         program.alloc(KEPT, 3 * MIB);
-        // A backward pass has no place of its own.
-        let gradient = program.alloc(0, MIB);
-        program.free(gradient);
+        backward(&mut program);
     }
     let device = leaks(&program.dump());
     assert_eq!(of_kept(&device), Some((Verdict::Leak, 3 * MIB, 1.0)));
     let steps = device.steps.unwrap();
-    assert_eq!(steps.source, StepSource::Inferred(LABEL.to_owned()));
+    assert_eq!(steps.source, StepSource::Inferred { kind: TurnKind::Backward, site: None });
     assert!(steps.source.is_inferred());
     assert_eq!(steps.len() as u64, STEPS);
 }
 
 #[test]
-fn without_stacks_sizes_stand_for_places() {
+fn without_stacks_nothing_tells_steps() {
     let mut program = Program::new();
     for _ in 0..STEPS {
         let temporaries: Vec<Held> = (1..=12).map(|layer| program.alloc(0, layer * 512)).collect();
@@ -370,8 +374,29 @@ fn without_stacks_sizes_stand_for_places() {
         program.alloc(0, 3 * MIB);
     }
     let device = leaks(&program.dump());
-    assert_eq!(device.step_count() as u64, STEPS);
-    assert_eq!((device.rows[0].verdict, device.rows[0].rate.bytes), (Verdict::Leak, 3 * MIB));
+    assert_eq!((device.steps, device.rows), (Err(NoSteps::Unknown), vec![]));
+}
+
+/// What a loop piles up that neither trains nor calls a model may be what it is there for.
+#[test]
+fn a_loop_of_anything_leaks_nothing() {
+    let mut program = Program::new();
+    let mut cache = program.alloc(KEPT, MIB);
+    for length in 2..=STEPS {
+        // Read one part after the other,
+        program.work(1);
+        program.alloc(MODEL, 4 * MIB);
+        // and keep all lengths in a block that is replaced by a larger one.
+        let longer = program.alloc(KEPT, length * MIB);
+        program.free(cache);
+        cache = longer;
+    }
+    let device = leaks(&program.dump());
+    assert_eq!(device.step_count() as u64, STEPS - 1);
+    assert!(device.is_judged() && !device.tells_leaks());
+    let verdicts: Vec<_> = device.rows.iter().map(|row| (row.label.as_str(), row.verdict)).collect();
+    assert_eq!(verdicts, [(LABEL, Verdict::Growth)]);
+    assert_eq!(device.leaking.bytes, 0);
 }
 
 #[test]
@@ -380,7 +405,7 @@ fn a_loop_over_tensors_is_no_step() {
     for _ in 0..200 {
         program.alloc(KEPT, MIB);
     }
-    assert_eq!(leaks(&program.dump()).steps, Err(NoSteps::NoAnnotations));
+    assert_eq!(leaks(&program.dump()).steps, Err(NoSteps::Unknown));
 }
 
 #[test]
@@ -394,6 +419,7 @@ fn a_first_round_may_take_longer() {
                 program.alloc(OPTIMIZER, MIB);
             }
         }
+        backward(&mut program);
     }
     assert_eq!(leaks(&program.dump()).step_count(), MIN_STEPS);
 }
@@ -408,7 +434,8 @@ fn layers_of_a_single_step_are_no_steps() {
     for _ in 0..120 {
         program.alloc(0, MIB);
     }
-    assert_eq!(leaks(&program.dump()).steps, Err(NoSteps::NoAnnotations));
+    let device = leaks(&program.dump());
+    assert_eq!((device.step_count(), device.is_judged()), (1, false));
 }
 
 #[test]
@@ -417,6 +444,7 @@ fn the_outermost_loop_is_the_step() {
     for _ in 0..STEPS {
         (0..6).for_each(|_| program.work(1));
         program.alloc(KEPT, MIB);
+        backward(&mut program);
     }
     let device = leaks(&program.dump());
     assert_eq!(device.step_count() as u64, STEPS, "six layers are one step");
@@ -445,11 +473,11 @@ fn annotations_that_look_most_like_steps_are_taken() {
     };
     assert_eq!(found(["ProfilerStep#N", "step_N", "forward"]), "ProfilerStep#N");
     assert_eq!(found(["outer", "step_N", "Optimizer.step#SGD.step"]), "step_N");
-    assert_eq!(found(["outer", "Training Iteration N", "forward"]), "Training Iteration N");
-    assert_eq!(found(["train", "forward", "Optimizer.step#SGD.step"]), "train");
+    assert_eq!(found(["outer", "Training Iteration N", "part"]), "Training Iteration N");
     assert_eq!(found(["step", "forward", "backward"]), "step");
     // Layers are numbered, too.
-    assert_eq!(found(["train", "layer_N", "backward"]), "train");
+    assert_eq!(found(["train_step", "layer_N", "backward"]), "train_step");
+    assert_eq!(found(["training step", "pad_mm_benchmark_step (dynamo_timed)", "backward"]), "training step");
 }
 
 #[test]
@@ -457,11 +485,48 @@ fn a_range_around_all_steps_is_none() {
     let mut program = Program::new();
     program.annotated("run", |program| {
         for _ in 0..STEPS {
-            program.annotated("forward", |program| program.work(1));
+            program.annotated("train_batch", |program| program.work(1));
         }
     });
     let steps = leaks(&program.dump()).steps.unwrap();
-    assert_eq!((steps.len() as u64, steps.source), (STEPS, StepSource::Annotations("forward".to_owned())));
+    assert_eq!((steps.len() as u64, steps.source), (STEPS, StepSource::Annotations("train_batch".to_owned())));
+}
+
+/// What PyTorch notes of its compiler, its data loaders and its operators, and what people call parts of a step.
+#[test]
+fn ranges_of_anything_else_are_no_steps() {
+    for name in [
+        "CachingAutotuner.benchmark_all_configs (dynamo_timed)",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "autograd::engine::evaluate_function: AddBackward0",
+        "forward",
+        "layer_7",
+    ] {
+        let mut program = Program::new();
+        for _ in 0..6 {
+            program.annotated(name, |program| program.work(1));
+            program.alloc(KEPT, MIB);
+        }
+        let device = leaks(&program.dump());
+        assert!(!device.is_judged(), "{name}: {:?}", device.steps);
+        assert_eq!(device.rows, [], "{name}");
+    }
+}
+
+/// Where ranges are called steps that train nothing, they are none: neither warm-up of a profiler nor evaluation.
+#[test]
+fn there_are_no_more_training_steps_than_backward_passes() {
+    let mut program = Program::new();
+    for step in 0..STEPS {
+        program.annotated(&format!("step_{step}"), |program| {
+            program.work(1);
+            if step % 2 == 1 {
+                backward(program);
+            }
+        });
+    }
+    let steps = leaks(&program.dump()).steps.unwrap();
+    assert_eq!((steps.len() as u64, steps.left_out as u64), (STEPS / 2, STEPS / 2));
 }
 
 #[test]

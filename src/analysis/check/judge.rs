@@ -235,7 +235,8 @@ impl<'r> Judge<'r> {
         }
         match self.leaks(budgets, history) {
             Err(doubt) => Measured::unknown(doubt),
-            Ok(leaks) if leaks.is_judged() => Measured::exact(leaks.leaking.bytes),
+            Ok(leaks) if leaks.tells_leaks() => Measured::exact(leaks.leaking.bytes),
+            Ok(leaks) if leaks.is_judged() => Measured::unknown(Doubt::TooFewSteps(0)),
             Ok(leaks) => Measured::unknown(Doubt::TooFewSteps(leaks.step_count())),
         }
     }

@@ -156,7 +156,8 @@ impl<'a> Sampled<'a> {
             Align::Time => Axis::Time(snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[])),
             Align::Entry => Axis::Entry,
             Align::Step => {
-                let rule = StepRule::of(snapshot, &Annotations::of(snapshot), None)?;
+                let annotations = Annotations::of(snapshot);
+                let rule = StepRule::of(snapshot, &annotations, None)?;
                 let steps = rule.steps(snapshot, history, &Sites::new(snapshot)).ok();
                 let ends = steps.map(|steps| steps.ends).filter(|ends| !ends.is_empty());
                 Axis::Step(ends.ok_or_else(|| none("steps"))?)

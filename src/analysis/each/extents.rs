@@ -97,7 +97,7 @@ fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
 fn steps(question: &Question<'_>) -> Result<Extents> {
     let Question { snapshot, history, annotations, sites, .. } = *question;
     let rule = StepRule::of(snapshot, annotations, None)?;
-    let Ok(steps) = rule.steps(snapshot, history, sites) else {
+    let Some(steps) = rule.steps(snapshot, history, sites).ok().filter(Steps::are_steps) else {
         return Err(unknown(history.device, "steps are not known", "step_1"));
     };
     if steps.is_empty() {
@@ -105,7 +105,7 @@ fn steps(question: &Question<'_>) -> Result<Extents> {
     }
     let mut recorded = match &steps.source {
         StepSource::Annotations(name) => ending(question, name),
-        StepSource::Requested(_) | StepSource::Inferred(_) => HashMap::new(),
+        StepSource::Requested(_) | StepSource::Inferred { .. } => HashMap::new(),
     };
     let inferred = steps.source.is_inferred();
     let mut before = 0;

@@ -2,7 +2,7 @@
 
 use super::role::{Role, Roles};
 use crate::analysis::Annotations;
-use crate::model::{Action, Snapshot, StackId, StrId};
+use crate::model::{Action, Format, Snapshot, StackId, StrId};
 use crate::replay::{History, Instant};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -99,8 +99,12 @@ enum Hint {
     None,
     /// Python code that runs before, between and after the phases: what is around it decides.
     Plain,
+    /// The same, giving memory back: no input is brought onto the device by that.
+    Release,
     /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbours.
     ZeroGrad,
+    /// A `step` of the user's own. After a backward pass it is an optimizer's; elsewhere it is plain code.
+    Step,
     /// This phase.
     Sure(Phase),
 }
@@ -109,9 +113,15 @@ impl Phases {
     /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
     pub fn of(snapshot: &Snapshot, history: &History, annotations: &Annotations, roles: &Roles) -> Self {
         let frees_tell = frees_tell(snapshot, history);
-        let mut phases = inferred(&hints(snapshot, history, roles, frees_tell));
-        let recorded = recorded(snapshot, history, annotations);
-        for (phase, named) in phases.iter_mut().zip(&recorded) {
+        let hints = hints(snapshot, history, roles, frees_tell);
+        let mut phases = inferred(&hints);
+        let mut recorded = recorded(snapshot, history, annotations);
+        for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
+            // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
+            let is_closure = matches!(hint, Hint::Sure(Phase::Forward | Phase::Backward));
+            if *named == Some(Phase::Optimizer) && is_closure {
+                *named = None;
+            }
             *phase = named.unwrap_or(*phase);
         }
         let mut spans: Vec<PhaseSpan> = Vec::new();
@@ -191,6 +201,8 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
     let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
     // Where no stack has Python frames, their absence says nothing.
     let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
+    // Traces name what every entry is part of, the engine's nodes included: what is in none of them is not the engine's.
+    let is_trace = snapshot.notes.format == Format::ProfilerTrace;
     let hint = |(row, &action): (usize, &Action)| {
         let gives_back = matches!(
             action,
@@ -202,8 +214,13 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
         let stack = snapshot.entries.stack(row);
         match roles.role(stack) {
             // The engine's threads have no Python frames. Frees may lack them for other reasons (`context="alloc"`).
-            Role::Silent if python && action == Action::Alloc && stack == StackId::EMPTY => Hint::Sure(Phase::Backward),
+            Role::Silent if is_trace && stack != StackId::EMPTY => Hint::Plain,
+            Role::Silent if python && !is_trace && action == Action::Alloc && stack == StackId::EMPTY => {
+                Hint::Sure(Phase::Backward)
+            }
             Role::Silent => Hint::None,
+            Role::Plain if roles.is_plain_step(stack) => Hint::Step,
+            Role::Plain if gives_back => Hint::Release,
             Role::Plain => Hint::Plain,
             Role::Module => Hint::Sure(Phase::Forward),
             Role::Setup => Hint::Sure(Phase::Other),
@@ -225,26 +242,38 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
     let mut phases = Vec::with_capacity(hints.len());
     let mut before = None;
     while let Some(&hint) = hints.get(phases.len()) {
-        if let Hint::Sure(phase) = hint {
+        let is_update =
+            hint == Hint::Step && program.has_modules && matches!(before, Some(Phase::Backward | Phase::Optimizer));
+        if let Some(phase) = sure(hint).or(is_update.then_some(Phase::Optimizer)) {
             before = Some(phase);
             phases.push(phase);
             continue;
         }
         let rest = &hints[phases.len()..];
-        let open = rest.iter().position(|hint| matches!(hint, Hint::Sure(_))).unwrap_or(rest.len());
-        let after = rest.get(open).and_then(|hint| if let Hint::Sure(phase) = hint { Some(*phase) } else { None });
+        let updates = program.has_modules && before == Some(Phase::Backward);
+        let ends = |hint: &Hint| sure(*hint).is_some() || (*hint == Hint::Step && updates);
+        let open = rest.iter().position(ends).unwrap_or(rest.len());
+        let after = rest.get(open).map(|&hint| sure(hint).unwrap_or(Phase::Optimizer));
         let plain = program.between(before, after);
         for hint in &rest[..open] {
             let last = phases.last().copied().unwrap_or_default();
             phases.push(match hint {
                 Hint::None => last,
-                Hint::Plain => plain,
+                Hint::Release if plain == Phase::Data && last != Phase::Data => Phase::Other,
+                Hint::Plain | Hint::Step | Hint::Release => plain,
                 Hint::ZeroGrad => Phase::Optimizer,
                 Hint::Sure(phase) => *phase,
             });
         }
     }
     phases
+}
+
+fn sure(hint: Hint) -> Option<Phase> {
+    match hint {
+        Hint::Sure(phase) => Some(phase),
+        _ => None,
+    }
 }
 
 /// What a recording shows of its program.
@@ -274,7 +303,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Hint::{None as Silent, Plain, Sure, ZeroGrad};
+    use Hint::{None as Silent, Plain, Release, Step, Sure, ZeroGrad};
     use Phase::{Backward, Data, Forward, Optimizer, Other};
 
     #[test]
@@ -300,6 +329,18 @@ mod tests {
     fn hooks_are_part_of_backward() {
         let step = [Sure(Forward), Sure(Backward), Plain, Sure(Backward), Plain, Sure(Optimizer)];
         assert_eq!(inferred(&step), [Forward, Backward, Backward, Backward, Other, Optimizer]);
+    }
+
+    #[test]
+    fn a_step_of_ones_own_is_an_optimizer_behind_backward() {
+        let step = [Sure(Forward), Step, Sure(Backward), Plain, Step, Step, Plain, Sure(Forward), Sure(Backward)];
+        let phases = [Forward, Forward, Backward, Other, Optimizer, Optimizer, Data, Forward, Backward];
+        assert_eq!(inferred(&step), phases);
+    }
+
+    #[test]
+    fn giving_memory_back_brings_no_inputs() {
+        assert_eq!(inferred(&[Release, Plain, Release, Sure(Forward)]), [Other, Data, Data, Forward]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::analysis::Sites;
 use crate::analysis::frames::{FrameKind, installed_path};
 use crate::model::{Frame, FrameId, Snapshot, StackId};
+use std::collections::HashSet;
 
 /// The part of a program that a stack belongs to, as far as the stack alone tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +30,36 @@ pub enum Role {
 
 /// What single frames mark, as bits.
 mod mark {
-    pub const PYTHON: u16 = 1;
-    pub const MODULE_CALL: u16 = 1 << 1;
-    pub const SETUP: u16 = 1 << 2;
-    pub const DATA: u16 = 1 << 3;
-    pub const BACKWARD: u16 = 1 << 4;
-    pub const RECOMPUTE: u16 = 1 << 5;
-    pub const OPTIMIZER: u16 = 1 << 6;
-    pub const ZERO_GRAD: u16 = 1 << 7;
-    pub const CHECKPOINT: u16 = 1 << 8;
-    pub const AUTOCAST: u16 = 1 << 9;
+    pub const PYTHON: u32 = 1;
+    pub const MODULE_CALL: u32 = 1 << 1;
+    pub const SETUP: u32 = 1 << 2;
+    pub const DATA: u32 = 1 << 3;
+    pub const BACKWARD: u32 = 1 << 4;
+    pub const RECOMPUTE: u32 = 1 << 5;
+    pub const OPTIMIZER: u32 = 1 << 6;
+    pub const ZERO_GRAD: u32 = 1 << 7;
+    pub const CHECKPOINT: u32 = 1 << 8;
+    pub const AUTOCAST: u32 = 1 << 9;
     /// Backward if it is the outermost Python frame: code that the engine calls.
-    pub const ENGINE_ROOT: u16 = 1 << 10;
-    pub const FIRST_GRADIENTS: u16 = 1 << 11;
+    pub const ENGINE_ROOT: u32 = 1 << 10;
+    pub const FIRST_GRADIENTS: u32 = 1 << 11;
     /// Where Python code calls the engine.
-    pub const ENGINE_CALL: u16 = 1 << 12;
+    pub const ENGINE_CALL: u32 = 1 << 12;
+    /// A `forward` that is no part of PyTorch: called through a module or by itself.
+    pub const FORWARD: u32 = 1 << 13;
+    /// Where `torch.autograd.Function` calls the user's code.
+    pub const FUNCTION_CALL: u32 = 1 << 14;
+    /// The closure that an optimizer runs: a forward and a backward pass.
+    pub const CLOSURE: u32 = 1 << 15;
+    /// A function of the user's own that is called `step`.
+    pub const STEP: u32 = 1 << 16;
 }
 
 /// The marks of every frame and stack of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
-    frames: Vec<u16>,
-    stacks: Vec<u16>,
+    frames: Vec<u32>,
+    stacks: Vec<u32>,
 }
 
 impl Roles {
@@ -61,22 +70,32 @@ impl Roles {
             let data = snapshot.stacks.frame(FrameId(id))?;
             Some(marks(snapshot, data, sites.kind(FrameId(id))))
         };
-        let frames: Vec<u16> = (0..snapshot.stacks.frame_count() as u32).map(|id| frame(id).unwrap_or(0)).collect();
+        let frames: Vec<u32> = (0..snapshot.stacks.frame_count() as u32).map(|id| frame(id).unwrap_or(0)).collect();
         let stack = |id: u32| {
             let mut all = 0;
-            let (mut innermost, mut outermost, mut is_nested) = (None, 0, false);
+            let (mut innermost, mut outermost, mut is_nested, mut before) = (None, 0, false, 0);
             for frame in snapshot.stacks.frame_ids(StackId(id)) {
                 let mut marks = frames.get(frame.index()).copied().unwrap_or(0);
                 // Reentrant checkpointing runs a part of forward again, and then the engine over it.
                 if all & mark::BACKWARD != 0 && marks & mark::RECOMPUTE != 0 {
                     (is_nested, marks) = (true, marks & !mark::RECOMPUTE);
                 }
-                all |= marks;
+                // What a closure or a module does is not the optimizer's, although that calls it.
+                if all & (mark::CLOSURE | mark::MODULE_CALL | mark::FORWARD) != 0 {
+                    marks &= !mark::OPTIMIZER;
+                }
+                // Functions of one's own have a `forward`, too, and it is no module's.
+                if before & mark::FORWARD != 0 && marks & mark::FUNCTION_CALL == 0 {
+                    all |= mark::FORWARD;
+                }
+                before = marks;
+                all |= marks & !mark::FORWARD;
                 if marks & mark::PYTHON != 0 {
                     innermost = innermost.or(Some(marks));
                     outermost = marks;
                 }
             }
+            all |= before & mark::FORWARD;
             all &= !(mark::ENGINE_ROOT | mark::ENGINE_CALL);
             if outermost & mark::ENGINE_ROOT != 0 {
                 all |= mark::BACKWARD;
@@ -87,19 +106,48 @@ impl Roles {
             all
         };
         let stacks = (0..snapshot.stacks.len() as u32).map(stack).collect();
-        Self { frames, stacks }
+        let mut roles = Self { frames, stacks };
+        roles.tell_steps_from_optimizers(snapshot);
+        roles
+    }
+
+    /// A `step` that calls modules, `backward` or an optimizer of PyTorch's is one of training, and none of an optimizer.
+    fn tell_steps_from_optimizers(&mut self, snapshot: &Snapshot) {
+        const PARTS: u32 = mark::MODULE_CALL | mark::FORWARD | mark::BACKWARD | mark::OPTIMIZER | mark::ZERO_GRAD;
+        let function = |id: FrameId| snapshot.stacks.frame(id).map(|frame| (frame.filename, frame.name));
+        let mut trains = HashSet::new();
+        for (id, &marks) in (0..).zip(&self.stacks) {
+            if marks & mark::STEP != 0 && marks & PARTS != 0 {
+                let frames = snapshot.stacks.frame_ids(StackId(id)).iter();
+                trains
+                    .extend(frames.filter(|&&frame| self.frame_marks(frame) & mark::STEP != 0).map(|&id| function(id)));
+            }
+        }
+        for id in 0..self.stacks.len() as u32 {
+            let mut frames = snapshot.stacks.frame_ids(StackId(id)).iter();
+            let is_optimizer =
+                |&id: &FrameId| self.frame_marks(id) & mark::STEP != 0 && !trains.contains(&function(id));
+            if self.stacks[id as usize] & mark::STEP != 0 && !frames.any(is_optimizer) {
+                self.stacks[id as usize] &= !mark::STEP;
+            }
+        }
+    }
+
+    /// Whether a stack leads through a `step` of the user's own that neither calls a module nor `backward`.
+    pub fn is_plain_step(&self, stack: StackId) -> bool {
+        self.marks(stack) & mark::STEP != 0
     }
 
     /// The role of a stack.
     pub fn role(&self, stack: StackId) -> Role {
         let marks = self.marks(stack);
-        let has = |wanted: u16| marks & wanted != 0;
+        let has = |wanted: u32| marks & wanted != 0;
         match () {
             () if has(mark::RECOMPUTE) => Role::Recompute,
             () if has(mark::BACKWARD) => Role::Backward,
             () if has(mark::ZERO_GRAD) => Role::ZeroGrad,
             () if has(mark::OPTIMIZER) => Role::Optimizer,
-            () if has(mark::MODULE_CALL) => Role::Module,
+            () if has(mark::MODULE_CALL | mark::FORWARD) => Role::Module,
             () if has(mark::DATA) => Role::Data,
             () if has(mark::SETUP) => Role::Setup,
             () if has(mark::PYTHON) => Role::Plain,
@@ -120,6 +168,24 @@ impl Roles {
     /// Whether a frame is where `nn.Module` calls a `forward`.
     pub fn is_module_call(&self, frame: FrameId) -> bool {
         self.frames.get(frame.index()).is_some_and(|marks| marks & mark::MODULE_CALL != 0)
+    }
+
+    /// Whether a module is called here: by `nn.Module`, or a `forward` by its name.
+    pub fn is_module(&self, frame: FrameId) -> bool {
+        self.frame_marks(frame) & (mark::MODULE_CALL | mark::FORWARD) != 0
+    }
+
+    /// Whether a frame is where a phase of training begins, seen from the program's loop.
+    pub fn begins_phase(&self, frame: FrameId) -> bool {
+        const PHASES: u32 = mark::MODULE_CALL
+            | mark::FORWARD
+            | mark::FUNCTION_CALL
+            | mark::BACKWARD
+            | mark::RECOMPUTE
+            | mark::CHECKPOINT
+            | mark::OPTIMIZER
+            | mark::ZERO_GRAD;
+        self.frame_marks(frame) & PHASES != 0
     }
 
     /// Whether a frame belongs to `torch.utils.checkpoint`.
@@ -145,13 +211,17 @@ impl Roles {
         self.marks(stack) & mark::PYTHON != 0
     }
 
-    fn marks(&self, stack: StackId) -> u16 {
+    fn frame_marks(&self, frame: FrameId) -> u32 {
+        self.frames.get(frame.index()).copied().unwrap_or(0)
+    }
+
+    fn marks(&self, stack: StackId) -> u32 {
         self.stacks.get(stack.index()).copied().unwrap_or(0)
     }
 }
 
 /// What a frame marks, by the file and function of PyTorch's own source (2.0 to 2.15).
-fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u16 {
+fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u32 {
     let name = snapshot.strings.get(frame.name);
     if kind == FrameKind::Backward {
         return mark::BACKWARD;
@@ -160,9 +230,16 @@ fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u16 {
         return mark::MODULE_CALL;
     }
     if !kind.is_python() {
-        let engine =
-            name.contains("torch::autograd::Engine::") || name.contains("torch::autograd::python::PythonEngine");
-        return if engine { mark::BACKWARD } else { 0 };
+        // Ranges that PyTorch's own code opens in traces, and the engine's functions in C++ stacks.
+        let engine = name.contains("torch::autograd::Engine::")
+            || name.contains("torch::autograd::python::PythonEngine")
+            || name.starts_with("autograd::engine::evaluate_function");
+        return match name {
+            _ if engine => mark::BACKWARD,
+            _ if kind == FrameKind::Operator && name.starts_with("Optimizer.step#") => mark::OPTIMIZER,
+            _ if kind == FrameKind::Operator && name.starts_with("Optimizer.zero_grad#") => mark::ZERO_GRAD,
+            _ => 0,
+        };
     }
     let file = snapshot.strings.get(frame.filename);
     let path = installed_path(file).unwrap_or("");
@@ -173,7 +250,7 @@ fn marks(snapshot: &Snapshot, frame: &Frame, kind: FrameKind) -> u16 {
     mark::PYTHON | python_marks(&path, name, kind) | if engine { mark::ENGINE_ROOT } else { 0 }
 }
 
-fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
+fn python_marks(path: &str, name: &str, kind: FrameKind) -> u32 {
     let scaler = path.ends_with("amp/grad_scaler.py");
     match (path, name) {
         (_, "zero_grad") => mark::ZERO_GRAD,
@@ -181,6 +258,7 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
         ("torch/nn/modules/module.py", "_apply" | "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => {
             mark::SETUP
         }
+        ("torch/autograd/function.py", "apply") => mark::FUNCTION_CALL,
         ("torch/_tensor.py", "backward") => mark::BACKWARD,
         ("torch/autograd/__init__.py", "_make_grads") => mark::BACKWARD | mark::FIRST_GRADIENTS,
         ("torch/autograd/__init__.py", "backward" | "grad") | ("torch/autograd/graph.py", "_engine_run_backward") => {
@@ -200,6 +278,9 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u16 {
         (path, _) if path.starts_with("torch/utils/data/") => mark::DATA,
         (path, _) if path.starts_with("torch/_functorch/") && name == "backward" => mark::BACKWARD,
         (_, "__init__" | "reset_parameters" | "_reset_parameters") => mark::SETUP,
+        (_, "forward") if kind != FrameKind::Torch => mark::FORWARD,
+        (_, "closure") => mark::CLOSURE,
+        (_, "step") if kind == FrameKind::User => mark::STEP,
         _ => 0,
     }
 }

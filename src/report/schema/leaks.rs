@@ -20,12 +20,15 @@ pub struct LeaksDevice {
     pub steps: usize,
     /// How they were found; null when they were not.
     pub step_source: Option<StepSourceName>,
-    /// Name of the annotations, expression, or site that marks them.
+    /// Name of the annotations, expression, or the line that calls what a step is counted by; null where not known.
     pub step_name: Option<String>,
     /// Leading steps that no rate is taken from.
     pub warm_up_steps: usize,
     /// Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing.
     pub judged: bool,
+    /// Whether a leak would be told: there were enough steps, and they are those of training or inference. Where not, that
+    /// `leaks` has none means nothing.
+    pub leaks_known: bool,
     /// What rows stand for.
     pub by: GroupBy,
     /// Rates of all leaks together.
@@ -48,7 +51,7 @@ pub enum StepSourceName {
     Annotations,
     /// From the annotations that `--steps` asks for.
     Requested,
-    /// From allocations that repeat.
+    /// From the turns of the program's loop.
     Inferred,
 }
 
@@ -138,7 +141,7 @@ pub(super) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceN
     match steps.as_ref().map(|steps| &steps.source) {
         Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),
         Ok(StepSource::Requested(pattern)) => (Some(StepSourceName::Requested), Some(pattern.clone())),
-        Ok(StepSource::Inferred(site)) => (Some(StepSourceName::Inferred), Some(site.clone())),
+        Ok(StepSource::Inferred { site, .. }) => (Some(StepSourceName::Inferred), site.clone()),
         Err(_) => (None, None),
     }
 }
@@ -155,6 +158,7 @@ impl From<&DeviceLeaks> for LeaksDevice {
             step_name: name,
             warm_up_steps: device.warm_up,
             judged: device.is_judged(),
+            leaks_known: device.tells_leaks(),
             by: device.by,
             leaking: device.leaking,
             growing: device.growing,
