@@ -260,8 +260,12 @@ mod tests {
     fn functions_are_parted_where_they_are_farthest_from_each_other() {
         let lines = [54, 55, 68, 70, 113, 114, 115, 131];
         assert_eq!(cuts(&lines, vec![(70, 115), (119, 131), (115, 131)]), [113, 131]);
-        assert_eq!(cuts(&lines, vec![(55, 68), (54, 115)]), [68], "the narrow pair is parted, and with it the wide one");
-        assert_eq!(cuts(&lines, Vec::new()), []);
-        assert_eq!(cuts(&[], vec![(1, 9)]), []);
+        assert_eq!(
+            cuts(&lines, vec![(55, 68), (54, 115)]),
+            [68],
+            "the narrow pair is parted, and with it the wide one"
+        );
+        assert!(cuts(&lines, Vec::new()).is_empty());
+        assert!(cuts(&[], vec![(1, 9)]).is_empty());
     }
 }
