@@ -15,6 +15,8 @@ pub const RERUN: &str = "(the call that runs again)";
 pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 /// What is said of rows of several candidates.
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
+/// From this share of the peak on a remedy is worth a sentence.
+const MUCH_PERCENT: f64 = 5.0;
 /// Where times come from.
 pub const TIMES: &str = "CPU times of the recording: what launching took on the host, not what the GPU did";
 
@@ -54,7 +56,11 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     if let Some(held) = activations(device) {
         let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
         let held = Bytes(held);
-        facts.push(format!("{held} of it ({share:.1}%) was made in forward and is freed in backward"));
+        facts.push(if device.without_backward {
+            format!("{held} of it ({share:.1}%) was made in forward and kept for a backward, which the recording does not have")
+        } else {
+            format!("{held} of it ({share:.1}%) was made in forward and is freed in backward")
+        });
     }
     facts.push(match (device.passes, device.forward_us) {
         (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
@@ -96,8 +102,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 .to_owned()
         }
         NoCandidates::NoTrainingStep => {
-            "there is no training step: no forward pass that a backward pass follows, and checkpointing changes \
-             nothing else"
+            "there is no training step: no forward pass that a backward pass follows, nor one whose calls of modules keep \
+             memory for it; checkpointing changes nothing else"
                 .to_owned()
         }
         NoCandidates::Unfinished => {
@@ -109,6 +115,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             "the peak is in a forward pass that no backward pass follows, and checkpointing changes nothing there"
                 .to_owned()
         }
+        NoCandidates::PeakInOptimizer => in_optimizer(device),
         NoCandidates::NothingSaves => {
             let left = if device.checkpointed.is_empty() { "" } else { " besides what is checkpointed already" };
             let phase = device.phase.name();
@@ -119,6 +126,35 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         }
     };
     Some(reason)
+}
+
+/// Why a peak in the optimizer stays, and what it is made of.
+fn in_optimizer(device: &DeviceCheckpoint) -> String {
+    let mut reason =
+        "the peak is in the optimizer's step, when what forward keeps for backward is gone: checkpointing \
+                      does not lower it"
+            .to_owned();
+    let Some(peak) = device.optimizer else { return reason };
+    if let Some(elsewhere) = peak.elsewhere_bytes {
+        reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
+    }
+    let parts = [
+        (peak.kept_bytes, "made by the optimizer and kept (its states)"),
+        (peak.temporary_bytes, "temporary in its step"),
+        (peak.backward_bytes, "made in backward (gradients)"),
+        (peak.other_bytes, "everything else"),
+    ];
+    let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
+    let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", Bytes(bytes))).collect();
+    reason.push_str(&format!(". At the peak: {}.", parts.join(", ")));
+    let is_much = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0)) >= MUCH_PERCENT;
+    if is_much(peak.temporary_bytes) && peak.foreach {
+        reason.push_str(" With foreach=False or fused=True most of what is temporary is not there.");
+    }
+    if is_much(peak.kept_bytes) {
+        reason.push_str(" States take less with an optimizer that has fewer or smaller ones, or sharded over ranks.");
+    }
+    reason
 }
 
 /// What a candidate would do: `predicted peak 2.71 GiB, 1.43 GiB (34.6%) less`.
@@ -145,7 +181,8 @@ pub fn held(candidate: &Candidate) -> String {
 pub fn cost(device: &DeviceCheckpoint, candidate: &Candidate) -> Option<String> {
     let time = candidate.recompute_us?;
     let share = share_of_forward(device, candidate).map(|share| format!(", {:.1}% of the forward pass", share * 100.0));
-    Some(format!("they run again in backward: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
+    let runs = if device.without_backward { "a backward would run them again" } else { "they run again in backward" };
+    Some(format!("{runs}: {} for each forward pass{}", duration(time), share.unwrap_or_default()))
 }
 
 /// The part of a forward pass that runs again, from 0 to 1.
@@ -160,7 +197,9 @@ pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let place = notes::position(&limit.place, device.entries, &device.completeness);
     let phase = limit.phase.name();
     let when = if limit.rerun { ", while a call runs again" } else { "" };
-    format!("the new peak is in phase {phase}{when} ({place})")
+    let unknown =
+        if device.without_backward { "; a backward needs more: gradients, and a call's memory again" } else { "" };
+    format!("the new peak is in phase {phase}{when} ({place}){unknown}")
 }
 
 /// What is there at the new peak, the call that runs again as a row of its own.

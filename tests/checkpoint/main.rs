@@ -1,6 +1,7 @@
 //! What `memviz checkpoint` predicts is what PyTorch measures when checkpointing is turned on.
 
 mod by_hand;
+mod lookalike;
 mod program;
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,7 +14,7 @@ use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
 use crate::analysis::{Annotations, Filter, GroupBy, Place, Sites};
 use crate::model::{Action, Snapshot};
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ pub(super) struct Workbench<'a> {
     sites: &'a Sites<'a>,
     phases: &'a Phases,
     calls: &'a Calls,
-    passes: Passes,
+    passes: &'a Passes,
     recomputing: Recomputing<'a>,
     curve: Curve,
     /// The entries of the recorded peak's pass and all before, where they can be played.
@@ -95,15 +95,15 @@ const LIMIT_ROWS: usize = 5;
 
 impl<'a> Workbench<'a> {
     pub(super) fn new(
-        snapshot: &'a Snapshot,
         history: &'a History,
         annotations: &'a Annotations,
         sites: &'a Sites<'a>,
         roles: &'a Roles,
         phases: &'a Phases,
         calls: &'a Calls,
+        passes: &'a Passes,
     ) -> Self {
-        let passes = Passes::of(phases);
+        let snapshot = sites.snapshot();
         let peak = history.maxima[Metric::Allocated as usize].instant;
         let end = passes.end_of_step(peak, history.entries()).max(PLAYED.min(history.entries()));
         Self {
@@ -114,7 +114,7 @@ impl<'a> Workbench<'a> {
             phases,
             calls,
             passes,
-            recomputing: Recomputing::new(snapshot, history, phases, roles),
+            recomputing: Recomputing::new(sites, history, phases, roles, calls, passes),
             curve: Curve::of(snapshot, history),
             stage: (end <= LONGEST_PLAY).then(|| Stage::new(snapshot, history, end)).flatten(),
         }
@@ -123,6 +123,28 @@ impl<'a> Workbench<'a> {
     /// Number of forward passes.
     pub(super) fn passes(&self) -> usize {
         self.passes.entries.len()
+    }
+
+    /// Whether no backward follows them.
+    pub(super) fn is_open(&self) -> bool {
+        self.passes.is_open
+    }
+
+    /// Of what is allocated at an instant, what forward made and backward will free; where no backward follows, what
+    /// outlives its forward pass.
+    pub(super) fn activation_bytes(&self, instant: Instant) -> u64 {
+        let is_kept = |allocation: &&Allocation| {
+            if self.passes.is_open {
+                let entry = History::entry_before(allocation.born);
+                let pass = entry.and_then(|entry| self.passes.around(entry));
+                return pass.is_some_and(|pass| allocation.freed > pass.end);
+            }
+            allocation.freed != NEVER
+                && self.phases.at(allocation.born) == Phase::Forward
+                && self.phases.at(allocation.freed) == Phase::Backward
+        };
+        let there = self.history.allocations.iter().filter(|allocation| allocation.allocated_at(instant));
+        there.filter(is_kept).map(|allocation| allocation.size).sum()
     }
 
     /// Mean time of a forward pass.
@@ -135,7 +157,8 @@ impl<'a> Workbench<'a> {
         let passes = &self.passes.entries;
         let behind = passes.partition_point(|pass| pass.start < peak);
         let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
-        let no_backward = self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak);
+        let no_backward =
+            !self.passes.is_open && self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak);
         let start = if no_backward { peak } else { pass?.start };
         let end = passes.get(behind).map_or(self.history.entries(), |next| next.start);
         let actions = self.snapshot.entries.actions().get(self.history.rows.clone())?;
@@ -259,10 +282,15 @@ impl<'a> Workbench<'a> {
         };
         let held = every(1).flat_map(|recompute| &recompute.gaps);
         let held_at_peak = held.filter(|gap| gap.from <= peak.instant && peak.instant < gap.to);
+        let activation_bytes: u64 = held_at_peak.map(|gap| gap.bytes).sum();
+        // Then it is another layout of blocks that makes the difference.
+        if activation_bytes == 0 {
+            return None;
+        }
         Some(Candidate {
             label: self.sites.label(function.frame),
             calls,
-            activation_bytes: held_at_peak.map(|gap| gap.bytes).sum(),
+            activation_bytes,
             recompute_us: self.passes.mean_us(self.snapshot, self.history, &passes).map(|(_, calls)| calls),
             predicted_peak_bytes: lowest.bytes,
             saved_bytes,

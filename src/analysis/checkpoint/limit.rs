@@ -32,10 +32,13 @@ pub(super) fn blocks_left(history: &History, recomputes: &[&Recompute], peak: &N
     for (call, recompute) in recomputes.iter().enumerate() {
         // What runs again right here is not back yet.
         let is_rerun = peak.rerun == Some(call);
-        let is_gone = |from: Instant, to: Instant| from <= instant && (instant < to || (is_rerun && instant == to));
+        let is_gone = |from: Instant, to: Instant| from < instant && (instant < to || (is_rerun && instant == to));
         gone.extend(recompute.gaps.iter().filter(|gap| is_gone(gap.from, gap.to)).map(|gap| gap.allocation));
     }
+    let inputs = recomputes.iter().flat_map(|recompute| &recompute.inputs);
+    let waiting = inputs.filter(|input| input.from <= instant && instant < input.to);
+    let waiting = waiting.map(|input| (input.allocation as usize, input.bytes));
     let there = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.allocated_at(instant));
     let left = there.filter(|(index, _)| !gone.contains(&(*index as u32)));
-    left.map(|(index, allocation)| (index, allocation.size)).collect()
+    left.map(|(index, allocation)| (index, allocation.size)).chain(waiting).collect()
 }

@@ -6,9 +6,11 @@
 //! the history with those changes.
 
 mod allocator;
+mod autocast;
 mod candidate;
 mod curve;
 mod limit;
+mod optimizer;
 mod passes;
 mod play;
 mod recompute;
@@ -17,6 +19,7 @@ mod simulation;
 pub use candidate::{Candidate, CodeChange, Plan};
 pub use curve::CurveOptions;
 pub use limit::Limit;
+pub use optimizer::OptimizerPeak;
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
@@ -28,8 +31,9 @@ use super::sites::Sites;
 use super::training::{Calls, Phase, Phases, Roles};
 use crate::error::Result;
 use crate::model::{DeviceId, Format, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Metric, NEVER};
+use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
 use candidate::Workbench;
+use passes::Passes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -55,13 +59,15 @@ pub enum NoCandidates {
     /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
     /// told apart.
     NoLines,
-    /// No forward is followed by a backward.
+    /// No forward is followed by a backward, and none keeps what one would need.
     NoTrainingStep,
     /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
     /// is not known.
     Unfinished,
     /// The peak lies in a forward pass that no backward follows.
     NoBackward,
+    /// The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
+    PeakInOptimizer,
     /// No function that is called more than once in a forward pass would lower the peak.
     NothingSaves,
 }
@@ -90,10 +96,14 @@ pub struct DeviceCheckpoint {
     pub phase: Phase,
     /// Bytes allocated there.
     pub peak_bytes: i64,
-    /// Of these, what forward made and backward will free.
+    /// Of these, what forward made and backward will free; where no backward follows, what outlives its forward pass.
     pub activation_bytes: u64,
-    /// Number of forward passes that a backward follows.
+    /// Number of forward passes that a backward follows, or else of those that keep what one would need.
     pub passes: usize,
+    /// Whether no backward follows these passes.
+    pub without_backward: bool,
+    /// What is there at the peak, where it lies in the optimizer and no candidate would lower it.
+    pub optimizer: Option<OptimizerPeak>,
     /// Mean time of a forward pass in microseconds, where the file has times.
     pub forward_us: Option<i64>,
     /// Functions that are checkpointed already.
@@ -148,8 +158,9 @@ fn device(
 ) -> DeviceCheckpoint {
     let phases = Phases::of(snapshot, history, annotations, roles);
     let calls = Calls::of(snapshot, history, &phases, sites, roles);
-    let bench = Workbench::new(snapshot, history, annotations, sites, roles, &phases, &calls);
     let peak = history.maxima[Metric::Allocated as usize];
+    let passes = Passes::of(&phases, &calls, history, peak.instant);
+    let bench = Workbench::new(history, annotations, sites, roles, &phases, &calls, &passes);
     let none = match () {
         () if history.entries() == 0 => Some(NoCandidates::NoHistory),
         () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
@@ -158,24 +169,25 @@ fn device(
         () => bench.obstacle(peak.instant),
     };
     let (mut candidates, untried) = if none.is_none() { bench.candidates() } else { Default::default() };
-    let none = none.or(candidates.is_empty().then_some(NoCandidates::NothingSaves));
+    let nothing = match phases.at(peak.instant) {
+        Phase::Optimizer => NoCandidates::PeakInOptimizer,
+        _ => NoCandidates::NothingSaves,
+    };
+    let none = none.or(candidates.is_empty().then_some(nothing));
+    let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
     let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
     let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
     candidates.truncate(options.top.unwrap_or(usize::MAX));
-    let is_activation = |allocation: &&crate::replay::Allocation| {
-        allocation.allocated_at(peak.instant)
-            && allocation.freed != NEVER
-            && phases.at(allocation.born) == Phase::Forward
-            && phases.at(allocation.freed) == Phase::Backward
-    };
     DeviceCheckpoint {
         device: history.device,
         entries: history.entries(),
         peak: Place::of(snapshot, history, annotations, peak.instant),
         phase: phases.at(peak.instant),
         peak_bytes: peak.bytes,
-        activation_bytes: history.allocations.iter().filter(is_activation).map(|allocation| allocation.size).sum(),
+        activation_bytes: bench.activation_bytes(peak.instant),
         passes: bench.passes(),
+        without_backward: bench.is_open(),
+        optimizer: in_optimizer.then(|| OptimizerPeak::of(sites, history, &phases, peak.instant)),
         forward_us: bench.forward_us(),
         checkpointed: bench.checkpointed(),
         candidates,

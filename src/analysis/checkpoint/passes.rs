@@ -1,29 +1,48 @@
 //! Forward passes of a recording.
 
-use crate::analysis::training::{Call, Phase, Phases};
+use crate::analysis::training::{Call, Calls, Phase, Phases};
 use crate::model::Snapshot;
-use crate::replay::History;
+use crate::replay::{History, Instant};
+use std::collections::HashMap;
 use std::ops::Range;
 
-/// The forward passes that a backward follows.
+/// The forward passes of a recording that checkpointing would change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passes {
-    /// Entries of each pass, from its first forward entry to the first entry of its backward.
+    /// Entries of each pass, from its first forward entry to the first entry of its backward, or to its last.
     pub(super) entries: Vec<Range<u32>>,
+    /// Whether these are passes that no backward follows, but that keep what one would need.
+    pub(super) is_open: bool,
 }
 
 impl Passes {
-    pub(super) fn of(phases: &Phases) -> Self {
+    /// The passes that a backward follows; or those behind, if there is none or the peak does not come before, and if they
+    /// keep what a backward would need.
+    pub(super) fn of(phases: &Phases, calls: &Calls, history: &History, peak: Instant) -> Self {
         let mut entries: Vec<Range<u32>> = Vec::new();
-        let mut start = None;
+        let mut open: Vec<Range<u32>> = Vec::new();
         for span in &phases.spans {
             match span.phase {
-                Phase::Forward => start = start.or(Some(span.start)),
-                Phase::Backward => entries.extend(start.take().map(|start| start..span.start)),
+                Phase::Forward => open.push(span.start..span.end),
+                Phase::Backward => {
+                    entries.extend(open.first().map(|first| first.start..span.start));
+                    open.clear();
+                }
                 _ => {}
             }
         }
-        Self { entries }
+        if entries.is_empty() || open.first().is_some_and(|first| first.start < peak) {
+            open.retain(|pass| keeps_graph(calls, history, pass));
+            if !open.is_empty() {
+                return Self { entries: open, is_open: true };
+            }
+        }
+        Self { entries, is_open: false }
+    }
+
+    /// The pass that an entry belongs to.
+    pub(super) fn around(&self, entry: u32) -> Option<&Range<u32>> {
+        self.entries.get(self.entries.partition_point(|pass| pass.end <= entry)).filter(|pass| pass.start <= entry)
     }
 
     /// The entry at which the pass after the one around or before an instant begins.
@@ -65,4 +84,34 @@ impl Passes {
         let called = calls.iter().flatten().fold(0i64, |sum, call| sum.saturating_add(lasted(call.start, call.end)));
         Some((passed / passes, called / passes))
     }
+}
+
+/// Whether much of what repeated calls of a pass make is there when it ends.
+///
+/// Without gradients a call leaves what it returns, and a cache of keys and values where there is one, which is a small
+/// part of what it makes. With gradients most of it stays. What is made only once, such as workspaces, does not count.
+fn keeps_graph(calls: &Calls, history: &History, pass: &Range<u32>) -> bool {
+    const SHARE: u64 = 3;
+    let within = |call: &&Call| pass.start <= call.start && call.end <= pass.end;
+    let mut times = vec![0u32; calls.functions.len()];
+    for call in calls.calls.iter().filter(within) {
+        times[call.function as usize] += 1;
+    }
+    let mut over = 0;
+    // Of each size, how many are made and how many stay.
+    let mut of_size: HashMap<u64, (u64, u64)> = HashMap::new();
+    for call in calls.calls.iter().filter(within).filter(|call| times[call.function as usize] > 1) {
+        let start = call.start.max(over);
+        let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry);
+        for allocation in history.allocations.get(behind(start)..behind(call.end)).unwrap_or(&[]) {
+            let (made, kept) = of_size.entry(allocation.size).or_default();
+            *made += 1;
+            *kept += u64::from(allocation.freed > pass.end);
+        }
+        over = over.max(call.end);
+    }
+    let repeated = || of_size.iter().filter(|(_, (made, _))| *made > 1);
+    let made = repeated().fold(0u64, |sum, (size, (made, _))| sum.saturating_add(size.saturating_mul(*made)));
+    let kept = repeated().fold(0u64, |sum, (size, (_, kept))| sum.saturating_add(size.saturating_mul(*kept)));
+    made > 0 && kept.saturating_mul(SHARE) >= made
 }

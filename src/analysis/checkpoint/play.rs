@@ -7,7 +7,7 @@ use super::simulation::NewPeak;
 use crate::analysis::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId, Snapshot};
 use crate::replay::{History, Instant, Metric, NEVER, SizeRules};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The beginning of a history, ready to be played.
 pub(super) struct Stage<'a> {
@@ -116,10 +116,13 @@ impl<'a> Stage<'a> {
         for (call, recompute) in calls.iter().enumerate().filter(|(_, recompute)| recompute.start < self.end) {
             changes.push((recompute.resume, Change::Rerun(call)));
             changes.extend(recompute.gaps.iter().map(|gap| (gap.from, Change::Drop(gap.allocation))));
+            changes.extend(recompute.inputs.iter().map(|input| (input.to, Change::Drop(input.allocation))));
         }
         changes.sort_unstable();
         let mut changes = changes.into_iter().peekable();
-        let mut player = Player { stage: self, allocator: self.start.clone(), handles: self.handles.clone() };
+        let waiting = calls.iter().flat_map(|recompute| &recompute.inputs).map(|input| input.allocation).collect();
+        let (allocator, handles) = (self.start.clone(), self.handles.clone());
+        let mut player = Player { stage: self, allocator, handles, waiting };
         let mut workspace_bytes = Some(workspace_bytes);
         visit(Moment::At(0), &player);
         for entry in 0..self.end {
@@ -156,6 +159,8 @@ struct Player<'s, 'a> {
     allocator: Allocator,
     /// The block of each allocation in use.
     handles: Vec<Option<Handle>>,
+    /// Allocations that are not freed where they were recorded as freed, but dropped later.
+    waiting: HashSet<u32>,
 }
 
 impl Player<'_, '_> {
@@ -163,7 +168,7 @@ impl Player<'_, '_> {
         let index = self.stage.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
         match self.stage.actions[entry as usize] {
             Action::Alloc => self.alloc(index, entry),
-            Action::FreeRequested => self.drop(index),
+            Action::FreeRequested if !self.waiting.contains(&index) => self.drop(index),
             // Segments go back in runs: when the program empties the cache, and before a request fails.
             Action::SegmentFree if entry == 0 || self.stage.actions[entry as usize - 1] != Action::SegmentFree => {
                 self.allocator.release_cached();

@@ -1,8 +1,13 @@
 //! What `torch.utils.checkpoint` would change about one call of a forward function.
 
-use crate::analysis::training::{Call, Phase, Phases, Roles};
+use super::autocast::Autocast;
+use super::passes::Passes;
+use crate::analysis::Sites;
+use crate::analysis::training::{Call, Calls, Phase, Phases, Roles};
 use crate::model::{Action, Snapshot};
 use crate::replay::{Allocation, History, Instant, NEVER};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
@@ -18,20 +23,23 @@ pub struct Recompute {
     pub kept: Vec<u32>,
     /// When blocks that the call keeps for backward would not be there.
     pub gaps: Vec<Gap>,
-    /// The instant right before its backward begins: here the call runs again and what was dropped comes back.
+    /// Blocks that the call is given and that were recorded as freed right after it. Here they wait for it to run again.
+    pub inputs: Vec<Gap>,
+    /// The instant right before its backward begins: here the call runs again and what was dropped comes back. [`NEVER`]
+    /// where no backward follows.
     pub resume: Instant,
     /// The most that is allocated at once while it runs again.
     pub rerun_peak_bytes: u64,
 }
 
-/// A time without a block that was recorded.
+/// A time without a block that was recorded, or with one that was recorded as freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The block, as an index into [`History::allocations`].
     pub allocation: u32,
-    /// The first instant without it.
+    /// The first instant at which this differs from the recording.
     pub from: Instant,
-    /// The first instant with it again, or the one at which it was freed anyway.
+    /// The first at which it does not, or not any more.
     pub to: Instant,
     /// Its bytes.
     pub bytes: u64,
@@ -44,23 +52,33 @@ const LONGEST_NODE: usize = 256;
 
 /// Works out [`Recompute`]s for the calls of one device.
 pub(super) struct Recomputing<'a> {
+    sites: &'a Sites<'a>,
     snapshot: &'a Snapshot,
     history: &'a History,
     phases: &'a Phases,
     roles: &'a Roles,
     actions: &'a [Action],
+    calls: &'a Calls,
+    passes: &'a Passes,
+    /// How many allocations of each size there are, where no backward follows.
+    of_size: HashMap<u64, u32>,
     /// The allocation freed at each instant; [`NEVER`] for none.
     freed_at: Vec<u32>,
     /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
     youngest_freed: Vec<Instant>,
-    /// Entries at which an autocast region ends, in order.
-    autocast_ends: Vec<u32>,
-    /// Sizes of what could be a parameter, sorted: blocks that are older than any forward and outlive it.
-    parameter_sizes: Vec<u64>,
+    autocast: Autocast,
 }
 
 impl<'a> Recomputing<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, history: &'a History, phases: &'a Phases, roles: &'a Roles) -> Self {
+    pub(super) fn new(
+        sites: &'a Sites<'a>,
+        history: &'a History,
+        phases: &'a Phases,
+        roles: &'a Roles,
+        calls: &'a Calls,
+        passes: &'a Passes,
+    ) -> Self {
+        let snapshot = sites.snapshot();
         let mut freed_at = vec![NEVER; history.entries() as usize + 1];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(slot) = freed_at.get_mut(allocation.freed as usize) {
@@ -70,25 +88,34 @@ impl<'a> Recomputing<'a> {
         let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
         let youngest_freed =
             freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
-        let rows = history.rows.clone();
-        let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
-        let leaves = |entry: &u32| roles.leaves_autocast(snapshot.entries.stack(rows.start + *entry as usize));
-        let autocast_ends: Vec<u32> = (0..history.entries()).filter(leaves).collect();
-        let mut parameter_sizes = Vec::new();
-        if !autocast_ends.is_empty() {
-            let first_forward = phases.spans.iter().find(|span| span.phase == Phase::Forward);
-            let start = first_forward.map_or(0, |span| span.start);
-            let old = history.allocations.iter().take_while(|allocation| allocation.born <= start);
-            parameter_sizes = old.filter(|old| old.freed > start).map(|old| old.requested).collect();
-            parameter_sizes.sort_unstable();
-            parameter_sizes.dedup();
+        let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let mut of_size: HashMap<u64, u32> = HashMap::new();
+        for allocation in history.allocations.iter().filter(|_| passes.is_open) {
+            *of_size.entry(allocation.requested).or_default() += 1;
         }
-        Self { snapshot, history, phases, roles, actions, freed_at, youngest_freed, autocast_ends, parameter_sizes }
+        let autocast = Autocast::of(sites, history, phases, roles);
+        Self {
+            sites,
+            snapshot,
+            history,
+            phases,
+            roles,
+            actions,
+            calls,
+            passes,
+            of_size,
+            freed_at,
+            youngest_freed,
+            autocast,
+        }
     }
 
     /// What checkpointing a call would change; `None` when it keeps nothing for backward.
     pub(super) fn of(&self, call: &Call) -> Option<Recompute> {
         let born = self.born_in(call);
+        if self.passes.is_open {
+            return self.without_backward(call, born);
+        }
         let mut kept: Vec<u32> = born.clone().filter(|&index| self.is_kept_for_backward(index, call.end)).collect();
         // Outputs live on through their consumers, even where the call's own backward needs them, too, as `relu` does.
         let outputs = self.outputs(call, &born);
@@ -109,9 +136,7 @@ impl<'a> Recomputing<'a> {
         gaps.extend(own.iter().map(|&index| self.gap(index, resume, resume)));
         for &index in &kept {
             let freed = self.allocation(index).freed;
-            let from =
-                if self.is_cast(index) { self.autocast_end(call.end, resume) } else { self.consumed(call, index) };
-            gaps.push(self.gap(index, from, resume));
+            gaps.push(self.gap(index, self.dropped(call, index, resume), resume));
             let released = self.end_of_node(freed);
             if released < freed && released > resume {
                 gaps.push(self.gap(index, released, freed));
@@ -119,7 +144,37 @@ impl<'a> Recomputing<'a> {
         }
         let stop = self.stop(call, self.allocation(*needed.last()?).born);
         let rerun_peak_bytes = self.rerun_peak(call.start, stop, &born);
-        Some(Recompute { start: call.start, stop, born, kept: needed, gaps, resume, rerun_peak_bytes })
+        let inputs = self.inputs(call, resume);
+        Some(Recompute { start: call.start, stop, born, kept: needed, gaps, inputs, resume, rerun_peak_bytes })
+    }
+
+    /// The same of a call that no backward follows: what it would drop does not come back.
+    fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
+        let outputs = self.outputs(call, &born);
+        // What is made once and stays is a workspace or a cache.
+        let is_single = |index: u32| {
+            let Allocation { requested, freed, .. } = *self.allocation(index);
+            freed == NEVER && self.of_size.get(&requested) == Some(&1)
+        };
+        let is_dropped =
+            |&index: &u32| self.is_kept_for_backward(index, call.end) && !outputs.contains(&index) && !is_single(index);
+        let kept: Vec<u32> = born.clone().filter(is_dropped).collect();
+        let gap = |&index: &u32| {
+            let freed = self.allocation(index).freed;
+            self.gap(index, self.dropped(call, index, freed), freed)
+        };
+        let gaps: Vec<Gap> = kept.iter().map(gap).collect();
+        let until = gaps.iter().map(|gap| gap.to).max()?;
+        Some(Recompute {
+            start: call.start,
+            stop: call.end,
+            born,
+            kept,
+            gaps,
+            inputs: self.inputs(call, until),
+            resume: NEVER,
+            rerun_peak_bytes: 0,
+        })
     }
 
     /// Bytes of the workspaces that the engine's thread makes for itself when it runs these calls again for the first
@@ -155,9 +210,12 @@ impl<'a> Recomputing<'a> {
         behind(call.start)..behind(call.end)
     }
 
-    /// Whether a block outlives the call and is freed by a backward.
+    /// Whether a block outlives the call and is freed by a backward; where none follows, whether it outlives the pass.
     fn is_kept_for_backward(&self, index: u32, end: Instant) -> bool {
         let freed = self.allocation(index).freed;
+        if self.passes.is_open {
+            return self.passes.around(end.saturating_sub(1)).is_some_and(|pass| freed > pass.end);
+        }
         freed > end && freed != NEVER && self.phases.at(freed) == Phase::Backward
     }
 
@@ -172,8 +230,10 @@ impl<'a> Recomputing<'a> {
     fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.history.stack_of(self.snapshot, index as usize);
-        let alive: Vec<u32> = born.clone().filter(|&index| freed(index) > call.end && freed(index) != NEVER).collect();
-        let outlives = |&index: &u32| !self.is_return(freed(index) - 1);
+        // What is never freed may be an output only where nothing is freed by a backward.
+        let is_alive = |&index: &u32| freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open);
+        let alive: Vec<u32> = born.clone().filter(is_alive).collect();
+        let outlives = |&index: &u32| freed(index) == NEVER || !self.is_return(freed(index) - 1);
         let Some(&last) = alive.iter().rev().find(|index| outlives(index)) else { return Vec::new() };
         let rest = alive.iter().rev().skip_while(|&&index| stack(index) != stack(last));
         let mut of_operator: Vec<u32> = rest.take_while(|&&index| stack(index) == stack(last)).copied().collect();
@@ -189,7 +249,9 @@ impl<'a> Recomputing<'a> {
             let requested = |index: u32| self.allocation(index).requested;
             return of_operator.into_iter().take_while(|&index| requested(index) == requested(last)).collect();
         }
-        of_operator.into_iter().min_by_key(|&index| (freed(index), index)).into_iter().collect()
+        // Without a backward nothing is freed first: then it is the largest, and the others are masks and statistics.
+        let order = |&index: &u32| (freed(index), Reverse(self.allocation(index).size), index);
+        of_operator.into_iter().min_by_key(order).into_iter().collect()
     }
 
     /// Whether the same node of backward lets go of a block and of what is freed at an instant.
@@ -323,24 +385,47 @@ impl<'a> Recomputing<'a> {
         }
     }
 
-    /// When a checkpointed call lets go of a block that is not kept for backward: once the next operator has run, or at
-    /// the end of the call.
+    /// When a checkpointed call lets go of a block that is not kept for backward: once the next operator has run, and where
+    /// that is one of another module's, when the call of it returns, whose arguments its caller holds; or at the end of
+    /// the call.
     fn consumed(&self, call: &Call, index: u32) -> Instant {
-        let mut rest = self.allocation(index).born..call.end;
-        let next = rest.find(|&entry| self.actions[entry as usize] == Action::Alloc);
-        next.map_or(call.end, |entry| entry + 1)
+        let born = self.allocation(index).born;
+        let mut rest = (born..call.end).filter(|&entry| self.actions[entry as usize] == Action::Alloc);
+        let Some(next) = rest.next() else { return call.end };
+        let behind = self.calls.calls.partition_point(|other| other.start < born);
+        let begun = self.calls.calls[behind..].iter().take_while(|other| other.start <= next);
+        if let Some(consumer) = begun.into_iter().find(|other| next < other.end && other.end <= call.end) {
+            return consumer.end;
+        }
+        // What one operator makes has one stack.
+        let stack = |entry: u32| self.snapshot.entries.stack(self.history.rows.start + entry as usize);
+        let last = rest.take_while(|&entry| stack(entry) == stack(next)).last().unwrap_or(next);
+        last + 1
     }
 
-    /// Whether a block looks like the copy of a parameter in half precision that autocast keeps until its region ends.
+    /// What a call is given and nobody else keeps: what its caller lets go of as soon as it returns.
+    fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
+        let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
+        let after = (call.end..self.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
+        let freed = after.filter(|&entry| self.phases.frees_tell && !self.is_return(entry)).map(|entry| entry + 1);
+        let of_caller = freed.filter_map(|instant| {
+            let index = self.freed_at[instant as usize];
+            let block = self.history.allocations.get(index as usize)?;
+            let is_given = block.born <= call.start && self.phases.at(block.born) == Phase::Forward;
+            (is_given && instant < until).then(|| self.gap(index, instant, until))
+        });
+        of_caller.collect()
+    }
+
+    /// When a checkpointed call lets go of a block, before an instant.
+    fn dropped(&self, call: &Call, index: u32, before: Instant) -> Instant {
+        if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.consumed(call, index) }
+    }
+
+    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends.
     fn is_cast(&self, index: u32) -> bool {
-        let doubled = self.allocation(index).requested.saturating_mul(2);
-        self.parameter_sizes.binary_search(&doubled).is_ok()
-    }
-
-    /// The end of the autocast region that is open at an instant.
-    fn autocast_end(&self, instant: Instant, before: Instant) -> Instant {
-        let next = self.autocast_ends.partition_point(|&entry| entry < instant);
-        self.autocast_ends.get(next).copied().filter(|&end| end < before).unwrap_or(instant)
+        let stack = self.history.stack_of(self.snapshot, index as usize);
+        self.autocast.is_copy(self.sites, self.allocation(index).requested, stack)
     }
 
     /// The entry at which a call stops when it runs again: what comes after the last block that backward needs. The

@@ -3,7 +3,7 @@
 use super::curve::Point;
 use super::recompute::Recompute;
 use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{History, Instant, Metric, NEVER};
 
 /// The highest point of a history in which calls are checkpointed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,15 +93,26 @@ impl Curve {
         let mut changes: Vec<(Instant, Change)> = Vec::new();
         let mut reruns = Vec::new();
         for (call, recompute) in calls.iter().enumerate() {
-            changes.push((recompute.resume, Change::Rerun(call)));
+            if recompute.resume != NEVER {
+                changes.push((recompute.resume, Change::Rerun(call)));
+            }
             for gap in &recompute.gaps {
-                changes.push((gap.from, Change::Drop(gap.bytes as i64)));
-                changes.push((gap.to, Change::Return(gap.bytes as i64)));
+                // At its first instant the operator that lets go of it has what it made itself, too.
+                if gap.from < gap.to {
+                    changes.push((gap.from + 1, Change::Drop(gap.bytes as i64)));
+                    changes.push((gap.to, Change::Return(gap.bytes as i64)));
+                }
+            }
+            for input in &recompute.inputs {
+                changes.push((input.from, Change::Return(input.bytes as i64)));
+                changes.push((input.to, Change::Drop(input.bytes as i64)));
             }
             reruns.push(recompute.rerun_peak_bytes as i64);
         }
         let first = calls.iter().map(|recompute| recompute.resume).min();
-        changes.extend(first.map(|first| (first, Change::Drop(-(workspace_bytes as i64)))));
+        changes.extend(
+            first.filter(|&first| first != NEVER).map(|first| (first, Change::Drop(-(workspace_bytes as i64)))),
+        );
         changes.sort_unstable();
         let end = self.allocated.len() as Instant;
         let (mut from, mut shift) = (0, 0);

@@ -1,9 +1,10 @@
 //! The calls of forward functions: which entries belong to the same call of the same function.
 //!
-//! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls are told apart by order: a
-//! call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
+//! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls of different functions are
+//! told apart by `functions`, those of the same one by order: a call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
 //! began; and where a function has a single line, when what it allocates begins to repeat.
 
+use super::functions::{Functions, PythonStack};
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use crate::analysis::Sites;
@@ -84,6 +85,8 @@ impl Calls {
 struct Level {
     /// The function and how the program got there: the same for all lines of a function that is called from one place.
     node: u32,
+    /// Number of the function.
+    function: u32,
     line: u64,
     frame: FrameId,
     /// Whether `nn.Module` calls it.
@@ -99,28 +102,35 @@ struct Paths {
 
 impl Paths {
     fn of(snapshot: &Snapshot, sites: &Sites<'_>, roles: &Roles) -> Self {
-        // A node is a function below an exact place; a place is a node on a line.
-        let mut nodes: HashMap<(u32, StrId, StrId), u32> = HashMap::new();
-        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
-        let path = |id: u32| {
+        let python = |id: u32| {
             let frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev();
-            let python: Vec<FrameId> = frames.copied().filter(|&id| sites.kind(id).is_python()).collect();
-            let mut calls = forwards(snapshot, roles, &python).into_iter().peekable();
+            let frames: Vec<FrameId> = frames.copied().filter(|&id| sites.kind(id).is_python()).collect();
+            let calls = forwards(snapshot, roles, &frames);
+            PythonStack { frames, calls }
+        };
+        let stacks: Vec<PythonStack> = (0..snapshot.stacks.len() as u32).map(python).collect();
+        let functions = Functions::of(snapshot, roles, &stacks);
+        // A node is a function below an exact place; a place is a node on a line.
+        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        let path = |stack: &PythonStack| {
+            let mut calls = stack.calls.iter().copied().peekable();
             let (mut place, mut caller) = (0, None);
             let level = |(index, &id): (usize, &FrameId)| {
                 let frame = snapshot.stacks.frame(id)?;
-                let node = intern(&mut nodes, (place, frame.filename, frame.name));
+                let function = functions.get(id);
+                let node = intern(&mut nodes, (place, function));
                 place = intern(&mut places, (node, frame.line)) + 1;
                 let is_call = calls.next_if_eq(&index).is_some();
-                let level = Level { node, line: frame.line, frame: id, is_call, caller };
+                let level = Level { node, function, line: frame.line, frame: id, is_call, caller };
                 if !is_module_plumbing(snapshot, id) && !is_checkpoint_plumbing(snapshot, id) {
                     caller = Some(id);
                 }
                 Some(level)
             };
-            python.iter().enumerate().filter_map(level).collect()
+            stack.frames.iter().enumerate().filter_map(level).collect()
         };
-        Self { of_stack: (0..snapshot.stacks.len() as u32).map(path).collect() }
+        Self { of_stack: stacks.iter().map(path).collect() }
     }
 }
 
@@ -146,19 +156,23 @@ fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize
 
 /// Whether a frame belongs to what stands between a call of a module and its `forward`.
 fn is_module_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
-    snapshot.stacks.frame(id).is_some_and(|frame| {
-        let file = snapshot.strings.get(frame.filename);
-        file.ends_with("torch/nn/modules/module.py") || file.ends_with("torch/nn/modules/container.py")
-    })
+    is_of_file(snapshot, id, &["torch/nn/modules/module.py", "torch/nn/modules/container.py"])
 }
 
 /// Whether a frame belongs to what stands between a checkpointed call and its function.
 fn is_checkpoint_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
+    is_of_file(snapshot, id, &["torch/utils/checkpoint.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py"])
+}
+
+/// Whether a frame belongs to one of these files, with the separators of any system.
+fn is_of_file(snapshot: &Snapshot, id: FrameId, files: &[&str]) -> bool {
+    let matches = |path: &str, file: &str| {
+        let same = |(a, b): (u8, u8)| a == b || (a == b'\\' && b == b'/');
+        path.len() >= file.len() && path.bytes().rev().zip(file.bytes().rev()).all(same)
+    };
     snapshot.stacks.frame(id).is_some_and(|frame| {
-        let file = snapshot.strings.get(frame.filename);
-        file.ends_with("torch/utils/checkpoint.py")
-            || file.ends_with("torch/_compile.py")
-            || file.ends_with("torch/_dynamo/eval_frame.py")
+        let path = snapshot.strings.get(frame.filename);
+        files.iter().any(|file| matches(path, file))
     })
 }
 
@@ -172,6 +186,8 @@ fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
 #[derive(Clone, Copy, Debug)]
 struct RawCall {
     node: u32,
+    /// Number of the function.
+    function: u32,
     frame: FrameId,
     caller: Option<FrameId>,
     /// How many Python frames are around it.
@@ -241,6 +257,7 @@ impl Tracker {
             let call = level.is_call.then(|| {
                 self.calls.push(RawCall {
                     node: level.node,
+                    function: level.function,
                     frame: level.frame,
                     caller: level.caller,
                     depth,
@@ -363,23 +380,21 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
     raw.sort_by_key(|call| (call.start, call.depth));
     let around = checkpoints(paths, roles);
     // Lines seen in one call are lines of one function.
-    let mut lines: HashMap<(StrId, StrId), Vec<(u64, u64)>> = HashMap::new();
-    let key = |call: &RawCall| snapshot.stacks.frame(call.frame).map(|frame| (frame.filename, frame.name));
+    let mut lines: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
     for call in &raw {
-        if let Some(key) = key(call) {
-            lines.entry(key).or_default().push((call.first_line, call.last_line));
-        }
+        lines.entry(call.function).or_default().push((call.first_line, call.last_line));
     }
     for ranges in lines.values_mut() {
         *ranges = joined(std::mem::take(ranges));
     }
-    let mut known: HashMap<(StrId, StrId, u64), u32> = HashMap::new();
+    let mut known: HashMap<(u32, u64), u32> = HashMap::new();
     let mut found = Calls::default();
     for call in &raw {
-        let Some((file, name)) = key(call) else { continue };
-        let ranges = &lines[&(file, name)];
+        let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
+        let (file, name) = (frame.filename, frame.name);
+        let ranges = &lines[&call.function];
         let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
-        let function = *known.entry((file, name, first_line)).or_insert_with(|| {
+        let function = *known.entry((call.function, first_line)).or_insert_with(|| {
             let function =
                 ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
             found.functions.push(function);

@@ -10,6 +10,7 @@ pub mod calls;
 pub mod categories;
 pub mod category;
 mod forwards;
+mod functions;
 mod heirs;
 mod nodes;
 mod origin;

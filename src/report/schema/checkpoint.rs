@@ -2,7 +2,7 @@
 
 use super::fragmentation::Instant;
 use super::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
-use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, Limit, NoCandidates, Plan};
+use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, Limit, NoCandidates, OptimizerPeak, Plan};
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
 use crate::report::{Source, checkpoint_words as words};
 use schemars::JsonSchema;
@@ -23,10 +23,13 @@ pub struct CheckpointDevice {
     pub peak_allocated_bytes: i64,
     /// Where it is.
     pub peak: PhasedInstant,
-    /// Of the peak, what forward made and backward will free; null where the recording ends before backward does.
+    /// Of the peak, what forward made and backward will free; null where the recording ends before backward does. Where no
+    /// backward follows, what outlives its forward pass.
     pub activation_bytes: Option<u64>,
-    /// Number of forward passes that a backward pass follows.
+    /// Number of forward passes that a backward pass follows, or else of those that keep what one would need.
     pub forward_passes: usize,
+    /// Whether no backward pass follows these: then the new peak is that of forward alone.
+    pub without_backward: bool,
     /// Mean time of such a pass on the CPU; null where the file has no times.
     pub forward_us: Option<i64>,
     /// What the recorded run checkpoints already.
@@ -35,10 +38,29 @@ pub struct CheckpointDevice {
     pub candidates: Vec<CheckpointCandidate>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
+    /// What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise.
+    pub optimizer: Option<PeakInOptimizer>,
     /// Why there are no candidates; null when there are.
     pub reason: Option<NoCandidates>,
     /// The same in words.
     pub reason_text: Option<String>,
+}
+
+/// A peak in the optimizer's step, by when its blocks were made.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PeakInOptimizer {
+    /// What the optimizer made and frees before its step ends.
+    pub temporary_bytes: u64,
+    /// What it made and keeps: its states.
+    pub kept_bytes: u64,
+    /// What backward made: gradients.
+    pub backward_bytes: u64,
+    /// Everything else.
+    pub other_bytes: u64,
+    /// Whether some of what is temporary is made for lists of tensors at once (`foreach=True`).
+    pub foreach: bool,
+    /// The most that is allocated in forward and in backward; null where the recording has neither.
+    pub forward_backward_peak_bytes: Option<i64>,
 }
 
 /// An instant and the phase of the training step that it lies in.
@@ -142,6 +164,19 @@ impl From<&Checkpointed> for CheckpointedFunction {
     }
 }
 
+impl From<&OptimizerPeak> for PeakInOptimizer {
+    fn from(peak: &OptimizerPeak) -> Self {
+        Self {
+            temporary_bytes: peak.temporary_bytes,
+            kept_bytes: peak.kept_bytes,
+            backward_bytes: peak.backward_bytes,
+            other_bytes: peak.other_bytes,
+            foreach: peak.foreach,
+            forward_backward_peak_bytes: peak.elsewhere_bytes,
+        }
+    }
+}
+
 impl From<&Plan> for CheckpointPlan {
     fn from(plan: &Plan) -> Self {
         Self { every: plan.every, predicted_peak_allocated_bytes: plan.predicted_peak_bytes }
@@ -200,10 +235,12 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a,
         peak: PhasedInstant { at: (&device.peak).into(), phase: device.phase },
         activation_bytes: words::activations(device),
         forward_passes: device.passes,
+        without_backward: device.without_backward,
         forward_us: device.forward_us,
         checkpointed: device.checkpointed.iter().map(CheckpointedFunction::from).collect(),
         candidates: device.candidates.iter().map(|candidate| CheckpointCandidate::of(device, candidate)).collect(),
         left_out: device.left_out,
+        optimizer: device.optimizer.as_ref().map(PeakInOptimizer::from),
         reason: device.none,
         reason_text: words::reason(device, format),
     };

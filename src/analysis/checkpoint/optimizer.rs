@@ -1,0 +1,61 @@
+//! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
+
+use crate::analysis::Sites;
+use crate::analysis::frames::FrameKind;
+use crate::analysis::training::{Phase, Phases};
+use crate::model::StackId;
+use crate::replay::{History, Instant, Metric};
+
+/// A peak in the optimizer's step, by when its blocks were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptimizerPeak {
+    /// What the optimizer made and frees before its step ends.
+    pub temporary_bytes: u64,
+    /// What it made and keeps: its states.
+    pub kept_bytes: u64,
+    /// What backward made: gradients.
+    pub backward_bytes: u64,
+    /// Everything else: parameters, and what is older than the recording.
+    pub other_bytes: u64,
+    /// Whether some of what is temporary is made for lists of tensors at once (`foreach`).
+    pub foreach: bool,
+    /// The most that is allocated in forward and in backward.
+    pub elsewhere_bytes: Option<i64>,
+}
+
+impl OptimizerPeak {
+    /// Looks at the blocks allocated at an instant within an optimizer's step.
+    pub(super) fn of(sites: &Sites<'_>, history: &History, phases: &Phases, instant: Instant) -> Self {
+        let snapshot = sites.snapshot();
+        let mut found = Self::default();
+        let end = History::entry_before(instant).and_then(|entry| phases.span(entry)).map_or(instant, |span| span.end);
+        let there = history.allocations.iter().enumerate().filter(|(_, block)| block.allocated_at(instant));
+        for (index, block) in there {
+            match phases.at(block.born) {
+                Phase::Optimizer if block.freed <= end => {
+                    found.temporary_bytes += block.size;
+                    found.foreach |= is_foreach(sites, history.stack_of(snapshot, index));
+                }
+                Phase::Optimizer => found.kept_bytes += block.size,
+                Phase::Backward => found.backward_bytes += block.size,
+                _ => found.other_bytes += block.size,
+            }
+        }
+        history.walk(snapshot, |instant, counters| {
+            if matches!(phases.at(instant), Phase::Forward | Phase::Backward) {
+                let bytes = counters.get(Metric::Allocated);
+                found.elsewhere_bytes = Some(found.elsewhere_bytes.map_or(bytes, |known| known.max(bytes)));
+            }
+        });
+        found
+    }
+}
+
+/// Whether a function of `torch.optim` that works on lists of tensors is on a stack: `_multi_tensor_adamw`.
+fn is_foreach(sites: &Sites<'_>, stack: StackId) -> bool {
+    let snapshot = sites.snapshot();
+    snapshot.stacks.frame_ids(stack).iter().any(|&id| {
+        let name = snapshot.stacks.frame(id).map_or("", |frame| snapshot.strings.get(frame.name));
+        sites.kind(id) == FrameKind::Torch && name.starts_with("_multi_tensor_")
+    })
+}

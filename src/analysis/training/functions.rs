@@ -1,0 +1,271 @@
+//! Which lines of a file belong to the same function.
+//!
+//! A frame has the line it is at and the name of its function, not where the function begins: in a file with several
+//! modules every one of them is `forward`. Functions are ranges of lines that do not overlap, and two lines are certainly
+//! of different ones when
+//!
+//! - the function that one of them is in calls the one that the other is in,
+//! - code lies between them that belongs to neither,
+//! - another place calls what has the first of them alone, or goes on quite elsewhere from there.
+//!
+//! Nothing else is taken for a sign: without one, the lines are one function's.
+
+use super::role::{Role, Roles};
+use crate::model::{FrameId, Snapshot, StackId, StrId};
+use std::collections::{HashMap, HashSet};
+
+/// The function of every Python frame of a snapshot.
+pub(super) struct Functions {
+    of_frame: Vec<u32>,
+}
+
+/// The Python frames of a stack, outermost first, and the positions of those that modules are called with.
+pub(super) struct PythonStack {
+    pub(super) frames: Vec<FrameId>,
+    pub(super) calls: Vec<usize>,
+}
+
+/// Where one call of a module ends and the next begins there are the head of a class and of its `forward` at least.
+const NEXT_CLASS: u64 = 5;
+/// The branches of an `if` are nearer to what comes before it.
+const FAR: u64 = 8;
+
+impl Functions {
+    /// Tells the functions of a snapshot apart, given each of its stacks.
+    pub(super) fn of(snapshot: &Snapshot, roles: &Roles, stacks: &[PythonStack]) -> Self {
+        let mut names = Names::of(snapshot, stacks);
+        let seen = Seen::of(snapshot, roles, stacks, &names);
+        let mut of_frame = names.of_frame.clone();
+        let mut next = names.lines.len() as u32;
+        for (name, lines) in names.lines.iter_mut().enumerate().filter(|(_, lines)| !lines.is_empty()) {
+            lines.sort_unstable();
+            lines.dedup();
+            let cuts = cuts(lines, seen.differing(name as u32, lines));
+            if cuts.is_empty() {
+                continue;
+            }
+            for (id, function) in of_frame.iter_mut().enumerate().filter(|(_, function)| **function == name as u32) {
+                let line = snapshot.stacks.frame(FrameId(id as u32)).map_or(0, |frame| frame.line);
+                let before = cuts.partition_point(|&cut| cut <= line) as u32;
+                // The first range keeps the number of the name.
+                *function = if before == 0 { name as u32 } else { next + before - 1 };
+            }
+            next += cuts.len() as u32;
+        }
+        Self { of_frame }
+    }
+
+    /// The number of a Python frame's function.
+    pub(super) fn get(&self, frame: FrameId) -> u32 {
+        self.of_frame.get(frame.index()).copied().unwrap_or(u32::MAX)
+    }
+}
+
+/// Python frames by file and name.
+struct Names {
+    /// Number of the file and name of each frame.
+    of_frame: Vec<u32>,
+    /// Lines of each, where modules are called by that name.
+    lines: Vec<Vec<u64>>,
+    /// By file, the names that modules are called by.
+    called_in: HashMap<StrId, Vec<u32>>,
+}
+
+impl Names {
+    fn of(snapshot: &Snapshot, stacks: &[PythonStack]) -> Self {
+        let mut known: HashMap<(StrId, StrId), u32> = HashMap::new();
+        let name = |id: u32| {
+            let Some(frame) = snapshot.stacks.frame(FrameId(id)) else { return u32::MAX };
+            let next = known.len() as u32;
+            *known.entry((frame.filename, frame.name)).or_insert(next)
+        };
+        let of_frame: Vec<u32> = (0..snapshot.stacks.frame_count() as u32).map(name).collect();
+        let mut names = Self { lines: vec![Vec::new(); known.len()], of_frame, called_in: HashMap::new() };
+        for stack in stacks {
+            for &id in stack.calls.iter().filter_map(|&position| stack.frames.get(position)) {
+                let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
+                let called = names.called_in.entry(frame.filename).or_default();
+                if !called.contains(&name) {
+                    called.push(name);
+                }
+            }
+        }
+        let called: HashSet<u32> = names.called_in.values().flatten().copied().collect();
+        for &id in stacks.iter().flat_map(|stack| &stack.frames) {
+            let Some(name) = names.get(id).filter(|name| called.contains(name)) else { continue };
+            if let (Some(lines), Some(frame)) = (names.lines.get_mut(name as usize), snapshot.stacks.frame(id)) {
+                lines.push(frame.line);
+            }
+        }
+        names
+    }
+
+    fn get(&self, frame: FrameId) -> Option<u32> {
+        self.of_frame.get(frame.index()).copied().filter(|&name| name != u32::MAX)
+    }
+
+    fn is_called(&self, name: u32) -> bool {
+        self.lines.get(name as usize).is_some_and(|lines| !lines.is_empty())
+    }
+}
+
+/// What the stacks say about the lines of one name.
+#[derive(Default)]
+struct Seen {
+    /// The lines that one name is seen at below one place, by the number of both.
+    below: Vec<(u32, Vec<u64>)>,
+    /// A name below one place and its line, and what the same name is below that.
+    nested: HashSet<(u32, u64, u32)>,
+    /// Lines of other names that no frame of this name is around.
+    apart: HashSet<(u32, u64)>,
+}
+
+impl Seen {
+    fn of(snapshot: &Snapshot, roles: &Roles, stacks: &[PythonStack], names: &Names) -> Self {
+        let mut seen = Self::default();
+        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        for (stack, python) in stacks.iter().enumerate() {
+            // The engine calls functions that were made within others.
+            let is_again = matches!(roles.role(StackId(stack as u32)), Role::Backward | Role::Recompute);
+            let mut place = 0;
+            // For each name around, the innermost frame of it: its node and line.
+            let mut around: HashMap<u32, (u32, u64)> = HashMap::new();
+            for &id in &python.frames {
+                let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
+                let next = nodes.len() as u32;
+                let node = *nodes.entry((place, name)).or_insert(next);
+                if node == next {
+                    seen.below.push((name, Vec::new()));
+                }
+                let next = places.len() as u32;
+                place = *places.entry((node, frame.line)).or_insert(next) + 1;
+                for &other in names.called_in.get(&frame.filename).into_iter().flatten() {
+                    if other != name && !is_again && !around.contains_key(&other) && is_defined(snapshot, frame.name) {
+                        seen.apart.insert((other, frame.line));
+                    }
+                }
+                if !names.is_called(name) {
+                    continue;
+                }
+                if let Some((_, lines)) = seen.below.get_mut(node as usize)
+                    && lines.last() != Some(&frame.line)
+                {
+                    lines.push(frame.line);
+                }
+                if let Some((outer, line)) = around.insert(name, (node, frame.line)) {
+                    seen.nested.insert((outer, line, node));
+                }
+            }
+        }
+        for (_, lines) in &mut seen.below {
+            lines.sort_unstable();
+            lines.dedup();
+        }
+        seen
+    }
+
+    /// Pairs of lines of one name, the lower one first, that are of different functions.
+    fn differing(&self, name: u32, lines: &[u64]) -> Vec<(u64, u64)> {
+        let mut pairs = Vec::new();
+        let lines_of = |node: u32| self.below.get(node as usize).map_or(&[][..], |(_, lines)| lines);
+        for &(outer, line, inner) in &self.nested {
+            if self.below.get(outer as usize).is_none_or(|&(of, _)| of != name) {
+                continue;
+            }
+            let (around, inside) = (lines_of(outer), lines_of(inner));
+            // A function that calls itself has its own lines below it.
+            if inside.iter().any(|line| around.binary_search(line).is_ok()) {
+                continue;
+            }
+            let behind = inside.partition_point(|&other| other < line);
+            pairs.extend(behind.checked_sub(1).map(|before| (inside[before], line)));
+            pairs.extend(inside.get(behind).map(|&after| (line, after)));
+        }
+        for &(_, line) in self.apart.iter().filter(|&&(of, _)| of == name) {
+            let behind = lines.partition_point(|&other| other < line);
+            if let (Some(before), Some(&after)) = (behind.checked_sub(1), lines.get(behind))
+                && after != line
+            {
+                pairs.push((lines[before], after));
+            }
+        }
+        pairs.extend(self.diverging(name));
+        pairs
+    }
+
+    /// Where what is seen below one place is the beginning of what is seen below another, or two of them go on elsewhere
+    /// after the same beginning.
+    fn diverging(&self, name: u32) -> Vec<(u64, u64)> {
+        let of_name = self.below.iter().filter(|(of, lines)| *of == name && !lines.is_empty());
+        let mut sets: Vec<&[u64]> = of_name.map(|(_, lines)| &lines[..]).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        let known: HashSet<&[u64]> = sets.iter().copied().collect();
+        let mut pairs = Vec::new();
+        for set in &sets {
+            let steps = set.windows(2).enumerate().filter(|(_, pair)| pair[1] - pair[0] >= NEXT_CLASS);
+            pairs.extend(steps.filter(|&(at, _)| known.contains(&set[..=at])).map(|(_, pair)| (pair[0], pair[1])));
+        }
+        for two in sets.windows(2) {
+            let same = two[0].iter().zip(two[1]).take_while(|(a, b)| a == b).count();
+            let (one, other) = (&two[0][same..], &two[1][same..]);
+            let Some(&last) = same.checked_sub(1).and_then(|last| two[0].get(last)) else { continue };
+            let (Some(&next), Some(&other_next)) = (one.first(), other.first()) else { continue };
+            let is_far = next - last >= FAR && other_next - last >= FAR;
+            if is_far && one.iter().all(|line| other.binary_search(line).is_err()) {
+                pairs.extend([(last, next), (last, other_next)]);
+            }
+        }
+        pairs
+    }
+}
+
+/// Whether a function has a `def` or is a module's own code: others stand within lines of one that has.
+fn is_defined(snapshot: &Snapshot, name: StrId) -> bool {
+    let name = snapshot.strings.get(name);
+    !name.starts_with('<') || name == "<module>"
+}
+
+/// Lines that functions begin at or before, but behind the line above, so that each pair is parted: the narrowest pairs
+/// first, and where several places would do, at the widest step.
+fn cuts(lines: &[u64], mut differing: Vec<(u64, u64)>) -> Vec<u64> {
+    differing.sort_unstable_by_key(|&(low, high)| (high - low, low));
+    differing.dedup();
+    let mut cuts: Vec<u64> = Vec::new();
+    for (low, high) in differing {
+        let next = cuts.partition_point(|&cut| cut <= low);
+        if cuts.get(next).is_some_and(|&cut| cut <= high) {
+            continue;
+        }
+        let first = lines.partition_point(|&line| line < low);
+        let mut widest: Option<(u64, u64)> = None;
+        for step in lines[first..].windows(2).take_while(|step| step[1] <= high) {
+            let width = step[1] - step[0];
+            if widest.is_none_or(|(known, _)| width > known) {
+                widest = Some((width, step[1]));
+            }
+        }
+        cuts.extend(widest.map(|(_, behind)| behind));
+        cuts.sort_unstable();
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_parted_where_they_are_farthest_from_each_other() {
+        let lines = [54, 55, 68, 70, 113, 114, 115, 131];
+        assert_eq!(cuts(&lines, vec![(70, 115), (119, 131), (115, 131)]), [113, 131]);
+        assert_eq!(
+            cuts(&lines, vec![(55, 68), (54, 115)]),
+            [68],
+            "the narrow pair is parted, and with it the wide one"
+        );
+        assert!(cuts(&lines, Vec::new()).is_empty());
+        assert!(cuts(&[], vec![(1, 9)]).is_empty());
+    }
+}
