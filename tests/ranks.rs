@@ -256,8 +256,8 @@ fn recorded(rank: u64, path: &str, seconds: (i64, i64), code: &[u32]) -> Value {
     summary["path"] = json!(path);
     summary["device"] = json!(0);
     summary["time_us"] = json!([seconds.0 * 1_000_000, seconds.1 * 1_000_000]);
-    let sample: String = code.iter().map(|line| format!("{line:06x}")).collect();
-    summary["code"] = json!({"lines": code.len(), "sample": sample});
+    let sample: Vec<String> = code.iter().map(|line| format!("{line:06x}")).collect();
+    summary["code"] = json!({"lines": code.len(), "sample": sample.concat()});
     summary
 }
 

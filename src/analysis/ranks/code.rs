@@ -39,8 +39,12 @@ impl CodeSample {
         };
         let frames: HashSet<FrameId> = stacks.iter().filter_map(own).collect();
         let hashes: BTreeSet<u32> = frames.into_iter().map(|frame| hash(&sites.label(frame))).collect();
-        let sample: String = hashes.iter().take(SAMPLE).map(|hash| format!("{hash:0DIGITS$x}")).collect();
-        (!hashes.is_empty()).then_some(Self { lines: hashes.len() as u64, sample })
+        (!hashes.is_empty()).then(|| Self::of_hashes(&hashes))
+    }
+
+    fn of_hashes(hashes: &BTreeSet<u32>) -> Self {
+        let sample: Vec<String> = hashes.iter().take(SAMPLE).map(|hash| format!("{hash:0DIGITS$x}")).collect();
+        Self { lines: hashes.len() as u64, sample: sample.concat() }
     }
 
     /// Checks what the types do not say, for a sample from a file.
@@ -107,9 +111,7 @@ mod tests {
     use super::*;
 
     fn sample(lines: impl Iterator<Item = u32>) -> CodeSample {
-        let hashes: BTreeSet<u32> = lines.map(|line| hash(&format!("model.py:{line} forward"))).collect();
-        let sample = hashes.iter().take(SAMPLE).map(|hash| format!("{hash:06x}")).collect();
-        CodeSample { lines: hashes.len() as u64, sample }
+        CodeSample::of_hashes(&lines.map(|line| hash(&format!("model.py:{line} forward"))).collect())
     }
 
     #[test]
