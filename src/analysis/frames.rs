@@ -90,6 +90,7 @@ const PLUMBING: &[&str] = &[
     "c10::Dispatcher::",
     "c10::KernelFunction::",
     "c10::BoxedKernel",
+    "c10::callUnboxedKernelFunction",
     "c10::OperatorHandle",
     "torch::autograd::VariableType::",
     "torch::ADInplaceOrView::",
