@@ -141,7 +141,7 @@ impl<'a> StepRule<'a> {
         let snapshot = sites.snapshot();
         let times = Times::of(snapshot, history)?;
         let outside = Outside::of(sites, roles);
-        let finder = TurnFinder { snapshot, history, roles, outside: &outside, phases };
+        let finder = TurnFinder { snapshot, sites, history, roles, outside: &outside, phases };
         let optimizers = self.optimizer_steps(&times);
         let passes = finder.passes(&optimizers);
         if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {

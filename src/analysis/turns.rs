@@ -5,6 +5,8 @@
 //! module, and between two calls other lines of its functions run. What repeats within one phase (layers of a forward,
 //! parameters in an optimizer) is no turn of such a loop, however regular it is.
 
+use super::frames::FrameKind;
+use super::sites::Sites;
 use super::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
 use crate::model::{Action, Format, FrameId, Snapshot, StrId};
 use crate::replay::{History, Instant};
@@ -69,6 +71,7 @@ const MIN_LOOP: usize = 16;
 /// One device's history with what its stacks say.
 pub(super) struct TurnFinder<'a> {
     pub snapshot: &'a Snapshot,
+    pub sites: &'a Sites<'a>,
     pub history: &'a History,
     pub roles: &'a Roles,
     pub outside: &'a Outside,
@@ -140,7 +143,8 @@ impl TurnFinder<'_> {
     }
 
     /// The turns of a loop that calls a model from outside of every module. Layers may be called from plain functions,
-    /// too: then modules of other code are called before and after them, and nothing is claimed. Where nothing is called
+    /// too: then they are modules of PyTorch's own, or modules of other code are called before and after them, and nothing
+    /// is claimed. Where nothing is called
     /// that would be a model, the turns of a loop that fills the recording.
     fn forwards(&self) -> Option<Turns> {
         let visits = self.visits();
@@ -155,6 +159,10 @@ impl TurnFinder<'_> {
         let (loops, others): (Vec<_>, Vec<_>) =
             visits.iter().filter(|(_, visits)| counts(visits)).partition(|(_, visits)| visits.ends.len() >= least);
         let called: HashSet<FrameId> = loops.iter().flat_map(|(_, visits)| visits.callees.iter().copied()).collect();
+        let is_layer = |callee: &FrameId| self.sites.kind(*callee) == FrameKind::Torch;
+        if is_model && called.iter().any(is_layer) {
+            return None;
+        }
         if is_model && others.iter().any(|(_, visits)| visits.callees.iter().all(|callee| !called.contains(callee))) {
             return None;
         }

@@ -116,10 +116,16 @@ impl Phases {
         let hints = hints(snapshot, history, roles, frees_tell);
         let mut phases = inferred(&hints);
         let mut recorded = recorded(snapshot, history, annotations);
+        let mut is_closure = false;
         for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
             // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
-            let is_closure = matches!(hint, Hint::Sure(Phase::Forward | Phase::Backward));
-            if *named == Some(Phase::Optimizer) && is_closure {
+            is_closure = match (*named, hint) {
+                (Some(Phase::Optimizer), Hint::Sure(Phase::Forward | Phase::Backward)) => true,
+                (Some(Phase::Optimizer), Hint::Sure(_)) => false,
+                (Some(Phase::Optimizer), _) => is_closure,
+                _ => false,
+            };
+            if is_closure {
                 *named = None;
             }
             *phase = named.unwrap_or(*phase);
