@@ -134,7 +134,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         "the peak is in the optimizer's step, when what forward keeps for backward is gone: checkpointing \
                       does not lower it"
             .to_owned();
-    let Some(peak) = device.optimizer else { return reason };
+    let Some(peak) = &device.optimizer else { return reason };
     if let Some(elsewhere) = peak.elsewhere_bytes {
         reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
     }
@@ -147,6 +147,18 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
     let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", Bytes(bytes))).collect();
     reason.push_str(&format!(". At the peak: {}.", parts.join(", ")));
+    if let Some(held) = &peak.forward_function {
+        let (calls, bytes) = (count(held.calls as u64, "call"), Bytes(held.bytes));
+        let caller = match &held.change {
+            CodeChange::Wrap(Some(caller)) | CodeChange::WrapForward(caller) => format!(", called at {caller}"),
+            _ => String::new(),
+        };
+        reason.push_str(&format!(
+            " Of what forward keeps for backward {} holds most: {bytes} in {calls}{caller}. That is what to checkpoint \
+             once the optimizer takes less.",
+            held.label
+        ));
+    }
     let is_much = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0)) >= MUCH_PERCENT;
     if is_much(peak.temporary_bytes) && peak.foreach {
         reason.push_str(" With foreach=False or fused=True most of what is temporary is not there.");

@@ -183,6 +183,20 @@ fn reasons_are_given_where_nothing_can_be_predicted() {
     assert_eq!(device(&fixture("fragmented")).none, None);
 }
 
+/// A peak in the optimizer's step stays; the function that holds most of what forward keeps is named all the same.
+#[test]
+fn a_peak_in_the_optimizer_names_what_forward_holds() {
+    let device = device(&fixture("optpeak"));
+    assert_eq!((device.none, device.phase), (Some(NoCandidates::PeakInOptimizer), Phase::Optimizer));
+    let peak = device.optimizer.expect("what the peak is made of");
+    let parts = peak.kept_bytes + peak.temporary_bytes + peak.backward_bytes + peak.other_bytes;
+    assert_eq!(parts, device.peak_bytes as u64);
+    let held = peak.forward_function.expect("blocks that are called repeatedly");
+    assert_eq!((held.label.as_str(), held.calls), ("record_pairs.py:74 forward", 6));
+    assert_eq!(held.change, CodeChange::Wrap(Some("record_pairs.py:201 forward".to_owned())));
+    assert!(held.bytes > 0 && held.bytes < peak.elsewhere_bytes.unwrap() as u64);
+}
+
 /// Generating text calls the same blocks again and again, and nothing is kept for a backward pass.
 #[test]
 fn generation_is_no_training() {

@@ -2,9 +2,10 @@
 
 use super::curve::{self, CurveOptions};
 use super::limit::{Limit, blocks_left};
+use super::optimizer::HeldByCalls;
 use super::passes::Passes;
 use super::play::Stage;
-use super::recompute::{Recompute, Recomputing};
+use super::recompute::{Gap, Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
 use super::{Checkpointed, NoCandidates};
 use crate::analysis::attribution::Attribution;
@@ -192,6 +193,45 @@ impl<'a> Workbench<'a> {
 
     /// The functions worth a try, the lowest new peak first.
     pub(super) fn candidates(&self) -> (Vec<Candidate>, usize) {
+        let mut functions = self.repeated_functions();
+        let untried = self.keep_promising(&mut functions, self.history.maxima[Metric::Allocated as usize].instant);
+        let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
+        let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
+        candidates.sort_by(|a, b| {
+            (a.predicted_peak_bytes, a.calls)
+                .cmp(&(b.predicted_peak_bytes, b.calls))
+                .then_with(|| a.label.cmp(&b.label))
+        });
+        (candidates, untried)
+    }
+
+    /// When the last forward pass before an instant ends.
+    pub(super) fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
+        let behind = self.passes.entries.partition_point(|pass| pass.end <= instant);
+        self.passes.entries.get(behind.checked_sub(1)?).map(|pass| pass.end)
+    }
+
+    /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
+    pub(super) fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
+        let mut functions = self.repeated_functions();
+        self.keep_promising(&mut functions, instant);
+        let held = |&index: &usize| {
+            let passes = self.passes.split(self.open_calls(index));
+            let recomputes = passes.iter().flatten().filter_map(|call| self.recomputing.of(call));
+            (held_at(recomputes.flat_map(|recompute| recompute.gaps), instant), passes.iter().map(Vec::len).max())
+        };
+        let most = functions.iter().map(|index| (held(index), index)).max_by_key(|((bytes, calls), index)| {
+            // The outermost of functions that hold the same: the one with the fewest calls.
+            (*bytes, Reverse(*calls), Reverse(**index))
+        });
+        let ((bytes, calls), &index) = most.filter(|((bytes, _), _)| *bytes > 0)?;
+        let function = self.calls.functions.get(index)?;
+        let label = self.sites.label(function.frame);
+        Some(HeldByCalls { label, calls: calls?, bytes, change: self.change(function) })
+    }
+
+    /// Functions that a forward pass calls more than once; of several that do nothing but call each other, one.
+    fn repeated_functions(&self) -> Vec<usize> {
         let mut by_calls: HashMap<Vec<u32>, usize> = HashMap::new();
         for (index, function) in self.calls.functions.iter().enumerate() {
             let passes = self.passes.split(self.open_calls(index));
@@ -207,30 +247,21 @@ impl<'a> Workbench<'a> {
         }
         let mut functions: Vec<usize> = by_calls.into_values().collect();
         functions.sort_unstable();
-        let untried = self.keep_promising(&mut functions);
-        let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
-        let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
-        candidates.sort_by(|a, b| {
-            (a.predicted_peak_bytes, a.calls)
-                .cmp(&(b.predicted_peak_bytes, b.calls))
-                .then_with(|| a.label.cmp(&b.label))
-        });
-        (candidates, untried)
+        functions
     }
 
-    /// Keeps as many functions as there is time to try, those during whose calls most of what is there at the peak was
-    /// allocated: the others cannot lower it by more. Says how many are left out.
-    fn keep_promising(&self, functions: &mut Vec<usize>) -> usize {
+    /// Keeps as many functions as there is time to try, those during whose calls most of what is there at an instant was
+    /// allocated: the others cannot hold more. Says how many are left out.
+    fn keep_promising(&self, functions: &mut Vec<usize>, instant: Instant) -> usize {
         let entries = self.history.entries() as usize;
         let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);
         let untried = functions.len().saturating_sub(most);
         if untried == 0 {
             return 0;
         }
-        let peak = self.history.maxima[Metric::Allocated as usize].instant;
-        // Bytes at the peak that were allocated up to each instant.
+        // Bytes there that were allocated up to each instant.
         let mut held = vec![0u64; entries + 1];
-        for allocation in self.history.allocations.iter().filter(|allocation| allocation.allocated_at(peak)) {
+        for allocation in self.history.allocations.iter().filter(|allocation| allocation.allocated_at(instant)) {
             if let Some(held) = held.get_mut(allocation.born as usize) {
                 *held = held.saturating_add(allocation.size);
             }
@@ -280,9 +311,8 @@ impl<'a> Workbench<'a> {
             let predicted = if every_nth == 1 { lowest } else { new_peak(every_nth) };
             Plan { every: every_nth, predicted_peak_bytes: predicted.bytes }
         };
-        let held = every(1).flat_map(|recompute| &recompute.gaps);
-        let held_at_peak = held.filter(|gap| gap.from <= peak.instant && peak.instant < gap.to);
-        let activation_bytes: u64 = held_at_peak.map(|gap| gap.bytes).sum();
+        let gaps = every(1).flat_map(|recompute| recompute.gaps.iter().copied());
+        let activation_bytes = held_at(gaps, peak.instant);
         // Then it is another layout of blocks that makes the difference.
         if activation_bytes == 0 {
             return None;
@@ -369,4 +399,9 @@ impl<'a> Workbench<'a> {
             caller => CodeChange::Wrap(caller.map(|caller| self.sites.label(caller))),
         }
     }
+}
+
+/// What gaps leave out at an instant: bytes that are there as recorded and would not be.
+fn held_at(gaps: impl Iterator<Item = Gap>, instant: Instant) -> u64 {
+    gaps.filter(|gap| gap.from <= instant && instant < gap.to).map(|gap| gap.bytes).sum()
 }

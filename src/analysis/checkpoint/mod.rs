@@ -19,7 +19,7 @@ mod simulation;
 pub use candidate::{Candidate, CodeChange, Plan};
 pub use curve::CurveOptions;
 pub use limit::Limit;
-pub use optimizer::OptimizerPeak;
+pub use optimizer::{HeldByCalls, OptimizerPeak};
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
@@ -187,7 +187,7 @@ fn device(
         activation_bytes: bench.activation_bytes(peak.instant),
         passes: bench.passes(),
         without_backward: bench.is_open(),
-        optimizer: in_optimizer.then(|| OptimizerPeak::of(sites, history, &phases, peak.instant)),
+        optimizer: in_optimizer.then(|| OptimizerPeak::of(sites, history, &phases, &bench, peak.instant)),
         forward_us: bench.forward_us(),
         checkpointed: bench.checkpointed(),
         candidates,

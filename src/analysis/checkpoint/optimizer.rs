@@ -1,5 +1,6 @@
 //! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
 
+use super::candidate::{CodeChange, Workbench};
 use crate::analysis::Sites;
 use crate::analysis::frames::FrameKind;
 use crate::analysis::training::{Phase, Phases};
@@ -7,7 +8,7 @@ use crate::model::StackId;
 use crate::replay::{History, Instant, Metric};
 
 /// A peak in the optimizer's step, by when its blocks were made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptimizerPeak {
     /// What the optimizer made and frees before its step ends.
     pub temporary_bytes: u64,
@@ -21,11 +22,33 @@ pub struct OptimizerPeak {
     pub foreach: bool,
     /// The most that is allocated in forward and in backward.
     pub elsewhere_bytes: Option<i64>,
+    /// The repeatedly called function that holds most when the forward pass before ends: gone by then, but what to
+    /// checkpoint once the optimizer takes less.
+    pub forward_function: Option<HeldByCalls>,
+}
+
+/// What the calls of a function hold at an instant and would not hold if they were checkpointed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldByCalls {
+    /// The function, by its file, first line and name.
+    pub label: String,
+    /// How often a forward pass calls it: the most there are in one.
+    pub calls: usize,
+    /// Bytes held.
+    pub bytes: u64,
+    /// What to change to checkpoint them.
+    pub change: CodeChange,
 }
 
 impl OptimizerPeak {
     /// Looks at the blocks allocated at an instant within an optimizer's step.
-    pub(super) fn of(sites: &Sites<'_>, history: &History, phases: &Phases, instant: Instant) -> Self {
+    pub(super) fn of(
+        sites: &Sites<'_>,
+        history: &History,
+        phases: &Phases,
+        bench: &Workbench<'_>,
+        instant: Instant,
+    ) -> Self {
         let snapshot = sites.snapshot();
         let mut found = Self::default();
         let end = History::entry_before(instant).and_then(|entry| phases.span(entry)).map_or(instant, |span| span.end);
@@ -47,6 +70,7 @@ impl OptimizerPeak {
                 found.elsewhere_bytes = Some(found.elsewhere_bytes.map_or(bytes, |known| known.max(bytes)));
             }
         });
+        found.forward_function = bench.end_of_forward(instant).and_then(|end| bench.held_most(end));
         found
     }
 }

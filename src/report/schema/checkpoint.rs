@@ -2,7 +2,9 @@
 
 use super::fragmentation::Instant;
 use super::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
-use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, Limit, NoCandidates, OptimizerPeak, Plan};
+use crate::analysis::checkpoint::{
+    Candidate, Checkpointed, CodeChange, HeldByCalls, Limit, NoCandidates, OptimizerPeak, Plan,
+};
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
 use crate::report::{Source, checkpoint_words as words};
 use schemars::JsonSchema;
@@ -61,6 +63,22 @@ pub struct PeakInOptimizer {
     pub foreach: bool,
     /// The most that is allocated in forward and in backward; null where the recording has neither.
     pub forward_backward_peak_bytes: Option<i64>,
+    /// The function whose calls hold most when forward ends: what to checkpoint once the optimizer takes less; null
+    /// without one.
+    pub forward_function: Option<FunctionToCheckpoint>,
+}
+
+/// A repeatedly called function and what its calls hold.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FunctionToCheckpoint {
+    /// The function, by its file, first line and name.
+    pub label: String,
+    /// The most calls there are in a forward pass.
+    pub calls: usize,
+    /// What they hold that they would not hold if they were checkpointed.
+    pub activation_bytes: u64,
+    /// What to change.
+    pub change: Change,
 }
 
 /// An instant and the phase of the training step that it lies in.
@@ -173,6 +191,18 @@ impl From<&OptimizerPeak> for PeakInOptimizer {
             other_bytes: peak.other_bytes,
             foreach: peak.foreach,
             forward_backward_peak_bytes: peak.elsewhere_bytes,
+            forward_function: peak.forward_function.as_ref().map(FunctionToCheckpoint::from),
+        }
+    }
+}
+
+impl From<&HeldByCalls> for FunctionToCheckpoint {
+    fn from(held: &HeldByCalls) -> Self {
+        Self {
+            label: held.label.clone(),
+            calls: held.calls,
+            activation_bytes: held.bytes,
+            change: (&held.change).into(),
         }
     }
 }
