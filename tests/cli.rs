@@ -205,7 +205,8 @@ fn containers_are_recognised_by_content() {
     memviz(&["peak", &put(&folder, "two.zip", &two)]).expect_error("several");
     let none = zipped(&[("folder/", b"")], zip::CompressionMethod::Stored);
     memviz(&["peak", &put(&folder, "none.zip", &none)]).expect_error("none");
-    memviz(&["peak", &put(&folder, "trace.json", b"{\"traceEvents\": []}")]).expect_error("a profiler trace without memory events");
+    memviz(&["peak", &put(&folder, "trace.json", b"{\"traceEvents\": []}")])
+        .expect_error("a profiler trace without memory events");
 }
 
 // ------------------------------------------------------------------ output
