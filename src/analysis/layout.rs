@@ -1,7 +1,7 @@
 //! The allocator's segments and blocks at an instant: what `torch.cuda.memory_snapshot()` would have shown then.
 
 use crate::model::{BlockState, PoolId, Segment, SegmentType, Snapshot, StackId};
-use crate::replay::{History, Instant, LARGE_BUFFER, NEVER, SMALL_BUFFER, SMALL_SIZE, SegmentSpan};
+use crate::replay::{History, Instant, NEVER, SMALL_BUFFER, SMALL_SIZE, SegmentSpan, SizeRules};
 use std::ops::Range;
 
 /// A piece of a segment: a block, in use or free.
@@ -26,6 +26,8 @@ pub struct SegmentLayout {
     pub size: u64,
     /// Whether it is (a mapped part of) an expandable segment.
     pub expandable: bool,
+    /// Bytes in which it can be given back: pages of an expandable segment, else all of it.
+    pub unit: u64,
     /// Small or large pool. Known for segments that are there at the end or have a block in use; the others' follows
     /// from their size.
     pub segment_type: SegmentType,
@@ -68,6 +70,7 @@ impl Layout {
         live: impl Iterator<Item = Piece>,
     ) -> Self {
         let mut layout = Self::default();
+        let rules = SizeRules::device(&snapshot.settings);
         let mut live = live.peekable();
         let mut spans = spans.peekable();
         while let Some(first) = spans.next() {
@@ -89,7 +92,7 @@ impl Layout {
             }
             layout.push_free(free_from, end);
             let pieces = start..layout.pieces.len();
-            layout.segments.push(segment(snapshot, history, &first, end, &layout.pieces, pieces));
+            layout.segments.push(segment(snapshot, history, &rules, &first, end, &layout.pieces, pieces));
         }
         layout.stray.extend(live.filter_map(|piece| piece.allocation));
         layout
@@ -192,6 +195,7 @@ impl<'a> Sweep<'a> {
 fn segment(
     snapshot: &Snapshot,
     history: &History,
+    rules: &SizeRules,
     first: &SegmentSpan,
     end: u64,
     all_pieces: &[Piece],
@@ -214,14 +218,17 @@ fn segment(
     // The small pool hands out blocks of up to 1 MiB, the large pool only larger ones.
     // Without a block, the size tells: plain segments of the small pool have one size, and the large pool's expandable
     // ones grow by larger pages.
-    let small_size = size == SMALL_BUFFER || (first.expandable && !size.is_multiple_of(LARGE_BUFFER));
+    let large_page = rules.page_size(SegmentType::Large);
+    let small_size = size == SMALL_BUFFER || (first.expandable && !size.is_multiple_of(large_page));
     let is_small = block.map_or(small_size, |(piece, _)| piece.size <= SMALL_SIZE);
     let segment_type = if is_small { SegmentType::Small } else { SegmentType::Large };
+    let segment_type = at_end.map_or(segment_type, |segment| segment.segment_type);
     SegmentLayout {
         addr: first.addr,
         size,
         expandable: first.expandable,
-        segment_type: at_end.map_or(segment_type, |segment| segment.segment_type),
+        unit: if first.expandable { rules.page_size(segment_type) } else { size },
+        segment_type,
         stream: stream.flatten(),
         pool: pool.flatten(),
         stack: first.stack,

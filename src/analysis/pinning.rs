@@ -8,7 +8,7 @@ use super::attribution::OTHER;
 use super::grouping::{Grouper, Groups, RowHead};
 use super::layout::{Layout, Piece, SegmentLayout};
 use super::sites::Origin;
-use crate::replay::{History, page_size};
+use crate::replay::History;
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::iter;
@@ -52,7 +52,7 @@ pub struct Pinning {
 /// Takes time linear in the number of blocks, however many pages there are: pages inside a block have no free bytes,
 /// and pages inside a free block are kept by nobody.
 pub(super) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: impl FnMut(u64, &[usize])) {
-    let unit_size = if segment.expandable { page_size(segment.segment_type) } else { segment.size }.max(1);
+    let unit_size = segment.unit.max(1);
     let mut unit = 0;
     let mut used = 0;
     let mut blocks: Vec<usize> = Vec::new();

@@ -1,5 +1,6 @@
 //! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
 
+use super::alloc_conf;
 use super::pickle::machine::Decoded;
 use super::pickle::recording::{Fields, Recording, expected, name, pool_id};
 use super::pickle::value::{Heap, Items, Value};
@@ -40,6 +41,9 @@ const RECORD_BYTES: u64 = 16;
 const EXPECTED_KEYS: usize = 32;
 /// How the name of the variable ends whose text is among the settings; it begins with the device's.
 const ALLOC_CONF: &str = "ALLOC_CONF";
+/// Whether the ring buffer lost entries, and how many it holds.
+const OVERFLOWED: &str = "trace_alloc_overflowed";
+const MAX_ENTRIES: &str = "trace_alloc_max_entries";
 /// Records that a file may have however small it is.
 const SMALL_FILE_RECORDS: u64 = 1024;
 
@@ -84,19 +88,30 @@ impl Assembler {
                 "host_traces" => self.host_traces(at, value)?,
                 "external_annotations" => self.annotations(at, value)?,
                 "allocator_settings" => self.settings(at, value)?,
-                "trace_alloc_overflowed" => {
-                    self.snapshot.notes.trace_overflowed = match value {
-                        Value::Bool(overflowed) => Some(overflowed),
-                        _ => None,
-                    };
-                    if self.snapshot.notes.trace_overflowed.is_none() {
-                        self.malformed("trace_alloc_overflowed", "a boolean", value);
-                    }
-                }
+                key @ (OVERFLOWED | MAX_ENTRIES) => self.ring(key, value),
                 _ => self.unknown("snapshot", key),
             }
         }
         Ok(())
+    }
+
+    /// What is said about the ring buffer, whether it stands beside the settings or among them.
+    fn ring(&mut self, key: &str, value: Value) {
+        let notes = &mut self.snapshot.notes;
+        if key == OVERFLOWED {
+            match value {
+                // One that overflowed somewhere did, whatever is said elsewhere.
+                Value::Bool(overflowed) => {
+                    notes.trace_overflowed = Some(overflowed || notes.trace_overflowed == Some(true));
+                }
+                _ => self.malformed(key, "a boolean", value),
+            }
+        } else {
+            match self.heap.as_int(value).and_then(|entries| u64::try_from(entries).ok()) {
+                Some(entries) => notes.ring_capacity = Some(entries),
+                None => self.malformed(key, "a number of entries", value),
+            }
+        }
     }
 
     fn starts_with_segment(&self, list: Value) -> bool {
@@ -420,12 +435,15 @@ impl Assembler {
             let name = self.text(id).to_owned();
             missing.retain(|&known| known != name && !(known == ALLOC_CONF && name.ends_with(known)));
             match name.as_str() {
-                "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => {
+                "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_HIP_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" => {
                     if !matches!(value, Value::Str(_)) {
                         self.malformed(&name, "a string", value);
                     }
                     settings.alloc_conf = self.show(value);
+                    let problems = alloc_conf::read(&settings.alloc_conf.clone(), &mut settings);
+                    self.snapshot.notes.malformed.extend(problems);
                 }
+                OVERFLOWED | MAX_ENTRIES => self.ring(&name, value),
                 "max_split_size" => match self.heap.as_int(value) {
                     Some(size) => {
                         settings.max_split_size = u64::try_from(size).ok().filter(|&size| size < u64::MAX);

@@ -15,6 +15,15 @@ pub struct AllocatorSettings {
     pub garbage_collection_threshold: f64,
     /// `roundup_power2_divisions` for sizes of 1, 2, 4, ... 32768 MiB and below the first; 0 when off.
     pub roundup_power2_divisions: [u64; 16],
+    /// `large_segment_size_mb` of the string, in bytes: segments for requests of the large pool below 10 MiB, and pages
+    /// of its expandable segments. `None` for PyTorch's default of 20 MiB.
+    pub large_segment_size: Option<u64>,
+    /// `max_non_split_rounding_mb` of the string, in bytes: a block that exceeds an oversize request by so many is not
+    /// used for it. `None` for as much as a large segment.
+    pub max_non_split_rounding: Option<u64>,
+    /// `per_process_memory_fraction` of the string: the share of the device's memory that the process may reserve.
+    /// `None` where the string does not set it; `torch.cuda.set_per_process_memory_fraction` leaves no trace.
+    pub memory_fraction: Option<f64>,
     /// Every other setting as `(name, value)`, in file order.
     pub other: Vec<(String, String)>,
 }

@@ -109,6 +109,11 @@ pub struct SourceNotes {
     pub has_times: bool,
     /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.
     pub trace_overflowed: Option<bool>,
+    /// `trace_alloc_max_entries` when the file has it: entries of all actions together that the ring buffer of a device
+    /// holds.
+    pub ring_capacity: Option<u64>,
+    /// Lines of `forward_frames` that were not understood, and left out.
+    pub unread_forward_lines: u64,
     /// Whether more follows behind the recording, as when a second dump was appended.
     pub followed: bool,
     /// Values that are missing or of another type than PyTorch writes, and were ignored: where, and what was expected.

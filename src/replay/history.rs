@@ -113,6 +113,9 @@ pub struct Completeness {
     pub no_free_requested: bool,
     /// PyTorch says that the ring buffer dropped entries (`trace_alloc_overflowed`).
     pub overflowed: bool,
+    /// The device has as many entries as its ring buffer holds (`trace_alloc_max_entries`), and PyTorch does not say whether
+    /// it dropped any.
+    pub ring_full: bool,
     /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.
     pub unrecorded_frees: bool,
     /// The recording has neither requested sizes nor pending frees, as profiler traces and memory timelines: requested
@@ -161,13 +164,14 @@ impl Completeness {
             && !self.truncated
             && !self.no_free_requested
             && !self.overflowed
+            && !self.ring_full
             && !self.no_totals
     }
 
     /// The bound that a metric's values are, where they are not exact.
     pub fn bound(&self, metric: Metric) -> Option<Bound> {
         match metric {
-            _ if self.no_entries || self.overflowed => Some(Bound::Lower),
+            _ if self.no_entries || self.overflowed || self.ring_full => Some(Bound::Lower),
             _ if self.truncated && (self.has_baseline || self.blocks_only) => Some(Bound::Lower),
             Metric::Reserved if self.no_totals => Some(Bound::Unknown),
             Metric::Reserved => None,
@@ -186,6 +190,7 @@ impl Completeness {
         let uncertain = self.baseline_uncertain_bytes > 0
             || self.unrecorded_frees
             || self.overflowed
+            || self.ring_full
             || self.no_totals
             || (self.truncated && self.has_baseline);
         uncertain.then_some(Bound::Lower)

@@ -24,7 +24,7 @@ mod tally;
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
-pub use size_rules::{LARGE_BUFFER, MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules, driver_request, page_size};
+pub use size_rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};
 
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
@@ -136,12 +136,15 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
             anomalies.add(AnomalyKind::TimeReversed, Some(index as u32 + 1), 0);
         }
     }
+    let is_full = |capacity| trace.rows.len() as u64 >= capacity;
+    let ring_full = snapshot.notes.trace_overflowed.is_none() && snapshot.notes.ring_capacity.is_some_and(is_full);
     let completeness = Completeness {
         no_entries: trace.rows.is_empty(),
         has_baseline: !baseline.is_empty(),
         truncated: trace.truncated,
         no_free_requested,
         overflowed: snapshot.notes.trace_overflowed == Some(true),
+        ring_full: ring_full && !trace.rows.is_empty(),
         unrecorded_frees: !baseline.is_empty() && !snapshot.notes.has_times && !trace.rows.is_empty(),
         blocks_only: false,
         sampled: false,

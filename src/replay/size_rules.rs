@@ -13,8 +13,8 @@ pub const SMALL_SIZE: u64 = 1 << 20;
 /// Segments of the small pool have this many bytes, and its expandable segments grow by pages of it (`kSmallBuffer`).
 pub const SMALL_BUFFER: u64 = 2 << 20;
 /// Segments for requests of the large pool below 10 MiB have this many bytes, and its expandable segments grow by pages
-/// of it (`kLargeBuffer`).
-pub const LARGE_BUFFER: u64 = 20 << 20;
+/// of it (`kLargeBuffer`), unless `large_segment_size_mb` says otherwise.
+const LARGE_BUFFER: u64 = 20 << 20;
 /// Requests from here on get a segment of their own size (`kMinLargeAlloc`).
 const MIN_LARGE_ALLOC: u64 = 10 << 20;
 /// Rounded up to a multiple of this many bytes (`kRoundLarge`).
@@ -27,6 +27,10 @@ pub struct SizeRules {
     max_split_size: u64,
     /// `roundup_power2_divisions` by bucket.
     divisions: [u64; 16],
+    /// Bytes of a segment for requests of the large pool below 10 MiB, and of its pages.
+    large_segment: u64,
+    /// A block that exceeds a request at or above `max_split_size` by this many bytes is not used for it.
+    non_split_rounding: u64,
     /// Whether `expandable_segments` is set. The allocator asks the setting, not the segment, when it decides whether
     /// to split: private pools keep plain segments, yet their blocks are split as in expandable ones.
     expandable: bool,
@@ -36,16 +40,26 @@ pub struct SizeRules {
 
 impl Default for SizeRules {
     fn default() -> Self {
-        Self { max_split_size: u64::MAX, divisions: [0; 16], expandable: false, host: false }
+        Self {
+            max_split_size: u64::MAX,
+            divisions: [0; 16],
+            large_segment: LARGE_BUFFER,
+            non_split_rounding: LARGE_BUFFER,
+            expandable: false,
+            host: false,
+        }
     }
 }
 
 impl SizeRules {
     /// The rules for device memory under `settings`.
     pub fn device(settings: &AllocatorSettings) -> Self {
+        let large_segment = settings.large_segment_size.unwrap_or(LARGE_BUFFER);
         Self {
             max_split_size: settings.max_split_size.unwrap_or(u64::MAX),
             divisions: settings.roundup_power2_divisions,
+            large_segment,
+            non_split_rounding: settings.max_non_split_rounding.unwrap_or(large_segment),
             expandable: settings.expandable_segments,
             host: false,
         }
@@ -98,27 +112,38 @@ impl SizeRules {
     pub fn never_splits(&self, rounded: u64) -> bool {
         rounded >= self.max_split_size
     }
-}
 
-/// Bytes of the page by which expandable segments of a pool grow and shrink.
-pub fn page_size(segment_type: SegmentType) -> u64 {
-    match segment_type {
-        SegmentType::Small => SMALL_BUFFER,
-        SegmentType::Large => LARGE_BUFFER,
+    /// Whether a free block of `free` bytes is kept from a request of `rounded` bytes although it is large enough:
+    /// blocks from `max_split_size` on serve only requests from there on, and those only blocks near their size
+    /// (`get_free_block`).
+    pub fn keeps_back(&self, rounded: u64, free: u64) -> bool {
+        if self.never_splits(rounded) {
+            free.saturating_sub(rounded) >= self.non_split_rounding
+        } else {
+            self.never_splits(free)
+        }
     }
-}
 
-/// Bytes that the driver must supply in one piece when no free block serves a request of `rounded` bytes: the size of a
-/// new segment (`get_allocation_size`), or whole pages where segments are expandable.
-pub fn driver_request(rounded: u64, expandable: bool) -> u64 {
-    let step = if rounded <= SMALL_SIZE {
-        SMALL_BUFFER
-    } else if expandable || rounded < MIN_LARGE_ALLOC {
-        LARGE_BUFFER
-    } else {
-        ROUND_LARGE
-    };
-    rounded.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+    /// Bytes of the page by which expandable segments of a pool grow and shrink.
+    pub fn page_size(&self, segment_type: SegmentType) -> u64 {
+        match segment_type {
+            SegmentType::Small => SMALL_BUFFER,
+            SegmentType::Large => self.large_segment,
+        }
+    }
+
+    /// Bytes that the driver must supply in one piece when no free block serves a request of `rounded` bytes: the size of
+    /// a new segment (`get_allocation_size`), or whole pages where segments are expandable.
+    pub fn driver_request(&self, rounded: u64, expandable: bool) -> u64 {
+        let step = if rounded <= SMALL_SIZE {
+            SMALL_BUFFER
+        } else if expandable || rounded < MIN_LARGE_ALLOC {
+            self.large_segment
+        } else {
+            ROUND_LARGE
+        };
+        rounded.checked_next_multiple_of(step).unwrap_or(u64::MAX)
+    }
 }
 
 /// The `roundup_power2_divisions` bucket of a size: its power of two, from 1 MiB up to 32 GiB.
@@ -161,15 +186,46 @@ mod tests {
 
     #[test]
     fn the_driver_is_asked_for_segments_and_pages() {
+        let (mib, rules) = (1 << 20, SizeRules::default());
+        assert_eq!(rules.driver_request(512, false), 2 * mib);
+        assert_eq!(rules.driver_request(mib, true), 2 * mib);
+        assert_eq!(rules.driver_request(mib + 512, false), 20 * mib);
+        assert_eq!(rules.driver_request(10 * mib - 512, false), 20 * mib);
+        assert_eq!(rules.driver_request(10 * mib, false), 10 * mib);
+        assert_eq!(rules.driver_request(21 * mib, false), 22 * mib);
+        assert_eq!(rules.driver_request(21 * mib, true), 40 * mib);
+        assert_eq!(rules.driver_request(u64::MAX, true), u64::MAX);
+    }
+
+    #[test]
+    fn segments_are_as_large_as_the_settings_say() {
         let mib = 1 << 20;
-        assert_eq!(driver_request(512, false), 2 * mib);
-        assert_eq!(driver_request(mib, true), 2 * mib);
-        assert_eq!(driver_request(mib + 512, false), 20 * mib);
-        assert_eq!(driver_request(10 * mib - 512, false), 20 * mib);
-        assert_eq!(driver_request(10 * mib, false), 10 * mib);
-        assert_eq!(driver_request(21 * mib, false), 22 * mib);
-        assert_eq!(driver_request(21 * mib, true), 40 * mib);
-        assert_eq!(driver_request(u64::MAX, true), u64::MAX);
+        let settings = AllocatorSettings { large_segment_size: Some(12 * mib), ..AllocatorSettings::default() };
+        let rules = SizeRules::device(&settings);
+        assert_eq!(rules.driver_request(mib, false), 2 * mib, "the small pool is as ever");
+        assert_eq!(rules.driver_request(mib + 512, false), 12 * mib);
+        assert_eq!(rules.driver_request(10 * mib, false), 10 * mib);
+        assert_eq!(rules.driver_request(21 * mib, true), 24 * mib);
+        assert_eq!(rules.page_size(SegmentType::Large), 12 * mib);
+        assert_eq!(rules.page_size(SegmentType::Small), 2 * mib);
+    }
+
+    #[test]
+    fn oversize_blocks_are_kept_for_requests_near_their_size() {
+        let mib = 1 << 20;
+        let kept = |settings: &AllocatorSettings, rounded: u64, free: u64| {
+            SizeRules::device(settings).keeps_back(rounded * mib, free * mib)
+        };
+        let mut settings = AllocatorSettings { max_split_size: Some(64 * mib), ..AllocatorSettings::default() };
+        assert!(!kept(&settings, 2, 63));
+        assert!(kept(&settings, 2, 64));
+        assert!(!kept(&settings, 64, 83));
+        assert!(kept(&settings, 64, 84));
+        settings.large_segment_size = Some(12 * mib);
+        assert!(kept(&settings, 64, 76), "as much as a segment");
+        settings.max_non_split_rounding = Some(40 * mib);
+        assert!(!kept(&settings, 64, 103));
+        assert!(kept(&settings, 64, 104));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
-use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot};
+use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant};
 use indexmap::IndexMap;
 
@@ -88,6 +88,13 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.overflowed {
         lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
+    }
+    if completeness.ring_full {
+        lines.push(
+            "the ring buffer is full (trace_alloc_max_entries): it may have dropped entries, and memory may have been \
+             higher then"
+                .to_owned(),
+        );
     }
     let unknown_anyway = completeness.truncated && completeness.has_baseline;
     if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
@@ -319,6 +326,10 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
     if !notes.left_out.is_empty() {
         lines.push(format!("events were left out: {}", listed(&notes.left_out)));
     }
+    if notes.unread_forward_lines > 0 {
+        let lines_of = count(notes.unread_forward_lines, "line");
+        lines.push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out"));
+    }
     if notes.followed {
         lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".to_owned());
     }
@@ -359,6 +370,17 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
         lines.push("default allocator settings".to_owned());
     }
     lines
+}
+
+/// The ring buffer of the recording, where the file tells of it.
+pub fn ring(notes: &SourceNotes) -> Option<String> {
+    let overflowed = match notes.trace_overflowed {
+        Some(true) => ", some dropped entries",
+        Some(false) => ", none dropped entries",
+        None => "",
+    };
+    let capacity = notes.ring_capacity?;
+    Some(format!("ring buffers of {capacity} entries per device{overflowed}"))
 }
 
 /// Figures that are bounds, by JSON key. Where the baseline is not known exactly, more may be in use than what is known,

@@ -3,7 +3,7 @@
 use super::words::{count, pool};
 use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom, Replayed};
 use crate::model::bytes::Bytes;
-use crate::replay::{History, LARGE_BUFFER};
+use crate::replay::History;
 use indexmap::IndexMap;
 
 /// A statement: what it is called, what it says, and its figures by JSON key.
@@ -128,9 +128,19 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
             ),
         ),
         Evidence::DeviceHadEnough { free, needed, reserved } => device_had_enough(free, needed, reserved),
-        Evidence::LimitSet(ref setting) => {
-            statement("limit_set", [], format!("PYTORCH_CUDA_ALLOC_CONF limits the process: {setting}"))
-        }
+        Evidence::LimitSet { fraction, reserved, segment, device } => statement(
+            "limit_set",
+            [("reserved_bytes", reserved), ("segment_bytes", segment), ("device_bytes_at_least", device)],
+            format!(
+                "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that part of its \
+                 memory: {} reserved and a segment of {} are {}, more than that part of the {} that are known of it",
+                Bytes(oom.device_free),
+                Bytes(reserved),
+                Bytes(segment),
+                Bytes(reserved.saturating_add(segment)),
+                Bytes(device)
+            ),
+        ),
         Evidence::Shrunk { known, here } => shrunk(known, here),
         Evidence::KnownInPart => statement(
             "known_in_part",
@@ -193,14 +203,14 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             )
         }
         Advice::ExpandableSegments(replayed) => expandable(oom, replayed),
-        Advice::WholePages { whole_pages, together, needed } => statement(
+        Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",
             [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)],
             format!(
                 "{} of what is inactive lies in whole pages of {}, which expandable_segments:True could have used \
                  elsewhere: {} together with device free, of the {} that the request takes",
                 Bytes(whole_pages),
-                Bytes(LARGE_BUFFER),
+                Bytes(page),
                 Bytes(together),
                 Bytes(needed)
             ),

@@ -41,6 +41,7 @@ pub fn of_device(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leave
     match &history.completeness {
         Completeness { no_entries: true, .. } => lower(Doubt::NoHistory),
         Completeness { overflowed: true, .. } => lower(Doubt::Overflowed),
+        Completeness { ring_full: true, .. } => lower(Doubt::RingFull),
         Completeness { truncated: true, .. } => lower(Doubt::CutOff),
         Completeness { no_totals: true, .. } => lower(Doubt::NoTotals),
         _ => match beginning(snapshot, history) {
@@ -72,8 +73,11 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         segments_only: _,
         // Comes as `Completeness::no_totals`.
         no_totals: _,
-        // Comes as `Completeness::overflowed`.
+        // Come as `Completeness::overflowed` and `Completeness::ring_full`.
         trace_overflowed: _,
+        ring_capacity: _,
+        // Labels: see `of_sites`.
+        unread_forward_lines: _,
         truncated_at,
         followed,
         malformed,
@@ -100,7 +104,8 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
 /// it are missing.
 pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
-    (notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty()).then_some(Doubt::LooseSites)
+    let is_loose = notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty();
+    (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites)
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early ones write none;
@@ -122,6 +127,11 @@ fn beginning(snapshot: &Snapshot, history: &History) -> Option<Doubt> {
     if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) {
         return Some(Doubt::LostBeginning);
     }
+    let notes = &snapshot.notes;
+    let has_room = |capacity| (history.rows.len() as u64) < capacity;
+    if notes.trace_overflowed == Some(false) || notes.ring_capacity.is_some_and(has_room) {
+        return None;
+    }
     // PyTorch 2.0 has no such choice.
     let stacks = snapshot.entries.stacks().get(history.rows.clone()).unwrap_or(&[]);
     let has_stacks = stacks.iter().any(|&stack| stack != StackId::EMPTY);
@@ -134,6 +144,7 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         no_entries: _,
         truncated: _,
         overflowed: _,
+        ring_full: _,
         no_totals: _,
         // A recording that started late is taken at its word: the peak is that since then.
         has_baseline: _,
@@ -244,6 +255,7 @@ mod tests {
         let of = |change: fn(&mut Completeness)| doubt(|_| (), |history| change(&mut history.completeness));
         assert_eq!(of(|it| it.no_entries = true), Some(Doubt::NoHistory));
         assert_eq!(of(|it| it.overflowed = true), Some(Doubt::Overflowed));
+        assert_eq!(of(|it| it.ring_full = true), Some(Doubt::RingFull));
         assert_eq!(of(|it| it.truncated = true), Some(Doubt::CutOff));
         assert_eq!(of(|it| it.sampled = true), Some(Doubt::Sampled));
         assert_eq!(of(|it| it.unrecorded_frees = true), Some(Doubt::UnrecordedFrees));

@@ -28,6 +28,8 @@ pub enum Doubt {
     NoHistory,
     /// The ring buffer dropped entries, as PyTorch says.
     Overflowed,
+    /// The ring buffer is full, and nothing says whether it dropped entries.
+    RingFull,
     /// Blocks from before the first kept entry have stacks, so entries from then are lost.
     LostBeginning,
     /// The file was cut off.

@@ -6,7 +6,7 @@
 
 use crate::analysis::layout::Layout;
 use crate::model::{BlockState, PoolId, SegmentType};
-use crate::replay::{LARGE_BUFFER, SizeRules, driver_request};
+use crate::replay::SizeRules;
 use std::collections::{BTreeSet, HashMap};
 
 /// Stream and private pool: blocks of different ones never meet.
@@ -179,16 +179,11 @@ impl Allocator {
     /// The smallest free block that serves a request; blocks above `max_split_size` serve only requests near their size.
     fn best_fit(&self, pool: u32, rounded: u64) -> Option<u32> {
         let &(size, _, index) = self.free[pool as usize].range((rounded, 0, 0)..).next()?;
-        let fits = if self.rules.never_splits(rounded) {
-            size < rounded.saturating_add(LARGE_BUFFER)
-        } else {
-            !self.rules.never_splits(size)
-        };
-        fits.then_some(index)
+        (!self.rules.keeps_back(rounded, size)).then_some(index)
     }
 
     fn add_segment(&mut self, pool: u32, rounded: u64) -> u32 {
-        let size = driver_request(rounded, false);
+        let size = self.rules.driver_request(rounded, false);
         let addr = self.next_segment;
         self.next_segment = self.next_segment.saturating_add(size);
         self.add(Block { addr, size, pool, previous: NO_BLOCK, next: NO_BLOCK, is_free: true })

@@ -7,7 +7,7 @@ use crate::analysis::figures::Figures;
 use crate::analysis::layout::Layout;
 use crate::analysis::sites::Sites;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::{History, driver_request, page_size};
+use crate::replay::{History, SizeRules};
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -41,6 +41,8 @@ pub enum Advice {
     WholePages {
         /// Inactive bytes in whole pages.
         whole_pages: u64,
+        /// Bytes of a page of the large pool.
+        page: u64,
         /// Those and what the device had free.
         together: u64,
         /// Whole pages that the request takes.
@@ -93,8 +95,9 @@ impl Adviser<'_> {
     pub fn advise(&self, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Vec<Advice> {
         let Self { facts, serving, layout, cause, .. } = *self;
         let mut advice = Vec::new();
-        // Where the failure is not understood, nobody knows what would have prevented it.
-        if cause != Cause::Unknown {
+        // Where the failure is not understood, nobody knows what would have prevented it. Under a limit what the device had
+        // free does not tell what the process could have had.
+        if !matches!(cause, Cause::Unknown | Cause::Limit) {
             advice.extend(other_pool(facts, serving, layout));
             advice.extend(free_sites(facts, layout, turnover, sites));
             advice.extend(self.expandable_segments());
@@ -114,7 +117,9 @@ impl Adviser<'_> {
         }
         // What is played again must be known from the start, and follow rules that are mirrored.
         let known = history.completeness.is_complete() && history.anomalies.total() == 0;
-        if self.may_replay && known && snapshot.settings.max_split_size.is_none() {
+        let settings = &snapshot.settings;
+        let is_limited = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
+        if self.may_replay && known && !is_limited && settings.max_split_size.is_none() {
             let capacity = figures.reserved.saturating_add(device_free);
             let replayed = expandable::replay(snapshot, history, self.facts.entry, capacity);
             let worth_saying = expected || replayed.fails_at.is_none();
@@ -168,9 +173,10 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
 
 /// Inactive bytes of the shared pools in whole pages, as the blocks lie.
 fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
+    let rules = SizeRules::device(&facts.snapshot.settings);
     let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
     let whole_pages = shared.map(|segment| {
-        let page = page_size(segment.segment_type);
+        let page = rules.page_size(segment.segment_type);
         let free = layout.pieces_of(segment).iter().filter(|piece| piece.state == BlockState::Inactive);
         let pages = free.map(|piece| {
             let (from, to) = (piece.addr - segment.addr, piece.addr - segment.addr + piece.size);
@@ -179,9 +185,10 @@ fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
         pages.sum::<u64>()
     });
     let whole_pages = whole_pages.sum();
-    let needed = driver_request(facts.request.bytes, true);
+    let needed = rules.driver_request(facts.request.bytes, true);
     let together = facts.device_free.saturating_add(whole_pages);
-    Advice::WholePages { whole_pages, together, needed }
+    let page = rules.page_size(SegmentType::Large);
+    Advice::WholePages { whole_pages, page, together, needed }
 }
 
 /// The other stream or private pool that has most, if it has what the driver lacked.

@@ -4,7 +4,7 @@ use super::request::{Request, Retry, Serving};
 use crate::analysis::figures::Figures;
 use crate::analysis::pinning::Pinning;
 use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{History, Instant, Metric, SizeRules};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ pub enum Cause {
     Fragmentation,
     /// The device had much less to give than at another time: something outside the allocator holds memory.
     OtherProcess,
+    /// The device had enough free, but the settings limit the process to a part of it.
+    Limit,
     /// The recording does not tell.
     Unknown,
 }
@@ -29,13 +31,14 @@ impl Cause {
             Self::Capacity => "capacity",
             Self::Fragmentation => "fragmentation",
             Self::OtherProcess => "other_process",
+            Self::Limit => "limit",
             Self::Unknown => "unknown",
         }
     }
 }
 
 /// A figure that shows the cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Evidence {
     /// Device free and inactive bytes together are less than what was needed.
     NotEnough {
@@ -96,8 +99,19 @@ pub enum Evidence {
         /// What the process holds: the limit, if there is one, lies between that and `reserved + needed`.
         reserved: u64,
     },
-    /// Allocator settings that limit the process.
-    LimitSet(String),
+    /// The settings limit the process to a part of the device's memory (`per_process_memory_fraction`). How much that is
+    /// is not recorded, as the device's memory is not; what the request would have taken exceeds that part of all that
+    /// is known of the device.
+    LimitSet {
+        /// The part.
+        fraction: f64,
+        /// What the process holds.
+        reserved: u64,
+        /// Bytes of a segment for the request, by which the limit is judged even where segments are expandable.
+        segment: u64,
+        /// The device's memory, at least: what is reserved and what is free.
+        device: u64,
+    },
     /// Reserved and device free bytes fall short of what the device had for the process at another time.
     Shrunk {
         /// What it had then.
@@ -168,9 +182,10 @@ impl Facts<'_> {
         }
         if device_free >= request.driver_bytes {
             let (needed, reserved) = (request.driver_bytes, figures.reserved);
-            let mut evidence = vec![Evidence::DeviceHadEnough { free: device_free, needed, reserved }];
-            evidence.extend(self.limit_setting().map(Evidence::LimitSet));
-            return (Cause::Unknown, evidence);
+            if let Some(limit) = self.limit() {
+                return (Cause::Limit, vec![limit]);
+            }
+            return (Cause::Unknown, vec![Evidence::DeviceHadEnough { free: device_free, needed, reserved }]);
         }
         if serving.largest_usable >= request.bytes {
             let bytes = serving.largest_usable;
@@ -219,9 +234,15 @@ impl Facts<'_> {
         (false, evidence)
     }
 
-    /// The part of `PYTORCH_CUDA_ALLOC_CONF` that limits the process, if there is one.
-    fn limit_setting(&self) -> Option<String> {
-        let parts = self.snapshot.settings.alloc_conf.split(',');
-        parts.map(str::trim).find(|part| part.starts_with("per_process_memory_fraction")).map(str::to_owned)
+    /// The limit that the settings set, if the request may have met it: even of a device with no more memory than is
+    /// known of, the part must be less than what was wanted.
+    fn limit(&self) -> Option<Evidence> {
+        let settings = &self.snapshot.settings;
+        let fraction = settings.memory_fraction.filter(|&fraction| fraction < 1.0)?;
+        let reserved = self.figures.reserved;
+        let segment = SizeRules::device(settings).driver_request(self.request.bytes, false);
+        let device = reserved.saturating_add(self.device_free);
+        let exceeds = reserved.saturating_add(segment) as f64 > fraction * device as f64;
+        exceeds.then_some(Evidence::LimitSet { fraction, reserved, segment, device })
     }
 }

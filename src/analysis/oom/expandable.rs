@@ -5,7 +5,7 @@
 //! no more pages, whatever pages are wholly free are unmapped and used again.
 
 use crate::model::{Action, PoolId, SegmentType, Snapshot};
-use crate::replay::{History, SMALL_SIZE, SizeRules, page_size};
+use crate::replay::{History, SMALL_SIZE, SizeRules};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// No program uses as many addresses; it bounds sums for hostile files.
@@ -26,7 +26,7 @@ pub struct Replayed {
 /// process. Calls of `empty_cache` are not played, since a trace does not tell them from what the allocator does itself.
 pub(super) fn replay(snapshot: &Snapshot, history: &History, oom: u32, capacity: u64) -> Replayed {
     let rules = SizeRules::device(&snapshot.settings);
-    let mut device = Device { capacity, ..Device::default() };
+    let mut device = Device { rules: rules.clone(), capacity, ..Device::default() };
     for (entry, recorded) in (0..=oom).zip(snapshot.entries.rows(history.rows.clone())) {
         let index = history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
         match recorded.action {
@@ -51,6 +51,7 @@ type Pool = (bool, u64, PoolId);
 
 #[derive(Default)]
 struct Device {
+    rules: SizeRules,
     capacity: u64,
     /// Bytes of all mapped pages.
     mapped: u64,
@@ -85,7 +86,7 @@ impl Device {
                 self.free(index);
             }
             for (&pool, arena) in self.arenas.iter_mut().filter(|((_, _, pool), _)| *pool == PoolId::default()) {
-                self.mapped -= arena.release(page(pool));
+                self.mapped -= arena.release(page(&self.rules, pool));
             }
             placed = self.grow(pool, size);
         }
@@ -104,7 +105,7 @@ impl Device {
 
     /// Maps pages until a free range has `size` bytes; its address. Pages mapped in vain stay mapped.
     fn grow(&mut self, pool: Pool, size: u64) -> Option<u64> {
-        let page = page(pool);
+        let page = page(&self.rules, pool);
         let arena = self.arenas.entry(pool).or_default();
         let start = arena.room(size);
         loop {
@@ -125,8 +126,8 @@ impl Device {
     }
 }
 
-fn page((large, ..): Pool) -> u64 {
-    page_size(if large { SegmentType::Large } else { SegmentType::Small })
+fn page(rules: &SizeRules, (large, ..): Pool) -> u64 {
+    rules.page_size(if large { SegmentType::Large } else { SegmentType::Small })
 }
 
 impl Arena {

@@ -5,7 +5,7 @@ use crate::analysis::layout::{Layout, SegmentLayout};
 use crate::analysis::sites::{LONGEST_STACK, Origin, Sites};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::{History, LARGE_BUFFER, SMALL_SIZE, SizeRules, driver_request};
+use crate::replay::{History, SMALL_SIZE, SizeRules};
 use indexmap::IndexMap;
 
 /// Sites of blocks with the size of the request that are named.
@@ -64,7 +64,7 @@ impl Request {
         };
         Self {
             bytes: size,
-            driver_bytes: driver_request(size, expandable),
+            driver_bytes: SizeRules::device(&snapshot.settings).driver_request(size, expandable),
             stream: context.stream,
             pool: context.pool,
             expandable,
@@ -93,9 +93,7 @@ impl Request {
     /// Whether the allocator hands out a free block of this many bytes for it. `max_split_size` keeps large blocks from
     /// smaller requests, and blocks that are much larger from large requests (`get_free_block`).
     pub(super) fn takes(&self, snapshot: &Snapshot, block: u64) -> bool {
-        let limit = snapshot.settings.max_split_size.unwrap_or(u64::MAX);
-        let kept = if self.bytes < limit { block >= limit } else { block - self.bytes.min(block) >= LARGE_BUFFER };
-        block >= self.bytes && !kept
+        block >= self.bytes && !SizeRules::device(&snapshot.settings).keeps_back(self.bytes, block)
     }
 }
 

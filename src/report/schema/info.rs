@@ -31,6 +31,12 @@ pub struct Info<'a> {
     pub stacks: usize,
     /// Distinct frames.
     pub frames: usize,
+    /// Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ring_capacity_entries: Option<u64>,
+    /// Whether PyTorch says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ring_overflowed: Option<bool>,
     /// Allocator settings; null where the file has none.
     pub settings: Option<Settings>,
     /// Annotations by name.
@@ -117,6 +123,15 @@ pub struct Settings {
     pub garbage_collection_threshold: f64,
     /// Divisions for sizes of 1, 2, 4, ... 32768 MiB.
     pub roundup_power2_divisions: [u64; 16],
+    /// `large_segment_size_mb`; left out where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_segment_size_bytes: Option<u64>,
+    /// `max_non_split_rounding_mb`; left out where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_non_split_rounding_bytes: Option<u64>,
+    /// `per_process_memory_fraction`; left out where it is not set in the string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_process_memory_fraction: Option<f64>,
     /// Every other setting as text.
     pub other: IndexMap<String, String>,
 }
@@ -142,6 +157,9 @@ impl From<&AllocatorSettings> for Settings {
             expandable_segments: settings.expandable_segments,
             garbage_collection_threshold: settings.garbage_collection_threshold,
             roundup_power2_divisions: settings.roundup_power2_divisions,
+            large_segment_size_bytes: settings.large_segment_size,
+            max_non_split_rounding_bytes: settings.max_non_split_rounding,
+            per_process_memory_fraction: settings.memory_fraction,
             other: settings.other.iter().cloned().collect(),
         }
     }
@@ -202,6 +220,8 @@ pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
         decompressed_bytes: notes.bytes,
         stacks: report.stacks,
         frames: report.frames,
+        ring_capacity_entries: notes.ring_capacity,
+        ring_overflowed: notes.trace_overflowed,
         settings: settings.recorded.then(|| settings.into()),
         annotations: annotations.collect(),
         unknown_keys: notes.unknown_keys.clone(),

@@ -57,7 +57,8 @@ pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
     }
     writeln!(out, "\n{}", text.bold("Recording"))?;
     writeln!(out, "  {} distinct stacks of {} distinct frames", report.stacks, report.frames)?;
-    let settings = notes::settings(&recording.snapshot.settings);
+    let mut settings = notes::settings(&recording.snapshot.settings);
+    settings.extend(notes::ring(file));
     text.wrapped("  ", &settings, out)?;
     text.annotations(report, out)?;
     text.advice(source, out)
