@@ -149,6 +149,7 @@ fn segment(device: i32, plan: &SegmentPlan) -> Segment {
             requested_size: requested_size.0,
             state,
             stack: StackId::EMPTY,
+            forward: StackId::EMPTY,
         });
         next = end;
     }

@@ -4,7 +4,7 @@ use super::annotations::Annotations;
 use super::frames::{FrameKind, package};
 use super::grouping::{GroupBy, Grouper, Holder, Key};
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::{INFERRED_BACKWARD, Origin, Sites, clipped};
+use super::sites::{Origin, Sites, clipped};
 use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::History;
@@ -142,12 +142,12 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Frames of an allocation, root first: inside of those of the forward stack that was inferred for it its own.
+    /// Frames of an allocation, root first: inside of those of the forward stack that belongs to it its own.
     fn of_origin(&mut self, origin: Origin) -> Vec<(Arc<str>, Owner)> {
         let own = self.of_stack(origin.stack);
         let Some(forward) = origin.forward else { return own };
         let mut frames = self.of_stack(forward);
-        frames.push((INFERRED_BACKWARD.into(), Owner::Nobody));
+        frames.push((origin.marker().into(), Owner::Nobody));
         frames.extend(own);
         frames.truncate(MAX_DEPTH);
         frames

@@ -9,7 +9,7 @@ use super::sites::{
 };
 use super::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
 use crate::error::{Error, Result};
-use crate::model::{FrameId, PoolId, Segment, Snapshot, StackId, StrId};
+use crate::model::{EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
 use indexmap::IndexSet;
@@ -136,6 +136,11 @@ pub const NO_ANNOTATION: &str = "(no annotation)";
 pub const NO_MODULE: &str = "(no nn.Module)";
 /// Label of blocks whose pool the file does not tell.
 pub const UNKNOWN_POOL: &str = "(pool not recorded)";
+/// Label of blocks that the allocator made for itself (`mallocWithAddress`), to get a block at an address: they are no
+/// code's.
+pub const ALLOCATOR: &str = "(allocator itself)";
+/// `internal_metadata` of those.
+const WITH_ADDRESS: &str = "mallocWithAddress";
 /// Label of ranges whose stream the file does not tell.
 pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
 
@@ -172,7 +177,7 @@ impl Key {
 
     /// Whether the group is inferred rather than recorded.
     pub(super) fn is_inferred(&self) -> bool {
-        matches!(self, Self::InferredBackward(_) | Self::Stack(Origin { forward: Some(_), .. }))
+        matches!(self, Self::InferredBackward(_) | Self::Stack(Origin { forward: Some(_), is_recorded: false, .. }))
     }
 }
 
@@ -266,6 +271,10 @@ pub(super) struct Grouper<'a> {
     before: &'static str,
     /// Row of the device's first entry.
     first_row: usize,
+    /// Whether any entry is marked as the allocator's own.
+    has_own: bool,
+    /// Whether any entry or block has `forward_frames`.
+    has_forward: bool,
     pub(super) by: GroupBy,
 }
 
@@ -326,7 +335,25 @@ impl<'a> Grouper<'a> {
         let is_recorded = !history.completeness.no_entries || snapshot.notes.truncated_at.is_some();
         let before = if is_recorded { BASELINE } else { NOT_RECORDED };
         let (backward, first_row) = (BackwardSites::default(), history.rows.start);
-        Self { sites, annotations, filter, passing, snapshot, pools, backward, training, before, first_row, by }
+        let contexts = &snapshot.contexts;
+        let has_own = contexts.iter().any(|context| is_allocators_own(snapshot, context));
+        let has_forward = contexts.iter().any(|context| context.forward != StackId::EMPTY)
+            || history.baseline.iter().any(|origin| origin.forward != StackId::EMPTY);
+        Self {
+            sites,
+            annotations,
+            filter,
+            passing,
+            snapshot,
+            pools,
+            backward,
+            training,
+            before,
+            first_row,
+            has_own,
+            has_forward,
+            by,
+        }
     }
 
     /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
@@ -356,12 +383,37 @@ impl<'a> Grouper<'a> {
 
     /// The code behind a holder.
     pub(super) fn origin(&self, holder: &Holder) -> Origin {
-        Origin { stack: holder.stack, forward: self.backward.forward_stack(holder.index) }
+        let stack = holder.stack;
+        if let Some(forward) = self.recorded_forward(holder) {
+            return Origin { stack, forward: Some(forward), is_recorded: true };
+        }
+        Origin { stack, forward: self.backward.forward_stack(holder.index), is_recorded: false }
+    }
+
+    /// The recorded forward stack of a holder. A line of the user's own in backward says more: it ran.
+    fn recorded_forward(&self, holder: &Holder) -> Option<StackId> {
+        if !self.has_forward || !self.by.is_by_code() {
+            return None;
+        }
+        let of_entry = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)).forward);
+        let forward = of_entry.or(holder.origin.map(|origin| origin.forward))?;
+        let frames = self.snapshot.stacks.frame_ids(holder.stack);
+        let is_own = frames.iter().any(|&frame| self.sites.is_own(frame));
+        (forward != StackId::EMPTY && !is_own).then_some(forward)
+    }
+
+    /// Whether a holder is the allocator's own. It lies in a pool and on a stream like any other.
+    fn is_allocators_own(&self, holder: &Holder) -> bool {
+        let context = |row| self.snapshot.contexts.get(self.snapshot.entries.context(row));
+        self.has_own
+            && !matches!(self.by, GroupBy::Stream | GroupBy::Pool)
+            && holder.row.is_some_and(|row| is_allocators_own(self.snapshot, &context(row)))
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
     pub(super) fn shared(&self, holder: &Holder) -> Option<Shared> {
         match self.by {
+            _ if self.is_allocators_own(holder) => None,
             by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
             // Filters look at stacks.
             _ if !self.filter.is_empty() => None,
@@ -377,11 +429,14 @@ impl<'a> Grouper<'a> {
         if !self.filter.is_empty() && !self.passing.passes(origin) {
             return vec![Key::Special(FILTERED)];
         }
+        if self.is_allocators_own(holder) {
+            return vec![Key::Special(ALLOCATOR)];
+        }
         match origin.forward {
             Some(_) if self.by == GroupBy::Stack => vec![Key::Stack(origin)],
             Some(forward) => {
-                let inferred = |key| Key::InferredBackward(Box::new(key));
-                self.recorded_keys(holder, forward).into_iter().map(inferred).collect()
+                let of = if origin.is_recorded { Key::Backward } else { Key::InferredBackward };
+                self.recorded_keys(holder, forward).into_iter().map(|key| of(Box::new(key))).collect()
             }
             None => self.recorded_keys(holder, origin.stack),
         }
@@ -400,7 +455,7 @@ impl<'a> Grouper<'a> {
                 _ => NO_STACK,
             }),
             GroupBy::Site => self.site(stack),
-            GroupBy::Stack => Key::Stack(Origin { stack, forward: None }),
+            GroupBy::Stack => Key::Stack(Origin::of(stack)),
             GroupBy::File => Key::Text(self.sites.file(stack)),
             GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
@@ -613,6 +668,11 @@ impl<'g> Groups<'g> {
         };
         self.keys.iter().enumerate().map(head).collect()
     }
+}
+
+/// Whether an entry is one of a pair that the allocator made for itself.
+fn is_allocators_own(snapshot: &Snapshot, context: &EntryContext) -> bool {
+    snapshot.strings.get(context.internal_metadata) == WITH_ADDRESS
 }
 
 fn pool_key(pool: Option<PoolId>) -> Key {

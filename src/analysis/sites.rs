@@ -4,6 +4,7 @@ use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, pa
 use super::library;
 use super::training::Roles;
 use crate::model::stacks::special;
+use crate::model::traceback;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
 use crate::replay::History;
 use std::collections::{HashMap, HashSet};
@@ -15,15 +16,29 @@ pub const NO_PYTHON: &str = "(no Python code)";
 /// Label of the frame between a backward operator and its forward operator.
 const BACKWARD: &str = "(backward)";
 /// The same where that operator is inferred.
-pub const INFERRED_BACKWARD: &str = "(backward, inferred)";
+const INFERRED_BACKWARD: &str = "(backward, inferred)";
 
 /// What is known about the code behind an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// Its stack, as recorded.
     pub stack: StackId,
-    /// For one that backward made, the stack in forward that was inferred for it: see [`super::BackwardSites`].
+    /// For one that backward made, the stack in forward that it goes back to.
     pub forward: Option<StackId>,
+    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`super::BackwardSites`].
+    pub is_recorded: bool,
+}
+
+impl Origin {
+    /// What is known of a stack alone.
+    pub fn of(stack: StackId) -> Self {
+        Self { stack, ..Self::default() }
+    }
+
+    /// What stands between its own frames and those of forward.
+    pub fn marker(&self) -> &'static str {
+        if self.is_recorded { BACKWARD } else { INFERRED_BACKWARD }
+    }
 }
 
 /// Labels of frames and stacks, worked out once per frame.
@@ -231,7 +246,7 @@ impl<'s> Sites<'s> {
         let mut frames = own.chain(marked);
         let (mut labels, mut length) = (Vec::new(), 0);
         while let Some(frame) = frames.next() {
-            let label = frame.map_or_else(|| INFERRED_BACKWARD.to_owned(), |frame| self.label(frame));
+            let label = frame.map_or_else(|| origin.marker().to_owned(), |frame| self.label(frame));
             length += label.len();
             if labels.len() == MOST_FRAMES || length > longest {
                 labels.push(format!("({} more frames)", frames.count() + 1));
@@ -319,10 +334,7 @@ pub fn backward_of(label: &str) -> String {
 /// The innermost entry of `fx_original_trace`, a Python traceback: `File "x.py", line 7, in forward`.
 fn original_trace<'s>(snapshot: &'s Snapshot, frame: &Frame) -> Option<(&'s str, u64, &'s str)> {
     let trace = snapshot.strings.get(frame.fx?.original_trace);
-    let entry = trace.lines().rev().find_map(|line| line.trim_start().strip_prefix("File \""))?;
-    let (file, rest) = entry.split_once("\", line ")?;
-    let (line, name) = rest.split_once(", in ")?;
-    Some((file, line.parse().ok()?, name))
+    trace.lines().rev().find_map(traceback::location)
 }
 
 /// A line of Python code as `file.py:line function`, without a line that is none.

@@ -121,6 +121,7 @@ impl Assembler {
 
     fn finish(self) -> Snapshot {
         let mut snapshot = self.snapshot;
+        snapshot.notes.unread_forward_lines = self.recording.forward.unread;
         snapshot.strings = self.recording.strings;
         snapshot.stacks = self.recording.stacks;
         snapshot.contexts = self.recording.contexts;
@@ -312,7 +313,7 @@ impl Assembler {
                     return Err(Error::malformed(at, message));
                 }
             },
-            pool: fields.optional(key.segment_pool_id).map(|value| pool_id(&self.heap, at, value)).transpose()?,
+            pool: fields.optional(name::SEGMENT_POOL_ID).map(|value| pool_id(&self.heap, at, value)).transpose()?,
             is_expandable: match fields.optional(key.is_expandable) {
                 None => false,
                 Some(Value::Bool(expandable)) => expandable,
@@ -369,7 +370,9 @@ impl Assembler {
                 }
             },
             stack: StackId::EMPTY,
+            forward: StackId::EMPTY,
         };
+        let forward = fields.optional(name::FORWARD_FRAMES);
         let frames = match fields.optional(name::FRAMES) {
             Some(frames) => Some(frames),
             None => self.history_frames(&fields, key)?,
@@ -382,6 +385,9 @@ impl Assembler {
         }
         if let Some(frames) = frames {
             block.stack = self.recording.stack(&self.heap, at, frames)?;
+        }
+        if let Some(forward) = forward {
+            block.forward = self.recording.forward_stack(&self.heap, forward);
         }
         Ok(block)
     }
@@ -536,8 +542,9 @@ struct Keys {
     active_size: StrId,
     requested_size: StrId,
     segment_type: StrId,
-    segment_pool_id: StrId,
     is_expandable: StrId,
+    /// NCCL's, and of no interest.
+    registration_counter: StrId,
     blocks: StrId,
     state: StrId,
     history: StrId,
@@ -554,7 +561,7 @@ impl Keys {
             active_size: strings.intern("active_size"),
             requested_size: strings.intern("requested_size"),
             segment_type: strings.intern("segment_type"),
-            segment_pool_id: strings.intern("segment_pool_id"),
+            registration_counter: strings.intern("registration_counter"),
             is_expandable: strings.intern("is_expandable"),
             blocks: strings.intern("blocks"),
             state: strings.intern("state"),
@@ -563,7 +570,7 @@ impl Keys {
         }
     }
 
-    fn segment_keys(&self) -> [StrId; 12] {
+    fn segment_keys(&self) -> [StrId; 13] {
         [
             self.device,
             self.address,
@@ -572,7 +579,8 @@ impl Keys {
             self.active_size,
             self.requested_size,
             self.segment_type,
-            self.segment_pool_id,
+            name::SEGMENT_POOL_ID,
+            self.registration_counter,
             self.is_expandable,
             self.blocks,
             name::STREAM,
@@ -580,7 +588,8 @@ impl Keys {
         ]
     }
 
-    fn block_keys(&self) -> [StrId; 6] {
-        [self.address, self.requested_size, self.state, self.history, name::SIZE, name::FRAMES]
+    fn block_keys(&self) -> [StrId; 7] {
+        let frames = [name::FRAMES, name::FORWARD_FRAMES];
+        [self.address, self.requested_size, self.state, self.history, name::SIZE, frames[0], frames[1]]
     }
 }

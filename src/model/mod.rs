@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod stacks;
 pub mod strings;
 pub mod trace_entry;
+pub mod traceback;
 pub mod view;
 
 pub use annotation::{Annotation, Stage};

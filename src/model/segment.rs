@@ -68,4 +68,6 @@ pub struct Block {
     pub state: BlockState,
     /// Stack of the allocation.
     pub stack: StackId,
+    /// `forward_frames` of the allocation: see [`super::EntryContext::forward`].
+    pub forward: StackId,
 }

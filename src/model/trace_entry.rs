@@ -84,6 +84,9 @@ pub struct EntryContext {
     pub user_metadata: StrId,
     /// Text PyTorch attached (PyTorch 2.15, optional).
     pub internal_metadata: StrId,
+    /// `forward_frames`: where forward made the autograd node that was running, as a stack of lines. Recorded in
+    /// anomaly mode; empty where it is not.
+    pub forward: StackId,
 }
 
 /// Handle of an [`EntryContext`].

@@ -159,7 +159,7 @@ fn blocks_at_start(
         }
         let row = trace.rows.start + news as usize - 1;
         let context = snapshot.contexts.get(snapshot.entries.context(row));
-        let origin = BaselineOrigin { stack: StackId::EMPTY, stream: context.stream, pool: context.pool };
+        let origin = BaselineOrigin { stream: context.stream, pool: context.pool, ..BaselineOrigin::default() };
         let mut allocation = allocation;
         if discovery.lacks_free_requests() {
             // Its absence does not mean that the free was pending.
@@ -193,7 +193,12 @@ fn blocks_at_start(
                         completed: NEVER,
                     },
                     settled: true,
-                    origin: BaselineOrigin { stack: block.stack, stream: segment.stream, pool: segment.pool },
+                    origin: BaselineOrigin {
+                        stack: block.stack,
+                        forward: block.forward,
+                        stream: segment.stream,
+                        pool: segment.pool,
+                    },
                 },
             );
         }

@@ -92,6 +92,9 @@ impl SegmentSpan {
 pub struct BaselineOrigin {
     /// Stack of the allocation; empty when the file does not have it.
     pub stack: StackId,
+    /// Where forward made the autograd node that made it, where that is recorded: see
+    /// [`crate::model::EntryContext::forward`].
+    pub forward: StackId,
     /// CUDA stream.
     pub stream: u64,
     /// Memory pool; `None` when unknown.

@@ -195,7 +195,9 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::NoHistory => "no history was recorded: only the state at the dump is known".to_owned(),
         Doubt::Overflowed => "the ring buffer dropped entries, and memory may have been higher then".to_owned(),
-        Doubt::RingFull => "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned(),
+        Doubt::RingFull => {
+            "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned()
+        }
         Doubt::LostBeginning => {
             "entries were lost (blocks from before the first kept one have stacks: a ring buffer, or \
                                  a pause), and memory may have been higher then"

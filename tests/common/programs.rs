@@ -254,6 +254,7 @@ fn final_segment(device: i32, segment: &FinalSegment, stacks: &[StackId]) -> Seg
                 requested_size: block.requested,
                 state: block.state,
                 stack: stacks[site(block.op)],
+                forward: StackId::EMPTY,
             })
             .collect(),
     }

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod keys;
 mod old_traces;
 mod pages;
 mod profiles;

@@ -136,7 +136,7 @@ impl Program {
                 pool: Some((0, 0)),
                 is_expandable: false,
                 stack,
-                blocks: vec![Block { address, size, requested_size: requested, state, stack }],
+                blocks: vec![Block { address, size, requested_size: requested, state, stack, forward: StackId::EMPTY }],
             }
         });
         self.snapshot.segments = segments.collect();

@@ -2,7 +2,7 @@
 
 use crate::analysis::figures::Figures;
 use crate::analysis::layout::{Layout, SegmentLayout};
-use crate::analysis::sites::{LONGEST_STACK, Origin, Sites};
+use crate::analysis::sites::{LONGEST_STACK, Origin, Sites, backward_of};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::{History, SMALL_SIZE, SizeRules};
@@ -56,20 +56,23 @@ impl Request {
         let context = snapshot.contexts.get(context);
         let text = |id| Some(snapshot.strings.get(id)).filter(|&text| text != "N/A").unwrap_or_default().to_owned();
         let expandable = expandable(snapshot, history, context.pool);
-        let (last_known, same_size) = if sites.has_python(stack) {
+        let is_told = sites.has_python(stack) || context.forward != StackId::EMPTY;
+        let (last_known, same_size) = if is_told {
             (None, Vec::new())
         } else {
             let site = |entry: u32| sites.site(snapshot.entries.stack(history.rows.start + entry as usize));
             (last_known.map(|entry| (entry, site(entry))), same_size(snapshot, history, sites, layout, size))
         };
+        let forward = Some(context.forward).filter(|&forward| forward != StackId::EMPTY && !sites.has_python(stack));
+        let origin = Origin { stack, forward, is_recorded: true };
         Self {
             bytes: size,
             driver_bytes: SizeRules::device(&snapshot.settings).driver_request(size, expandable),
             stream: context.stream,
             pool: context.pool,
             expandable,
-            site: sites.site(stack),
-            stack: sites.origin_labels(Origin { stack, forward: None }, LONGEST_STACK),
+            site: if forward.is_some() { backward_of(&sites.site(context.forward)) } else { sites.site(stack) },
+            stack: sites.origin_labels(origin, LONGEST_STACK),
             compile_context: text(context.compile_context),
             user_metadata: text(context.user_metadata),
             last_known,

@@ -5,7 +5,8 @@
 
 pub mod cut;
 pub mod fast_entry;
-pub mod lists;
+pub mod forward;
+mod lists;
 pub mod machine;
 pub mod opcode;
 pub mod recording;

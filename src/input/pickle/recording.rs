@@ -4,6 +4,7 @@
 //! is a frame and is interned. Both happen where a dictionary is put into a list, because only then it is complete in
 //! every protocol. What does not fit is left as it is: whoever needs it as an entry reports what is wrong with it.
 
+use super::forward::ForwardFrames;
 use super::value::{DictBody, Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
@@ -41,6 +42,8 @@ known_names! {
     USER_METADATA "user_metadata"
     INTERNAL_METADATA "internal_metadata"
     POOL_ID "pool_id"
+    SEGMENT_POOL_ID "segment_pool_id"
+    FORWARD_FRAMES "forward_frames"
     DEVICE_FREE "device_free"
     FILENAME "filename"
     LINE "line"
@@ -173,6 +176,8 @@ pub struct Recording {
     /// Keys that this version does not know, by the kind of record they stand in.
     pub unknown_keys: IndexMap<(&'static str, Option<StrId>), u64>,
     pub unknown_actions: IndexMap<StrId, u64>,
+    /// Lists of `forward_frames`.
+    pub forward: ForwardFrames,
     /// Whether any entry had no `time_us`, as in PyTorch 2.0.
     pub untimed: bool,
 }
@@ -186,6 +191,7 @@ impl Default for Recording {
             rows: Rows::default(),
             unknown_keys: IndexMap::new(),
             unknown_actions: IndexMap::new(),
+            forward: ForwardFrames::default(),
             untimed: false,
         }
     }
@@ -237,17 +243,23 @@ impl Recording {
             _ => fields.unsigned(name::SIZE, "size")?,
         };
         let time_us = fields.optional(name::TIME_US).map(|value| fields.signed(value, "time_us")).transpose()?;
-        let context = EntryContext {
+        // Segments call it so; some writers do of entries, too.
+        let pool = fields.optional(name::POOL_ID).or_else(|| fields.optional(name::SEGMENT_POOL_ID));
+        let mut context = EntryContext {
             stream: fields.unsigned_or(name::STREAM, "stream", 0)?,
-            pool: fields.optional(name::POOL_ID).map(|value| pool_id(heap, fields.at, value)).transpose()?,
+            pool: pool.map(|value| pool_id(heap, fields.at, value)).transpose()?,
             compile_context: fields.string_or_empty(name::COMPILE_CONTEXT, "compile_context")?,
             user_metadata: fields.string_or_empty(name::USER_METADATA, "user_metadata")?,
             internal_metadata: fields.string_or_empty(name::INTERNAL_METADATA, "internal_metadata")?,
+            forward: StackId::EMPTY,
         };
         let stack = match fields.optional(name::FRAMES) {
             Some(value) => self.stack(heap, fields.at, value)?,
             None => StackId::EMPTY,
         };
+        if let Some(value) = fields.optional(name::FORWARD_FRAMES) {
+            context.forward = self.forward_stack(heap, value);
+        }
         for &(key, _) in fields.pairs {
             let known = matches!(key, Value::Str(key) if key <= name::DEVICE_FREE && key != StrId::EMPTY);
             if !known {
@@ -294,6 +306,11 @@ impl Recording {
             _ => None,
         };
         *self.unknown_keys.entry((record, key)).or_default() += 1;
+    }
+
+    /// The stack that a `forward_frames` value describes.
+    pub fn forward_stack(&mut self, heap: &Heap, value: Value) -> StackId {
+        self.forward.stack(heap, &mut self.strings, &mut self.stacks, value)
     }
 
     /// The stack that a `frames` value describes. `at` is the offset of the dictionary it stands in.
