@@ -36,13 +36,12 @@ impl ForwardFrames {
                 self.unread += 1;
                 continue;
             };
-            let found = match self.frames.get(&line) {
-                Some(&known) => known,
-                None => {
-                    let frame = read_frame(strings, stacks, line);
-                    self.frames.insert(line, frame);
-                    frame
-                }
+            let found = if let Some(&known) = self.frames.get(&line) {
+                known
+            } else {
+                let frame = read_frame(strings, stacks, line);
+                self.frames.insert(line, frame);
+                frame
             };
             match found {
                 Some(frame) => frames.push(frame),
