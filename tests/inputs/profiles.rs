@@ -122,7 +122,7 @@ fn live_buffers_are_shown_by_device_and_line() {
         let expected = [
             (0, 64, vec![("model.py:4 init", 64, 2)]),
             (1, 3512, vec![("model.py:12 forward", 3000, 3), ("model.py:4 init", 512, 1)]),
-            (CPU_DEVICE, 7, vec![("(before the recording)", 7, 1)]),
+            (CPU_DEVICE, 7, vec![("(not recorded)", 7, 1)]),
         ];
         assert_eq!(rows.collect::<Vec<_>>(), expected);
         let notes = crate::notes(&recording);
