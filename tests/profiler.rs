@@ -436,7 +436,7 @@ fn hostile_json_is_refused_in_one_line_or_counted() {
         (with("\"Bytes\": 64", "\"Bytes\": 64.5"), "found 64.5"),
         (with("\"Bytes\": 64", "\"Bytes\": 9223372036854775808"), "expected an integer for \"Bytes\""),
         (with("\"Bytes\": 64", "\"Byte\": 64"), "expected \"Bytes\" in a [memory] event"),
-        (with("\"Device Id\": 0", "\"Device Id\": -1"), "expected a device from 0 on, found -1"),
+        (with("\"Device Id\": 0", "\"Device Id\": -1"), "expected a device from 0 to 127, found -1"),
         (with("\"args\": {", "\"args\": 3, \"x\": {"), "expected an object for \"args\", found 3"),
         (with("\"Ev Idx\": 1", &format!("\"x\": {}1{}", "[".repeat(1000), "]".repeat(1000))), "deep"),
         (String::from("<!doctype html><img src='data:image/png;base64,x'>"), "export to .raw.json.gz"),
