@@ -43,7 +43,7 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module`s around: only profiler traces record them.
     NnModule,
-    /// The modules of the model around, one of several by its number: see [`ModulePaths`].
+    /// The modules of the model around, one of several by its number.
     ModulePath,
     /// What the memory is for: see [`Category`].
     Category,

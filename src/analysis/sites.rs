@@ -237,7 +237,7 @@ impl<'s> Sites<'s> {
     }
 
     /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was
-    /// inferred for it. Where there are more than [`MOST_FRAMES`], or more than `longest` bytes of labels, the last one
+    /// inferred for it. Where there are more than `MOST_FRAMES`, or more than `longest` bytes of labels, the last one
     /// says how many are left out. What people do not get is neither shown nor counted: see [`crate::model::View::fold`].
     pub fn origin_labels(&self, origin: Origin, longest: usize) -> Vec<String> {
         let own = self.shown(origin.stack).into_iter().map(Some);
