@@ -270,7 +270,7 @@ mod tests {
             ("/workspace/site-packages.py", "main"),
             ("/tmp/ipykernel_12/34.py", "<module>"),
             (r"C:\Users\me\AppData\Local\Temp\ipykernel_12\34.py", "<module>"),
-            ("/root/.ipykernel/1465/command-2384-12", "train"),
+            ("/home/user/.ipykernel/1465/command-2384-12", "train"),
             ("<ipython-input-5-0a1b2c>", "forward"),
             ("<stdin>", "<module>"),
             ("<string>", "<module>"),
@@ -297,7 +297,7 @@ mod tests {
             ("/mnt/xarfuse/uid-1/hash-seed-ns-40/torch/optim/adamw.py", "step"),
             ("/app/program.pex/torch/x.py", "f"),
             ("/data/me/fbcode/buck-out/app#link-tree/torch/x.py", "f"),
-            ("/root/.pex/installed_wheels/1f/torch-2.6-cp311.whl/torch/x.py", "f"),
+            ("/home/user/.pex/installed_wheels/1f/torch-2.6-cp311.whl/torch/x.py", "f"),
             ("/b/execroot/w/external/pip_torch/torch/x.py", "f"),
             ("/app/p.runfiles/pypi__torch/torch/x.py", "f"),
             ("/app/p.runfiles/pip_torch/site-packages/torch/x.py", "f"),
@@ -313,8 +313,8 @@ mod tests {
             ("transformers/models/llama/modeling_llama.py", "forward"),
             ("/home/me/transformers/src/transformers/models/bert/modeling_bert.py", "forward"),
             ("/home/me/timm/timm/models/vit.py", "forward"),
-            ("/root/.cache/huggingface/modules/transformers_modules/o/m/1a/modeling_m.py", "forward"),
-            ("/root/.cache/torch/hub/o_r_main/models/yolo.py", "forward"),
+            ("/home/user/.cache/huggingface/modules/transformers_modules/o/m/1a/modeling_m.py", "forward"),
+            ("/home/user/.cache/torch/hub/o_r_main/models/yolo.py", "forward"),
         ] {
             assert_eq!(kind(file, name), FrameKind::Package, "{file} {name}");
         }
@@ -337,7 +337,7 @@ mod tests {
             ("/cache/ab/cab2345abcdefghijklmnopqrstuvwxyzabcdefghijklmnopq.py", "call"),
             ("/usr/local/bin/torchrun", "<module>"),
             (r"C:\v\Scripts\torchrun.exe\__main__.py", "<module>"),
-            ("/root/.vscode-server/extensions/x/bundled/libs/debugpy/server/cli.py", "main"),
+            ("/home/user/.vscode-server/extensions/x/bundled/libs/debugpy/server/cli.py", "main"),
         ] {
             assert_eq!(kind(file, name), FrameKind::Internal, "{file} {name}");
         }

@@ -20,7 +20,7 @@ pub fn is_python(file: &str, function: &str) -> bool {
     }
 }
 
-/// Whether a file without an extension is a cell of a notebook: `/root/.ipykernel/1465/command-2384-12`.
+/// Whether a file without an extension is a cell of a notebook: `/home/user/.ipykernel/1465/command-2384-12`.
 fn is_cell(file: &str) -> bool {
     file_name(file).starts_with("command-") && parts(file).any(|part| part.name.contains("ipykernel"))
 }
@@ -203,10 +203,10 @@ mod tests {
             ("/usr/lib/python3/dist-packages/apex-0.1-py3.10.egg/apex/optimizers/fused_adam.py", "apex"),
             ("/opt/pytorch/torch/nn/modules/linear.py", "torch"),
             (
-                "/root/.cache/huggingface/modules/transformers_modules/org/model/1a2b/modeling_m.py",
+                "/home/user/.cache/huggingface/modules/transformers_modules/org/model/1a2b/modeling_m.py",
                 "transformers_modules",
             ),
-            ("/root/.cache/torch/hub/org_yolo_master/models/common.py", "org_yolo_master"),
+            ("/home/user/.cache/torch/hub/org_yolo_master/models/common.py", "org_yolo_master"),
             ("/site-packages.py", "site-packages"),
         ] {
             assert_eq!(package(file), expected, "{file}");
