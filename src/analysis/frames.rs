@@ -125,7 +125,7 @@ const PLUMBING: &[&str] = &[
     "start_thread",
     "clone",
     "__clone",
-    "__libc_start",
+    "__libc_",
     "_start",
     "main",
     "execute_native_thread_routine",
@@ -346,6 +346,7 @@ mod tests {
     #[test]
     fn native_functions_are_told_from_plumbing() {
         assert_eq!(kind("??", "torch::unwind::unwind()"), FrameKind::Plumbing);
+        assert_eq!(kind("??", "__libc_init_first"), FrameKind::Plumbing);
         assert_eq!(kind("", "at::_ops::mm::call(at::Tensor const&)"), FrameKind::Plumbing);
         let signature = "at::Tensor torch::autograd::generated::details::mul_tensor_backward<at::Tensor>(at::Tensor)";
         assert_eq!(kind("??", signature), FrameKind::Native);
