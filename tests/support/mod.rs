@@ -5,6 +5,11 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this one")]
 
+pub mod allocator_model;
+pub mod pickle_writer;
+pub mod programs;
+pub mod snapshot_file;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};

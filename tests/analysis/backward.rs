@@ -1,0 +1,203 @@
+//! Inferred lines of forward against what autograd and the profiler know.
+
+use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
+use memviz::Recording;
+use memviz::analysis::{Attribution, BackwardSites, GroupBy, Inference, PeakOptions, Roles, Row, Sites};
+use memviz::replay::Metric;
+use std::collections::BTreeMap;
+
+/// Recordings with the line behind each allocation: `fixtures/record_backward.py`.
+const KNOWN: &str = "fixtures/backward";
+
+/// Bytes that backward allocated on all devices, and what of them has a line of forward.
+#[derive(Clone, Copy, Debug, Default)]
+struct Coverage {
+    bytes: u64,
+    labelled: u64,
+}
+
+impl Coverage {
+    fn of(recording: &Recording) -> Self {
+        let sites = Sites::new(&recording.snapshot);
+        let roles = Roles::of(&sites);
+        let mut coverage = Self::default();
+        for history in &recording.histories {
+            let backward = BackwardSites::of(&sites, history, None);
+            for (index, allocation) in history.allocations.iter().enumerate() {
+                let is_engine = roles.is_engine(history.stack_of(&recording.snapshot, index));
+                if !allocation.is_baseline() && is_engine {
+                    coverage.bytes += allocation.size;
+                    coverage.labelled += backward.forward_stack(index).map_or(0, |_| allocation.size);
+                } else {
+                    assert_eq!(backward.forward_stack(index), None, "allocation {index} was not made by backward");
+                }
+            }
+        }
+        coverage
+    }
+
+    fn percent(self) -> f64 {
+        self.labelled as f64 * 100.0 / self.bytes as f64
+    }
+}
+
+#[test]
+fn nearly_all_of_what_backward_allocates_has_a_line() {
+    for name in ["gpt_train", "gpt_train_t201", "gpt_train_t231", "gpt_train_t215"] {
+        let coverage = Coverage::of(&open(&support::fixture(name)));
+        assert!(coverage.bytes > 20 << 30, "{name}: {coverage:?}");
+        assert!(coverage.percent() >= 99.0, "{name}: {coverage:?}");
+    }
+    for (name, percent) in [
+        ("gpt_train_ckpt", 90.0),
+        ("gpt_train_ckpt_every2", 90.0),
+        ("gpt_train_sdpa_amp", 99.0),
+        ("resnet_train", 99.0),
+        ("llama_hf_python", 95.0),
+        ("llama_hf_all", 95.0),
+        ("leak", 95.0),
+        ("multi_gpu", 95.0),
+    ] {
+        let coverage = Coverage::of(&open(&support::fixture(name)));
+        assert!(coverage.percent() >= percent, "{name}: {:.1}%, {coverage:?}", coverage.percent());
+    }
+}
+
+/// Shares of bytes in percent whose inferred label names the right function, and the right line.
+fn agreement(name: &str) -> (f64, f64) {
+    let recording = open(&format!("{KNOWN}/{name}/snapshot.pickle.gz"));
+    let known: Vec<(u64, Option<String>)> =
+        serde_json::from_slice(&read_unpacked(&format!("{KNOWN}/{name}/lines.json.gz"))).unwrap();
+    let sites = Sites::new(&recording.snapshot);
+    let history = recording.history(0).unwrap();
+    let backward = BackwardSites::of(&sites, history, None);
+    assert_eq!(history.allocations.len(), known.len(), "{name}: both runs allocate the same");
+    let (mut total, mut same_function, mut same_line) = (0, 0, 0);
+    for (index, (allocation, (bytes, known))) in history.allocations.iter().zip(&known).enumerate() {
+        assert_eq!(allocation.size, *bytes, "{name}: allocation {index}");
+        let (Some(known), Some(stack)) = (known, backward.forward_stack(index)) else { continue };
+        let found = sites.site(stack);
+        total += bytes;
+        same_line += if found == *known { *bytes } else { 0 };
+        same_function += if function(&found) == function(known) { *bytes } else { 0 };
+    }
+    assert!(total > 50 << 20, "{name}: {total} bytes compared");
+    let percent = |part: u64| part as f64 * 100.0 / total as f64;
+    (percent(same_function), percent(same_line))
+}
+
+/// The function that a line of `record_backward.py` is in: all are called `forward`.
+fn function(label: &str) -> usize {
+    let line: usize = label.split([':', ' ']).nth(1).unwrap().parse().unwrap();
+    let script = support::read_text("fixtures/record_backward.py");
+    let heads = script.lines().take(line).enumerate().filter(|(_, text)| text.trim_start().starts_with("def "));
+    heads.map(|(index, _)| index).last().unwrap()
+}
+
+#[test]
+fn labels_are_those_that_autograd_knows() {
+    for (name, function, line) in [
+        ("transformer", 99.0, 90.0),
+        ("transformer_amp", 95.0, 90.0),
+        // Recomputing stops before the last operators run, so their lines are not known.
+        ("transformer_ckpt", 99.0, 85.0),
+        ("convolutional", 99.0, 90.0),
+    ] {
+        let (same_function, same_line) = agreement(name);
+        assert!(same_function >= function, "{name}: {same_function:.1}% in the right function");
+        assert!(same_line >= line, "{name}: {same_line:.1}% on the right line");
+    }
+}
+
+fn attribution(recording: &Recording, by: GroupBy, inference: Inference) -> Attribution {
+    let options = PeakOptions { by, inference, devices: vec![0], ..PeakOptions::default() };
+    recording.peak(&options).unwrap().devices.remove(0).attribution
+}
+
+#[test]
+fn bytes_are_conserved() {
+    for name in ["gpt_train", "gpt_train_ckpt", "llama_hf_all", "oom", "leak"] {
+        let recording = open(&support::fixture(name));
+        for by in [GroupBy::Site, GroupBy::Stack, GroupBy::File, GroupBy::Module] {
+            let [on, off] = [Inference::On, Inference::Off].map(|inference| attribution(&recording, by, inference));
+            let sum = |rows: &[Row]| rows.iter().map(|row| row.bytes).sum::<u64>();
+            assert_eq!(on.total_bytes, off.total_bytes, "{name} by {by:?}");
+            assert_eq!([sum(&on.rows), sum(&off.rows)], [on.total_bytes; 2], "{name} by {by:?}");
+            assert!(off.rows.iter().all(|row| !row.inferred), "{name} by {by:?}");
+            let recorded = |rows: &[Row]| -> BTreeMap<(String, Vec<String>), u64> {
+                let recorded = rows.iter().filter(|row| !row.inferred && !row.label.starts_with('('));
+                recorded.map(|row| ((row.label.clone(), row.stack.clone()), row.bytes)).collect()
+            };
+            // C++ frames of backward are recorded, and still what inference is about.
+            if name != "llama_hf_all" {
+                assert_eq!(recorded(&on.rows), recorded(&off.rows), "{name} by {by:?}");
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_flag_turns_inference_off() {
+    let path = support::fixture("gpt_train");
+    for command in ["peak", "oom"] {
+        let rows = |flags: &[&str]| {
+            let run = support::memviz(&[&[command, &path, "--format", "json"], flags].concat());
+            let device = run.expect(0).json()["devices"][0].clone();
+            // Without a failed request `oom` shows the peak.
+            let attribution = if command == "peak" { &device["attribution"] } else { &device["peak"]["attribution"] };
+            attribution["rows"].as_array().unwrap().clone()
+        };
+        let labels = |rows: &[serde_json::Value], inferred: bool| -> Vec<String> {
+            let rows = rows.iter().filter(|row| row["inferred"] == inferred);
+            rows.map(|row| row["label"].as_str().unwrap().to_owned()).collect()
+        };
+        let on = rows(&[]);
+        assert_eq!(labels(&on, true), ["backward of minigpt.py:82 forward", "backward of minigpt.py:79 forward"]);
+        assert!(!labels(&on, false).contains(&"(no stack)".to_owned()));
+        let off = rows(&["--no-infer"]);
+        assert!(labels(&off, true).is_empty() && labels(&off, false).contains(&"(no stack)".to_owned()));
+    }
+}
+
+#[test]
+fn one_instant_is_answered_as_the_whole_history_is() {
+    for name in ["gpt_train", "gpt_train_ckpt", "oom", "ring", "leak", "gpt_late_alloc_only", "multi_gpu"] {
+        let recording = open(&support::fixture(name));
+        let sites = Sites::new(&recording.snapshot);
+        for history in &recording.histories {
+            let all = BackwardSites::of(&sites, history, None);
+            let peak = history.maxima[Metric::Allocated as usize].instant;
+            for instant in [peak, history.entries() / 2, history.entries()] {
+                let one = BackwardSites::of(&sites, history, Some(instant));
+                for (index, allocation) in history.allocations.iter().enumerate() {
+                    if allocation.active_at(instant) {
+                        assert_eq!(one.forward_stack(index), all.forward_stack(index), "{name}: {index} at {instant}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_forward_nothing_is_inferred() {
+    for name in ["generate_kv", "empty", "tiny", "no_history", "state_only", "random_sizes"] {
+        let path = if name == "generate_kv" { None } else { Some(support::fixture(name)) };
+        let path = path.or_else(|| corpus().map(|corpus| format!("{corpus}/{name}/snapshot.pickle.gz")));
+        let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) else { continue };
+        let coverage = Coverage::of(&open(&path));
+        assert_eq!(coverage.labelled, 0, "{name}: {coverage:?}");
+    }
+}
+
+#[test]
+fn every_recording_is_labelled_within_backward_only() {
+    for root in [Some(FIXTURES), corpus()].into_iter().flatten() {
+        for case in support::cases(root) {
+            // Coverage::of asserts it.
+            let coverage = Coverage::of(&open(&case.path));
+            assert!(coverage.labelled <= coverage.bytes, "{}", case.name);
+        }
+    }
+}

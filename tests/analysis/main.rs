@@ -1,0 +1,13 @@
+//! What each analysis says: on recordings of which the answer is known, and on programs made up for a test.
+
+mod backward;
+mod categories;
+mod checkpoint;
+mod code;
+mod comparison;
+mod each;
+mod fragmentation;
+mod leaks;
+mod oom;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,74 @@
+//! Every recording, with a budget one byte above what PyTorch counted, equal to it, and one byte below.
+
+use crate::support::{self, CORPUS, Case, assert_none, cases};
+use rayon::prelude::*;
+
+/// Exit codes for a budget one byte above the true peak, equal to it and one byte below, on devices whose recording
+/// does not tell the peak exactly.
+const INEXACT: &[(&str, usize, [i32; 3], &str)] = &[
+    ("no_history", 0, [2, 2, 2], "the peak before the dump is not known"),
+    ("no_history_t201", 0, [2, 2, 2], "the peak before the dump is not known"),
+    ("no_history_t231", 0, [2, 2, 2], "the peak before the dump is not known"),
+    ("state_only", 0, [2, 2, 2], "the peak before the dump is not known"),
+    ("multi_gpu_t201", 1, [2, 2, 2], "PyTorch 2.0 records the current device alone"),
+    ("pinned_only_t215", 0, [2, 2, 1], "the peak before the dump is not known, but is not less than at the dump"),
+    ("gpt_late_t201", 0, [2, 2, 1], "PyTorch 2.0 records no frees of older blocks"),
+    ("cuda_graph_t201", 0, [2, 2, 1], "PyTorch 2.0 records no frees of older blocks"),
+    ("ring", 0, [2, 2, 1], "the peak may have been in what the ring buffer dropped"),
+    ("paused", 0, [2, 2, 1], "the peak may have been before the pause"),
+    ("skip_actions", 0, [0, 0, 2], "allocated is only known to be at most active"),
+];
+
+#[test]
+fn one_byte_decides_on_every_fixture() {
+    let cases = cases(support::FIXTURES);
+    assert!(cases.len() > 100, "only {} fixtures were found", cases.len());
+    assert_none(&problems(&cases));
+    let known = |name: &str| cases.iter().any(|case| case.name == name);
+    let unused: Vec<_> = INEXACT.iter().filter(|row| !known(row.0)).collect();
+    assert!(unused.is_empty(), "there are no such fixtures: {unused:?}");
+}
+
+#[test]
+fn one_byte_decides_on_the_whole_corpus() {
+    let Some(root) = support::corpus() else { return };
+    let cases: Vec<Case> = cases(root).into_iter().filter(|case| !is_fixture(case)).collect();
+    assert_none(&problems(&cases));
+}
+
+/// Whether the case is among the fixtures, and checked there.
+fn is_fixture(case: &Case) -> bool {
+    let twin = case.path.replacen(CORPUS, support::FIXTURES, 1);
+    std::fs::read(twin).is_ok_and(|bytes| bytes == std::fs::read(&case.path).unwrap())
+}
+
+fn problems(cases: &[Case]) -> Vec<String> {
+    cases.par_iter().flat_map_iter(case_problems).collect()
+}
+
+fn case_problems(case: &Case) -> Vec<String> {
+    let devices = case.truth["devices"].as_array().unwrap();
+    let mut problems = Vec::new();
+    for (device, counted) in devices.iter().enumerate() {
+        let peak = counted["memory_stats"]["allocated_bytes.all.peak"].as_u64().unwrap_or(0);
+        let Some(below) = peak.checked_sub(1) else { continue };
+        let expected = INEXACT.iter().find(|row| row.0 == case.name && row.1 == device).map_or([0, 0, 1], |row| row.2);
+        let codes = [peak + 1, peak, below].map(|limit| {
+            let (limit, device) = (limit.to_string(), device.to_string());
+            let run = super::check(&[&case.path, "-q", "--max-peak", &limit, "--device", &device]);
+            run.code.unwrap_or(-1)
+        });
+        if codes != expected {
+            problems.push(format!("{} device {device}: expected {expected:?}, found {codes:?}", case.path));
+        }
+    }
+    problems
+}
+
+/// PyTorch counted nothing in these, and what a recording of nothing tells is as little as one that was off.
+#[test]
+fn a_recording_of_nothing_cannot_be_judged() {
+    for name in ["empty", "empty_t201", "empty_t215", "empty_t231"] {
+        super::check(&[&support::fixture(name), "--max-peak", "0"]).expect(2);
+    }
+}

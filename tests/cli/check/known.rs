@@ -1,0 +1,253 @@
+//! A figure is exact only where nothing stands against it: whatever a recording loses, no budget that it exceeds is kept
+//! afterwards.
+
+use super::Folder;
+use super::program::{pickle, whole};
+use crate::support::{self, fixture, memviz};
+use memviz::Recording;
+use memviz::analysis::check::CheckVerdict;
+use memviz::analysis::{Budgets, CheckOptions};
+use memviz::input::ReadOptions;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Cursor;
+
+/// What the whole recording measures on each of its devices.
+const PEAK: u64 = 50 << 20;
+const RESERVED: u64 = 52 << 20;
+
+fn budgets(device: i32, slack: i64) -> Budgets {
+    let limit = |bytes: u64| Some(bytes.saturating_add_signed(slack));
+    Budgets { devices: vec![device], max_peak: limit(PEAK), max_reserved: limit(RESERVED), ..Budgets::default() }
+}
+
+/// The verdicts on each budget of each device; `None` where the file is refused.
+fn verdicts(value: &Value, slack: i64) -> Option<Vec<CheckVerdict>> {
+    let mut options = ReadOptions::default();
+    options.on_one_thread = true;
+    let recording = Recording::read(Cursor::new(pickle(value)), &options).ok()?;
+    let options = CheckOptions { budgets: vec![budgets(0, slack), budgets(1, slack)], top: 1 };
+    Some(recording.check(&options).checks.iter().map(|check| check.verdict).collect())
+}
+
+/// Where every value of a tree is.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    let parts: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (key, part) in parts {
+        let place = format!("{at}/{key}");
+        places(part, &place, found);
+        found.push(place);
+    }
+}
+
+/// A copy without what is at a place.
+fn without(value: &Value, place: &str) -> Value {
+    let mut copy = value.clone();
+    let (parent, key) = place.rsplit_once('/').unwrap();
+    match copy.pointer_mut(parent).unwrap() {
+        Value::Object(fields) => drop(fields.remove(key)),
+        Value::Array(items) => drop(items.remove(key.parse().unwrap())),
+        _ => unreachable!("only these have parts"),
+    }
+    copy
+}
+
+/// A copy in which a key is called otherwise.
+fn renamed(value: &Value, place: &str) -> Option<Value> {
+    let mut copy = value.clone();
+    let (parent, key) = place.rsplit_once('/').unwrap();
+    let fields = copy.pointer_mut(parent).unwrap().as_object_mut()?;
+    let part = fields.remove(key).unwrap();
+    fields.insert(format!("{key}_of_tomorrow"), part);
+    Some(copy)
+}
+
+fn replaced(value: &Value, place: &str, by: Value) -> Value {
+    let mut copy = value.clone();
+    *copy.pointer_mut(place).unwrap() = by;
+    copy
+}
+
+#[test]
+fn the_whole_recording_is_judged_to_the_byte() {
+    assert_eq!(verdicts(&whole(), 0), Some(vec![CheckVerdict::Passed; 4]));
+    assert_eq!(verdicts(&whole(), -1), Some(vec![CheckVerdict::Failed; 4]));
+}
+
+#[test]
+fn no_exceeded_budget_is_kept_by_losing_a_part() {
+    let whole = whole();
+    let mut all = Vec::new();
+    places(&whole, "", &mut all);
+    assert!(all.len() > 300, "only {} parts", all.len());
+    let mut problems = Vec::new();
+    let mut judge = |what: &str, value: &Value| {
+        // That the file is refused is an answer as well.
+        let Some(verdicts) = verdicts(value, -1) else { return };
+        if verdicts.contains(&CheckVerdict::Passed) {
+            problems.push(format!("{what}: {verdicts:?}"));
+        }
+    };
+    for place in &all {
+        judge(&format!("without {place}"), &without(&whole, place));
+        if let Some(renamed) = renamed(&whole, place) {
+            judge(&format!("{place} renamed"), &renamed);
+        }
+        for other in [json!(null), json!("no"), json!([]), json!({}), json!(true)] {
+            judge(&format!("{place} as {other}"), &replaced(&whole, place, other));
+        }
+    }
+    support::assert_none(&problems);
+}
+
+#[test]
+fn no_exceeded_budget_is_kept_by_a_file_that_ends_early() {
+    let bytes = pickle(&whole());
+    let mut options = ReadOptions::default();
+    (options.on_one_thread, options.allow_truncated) = (true, true);
+    for length in 0..bytes.len() {
+        let Ok(recording) = Recording::read(Cursor::new(bytes[..length].to_vec()), &options) else { continue };
+        let options = CheckOptions { budgets: vec![budgets(0, -1), budgets(1, -1)], top: 1 };
+        let kept = recording.check(&options).checks.iter().any(|check| check.verdict == CheckVerdict::Passed);
+        assert!(!kept, "the first {length} of {} bytes", bytes.len());
+        let options = CheckOptions { budgets: vec![budgets(0, 0)], top: 1 };
+        let kept = recording.check(&options).checks.iter().any(|check| check.verdict == CheckVerdict::Passed);
+        assert!(!kept, "the first {length} of {} bytes are not all", bytes.len());
+    }
+}
+
+#[test]
+fn what_was_not_understood_is_not_passed_and_named() {
+    let folder = Folder::new();
+    let whole = whole();
+    let changed = |place: &str, by: Value| pickle(&replaced(&whole, place, by));
+    let mut later = whole.clone();
+    later["colour"] = json!(1);
+    let overflowed = |value: Value| {
+        let mut changed = whole.clone();
+        changed["trace_alloc_overflowed"] = value;
+        pickle(&changed)
+    };
+    let mut entries = whole.clone();
+    let trace = entries["device_traces"][0].as_array_mut().unwrap();
+    trace.insert(2, json!({"action": "virtual_alloc", "addr": 1, "size": 2, "stream": 0, "frames": [], "time_us": 10}));
+    let twice = [pickle(&whole), pickle(&whole)].concat();
+    let setting = |name: &str| format!("/allocator_settings/{name}");
+    for (bytes, reason) in [
+        (pickle(&later), "unknown key snapshot.colour"),
+        (pickle(&entries), "unknown action \"virtual_alloc\""),
+        (overflowed(json!(1)), "expected a boolean for \"trace_alloc_overflowed\""),
+        (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),
+        (overflowed(json!(true)), "ring buffer dropped entries"),
+        (twice, "more follows behind the recording"),
+        (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
+        (changed("/allocator_settings/max_split_size", json!("200")), "expected an integer for \"max_split_size\""),
+        (
+            changed("/allocator_settings/expandable_segments", json!(0)),
+            "expected a boolean for \"expandable_segments\"",
+        ),
+        (pickle(&without(&whole, &setting("max_split_size"))), "expected \"max_split_size\""),
+        (pickle(&without(&whole, &setting("roundup_power2_divisions/8"))), "expected 16 counts"),
+    ] {
+        let path = folder.write("changed.pickle", bytes);
+        let run = folder.check(&[&path, "--max-peak", "80GiB"]);
+        run.expect(2);
+        assert!(run.stderr.contains(reason), "expected {reason:?} in {:?}", run.stderr);
+    }
+}
+
+/// A ring buffer, or a recording that began late: only stacks tell which, and this one has none.
+#[test]
+fn a_late_beginning_without_stacks_is_not_known() {
+    let mut late = whole();
+    let trace = late["device_traces"][0].as_array_mut().unwrap();
+    trace.drain(..2);
+    assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Unknown, "the lost block has a stack");
+    let blank = |value: &Value| {
+        let mut all = Vec::new();
+        places(value, "", &mut all);
+        all.iter()
+            .filter(|place| place.ends_with("/frames"))
+            .fold(value.clone(), |value, place| replaced(&value, place, json!([])))
+    };
+    assert_eq!(verdicts(&blank(&late), 0).unwrap()[0], CheckVerdict::Unknown);
+    // Entries with stacks say that blocks without one are from before the recording.
+    let segments = blank(&late)["segments"].clone();
+    late["segments"] = segments;
+    assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Passed);
+}
+
+/// A segment that a block from before the recording lies in, and that is gone without an entry.
+#[test]
+fn segments_whose_end_was_not_recorded_leave_reserved_open() {
+    let mut late = whole();
+    let frames = json!([]);
+    let trace = late["device_traces"][0].as_array_mut().unwrap();
+    for action in ["free_completed", "free_requested"] {
+        trace.insert(
+            0,
+            json!({"action": action, "addr": 1u64 << 50, "size": 20 << 20, "stream": 0, "frames": frames,
+                               "time_us": 0, "compile_context": "N/A"}),
+        );
+    }
+    let verdicts = verdicts(&late, 1 << 40).unwrap();
+    assert_eq!(verdicts, [CheckVerdict::Passed, CheckVerdict::Unknown, CheckVerdict::Passed, CheckVerdict::Passed]);
+}
+
+#[test]
+fn events_that_count_memory_are_not_left_out_in_silence() {
+    let event = |name: &str, thread: Value, time: u64, bytes: i64, total: u64| {
+        json!({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": name, "pid": 1, "tid": thread, "ts": time,
+               "args": {"Total Reserved": 1u64 << 30, "Total Allocated": total, "Bytes": bytes, "Device Id": 0,
+                        "Device Type": 1, "Addr": 256 + time, "Ev Idx": 0}})
+    };
+    let trace = |name: &str, thread: &Value| {
+        let [first, last] = [(1, 512), (4, 1024)].map(|(time, total)| event("[memory]", json!(1), time, 512, total));
+        let peak = event(name, thread.clone(), 2, 1 << 30, (1 << 30) + 512);
+        json!({"schemaVersion": 1, "profile_memory": 1, "traceEvents": [first, peak, last]}).to_string()
+    };
+    let folder = Folder::new();
+    for (name, thread) in [("[memory:large]", json!(1)), ("[memory]", json!("main"))] {
+        let path = folder.write("trace.json", trace(name, &thread));
+        let run = folder.check(&[&path, "--max-peak", "1MiB"]);
+        run.expect(2);
+        assert!(run.stderr.contains("1 event of memory was left out"), "{name}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn recordings_that_contradict_themselves_have_not_grown_nor_kept_still() {
+    let strange = "fixtures/malformed/overlapping-alloc.pickle";
+    for pair in [[strange, &fixture("tiny")], [&fixture("tiny"), strange], [strange, strange]] {
+        let run = memviz(&["diff", "--fail-on-growth", "80GiB", pair[0], pair[1]]);
+        run.expect(2);
+        assert!(run.stderr.contains("contradicts itself"), "{}", run.stderr);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
+    let folder = Folder::new();
+    fs::copy(fixture("tiny"), folder.path("rank0.gz")).unwrap();
+    folder.write("memviz.toml", "[[budget]]\ninput = \"*.gz\"\nmax-peak = \"1GiB\"\n");
+    folder.check(&[]).expect(0);
+    std::os::unix::fs::symlink("gone", folder.path("rank1.gz")).unwrap();
+    let run = folder.check(&[]);
+    assert!(run.expect(2).stderr.contains("rank1.gz"), "{}", run.stderr);
+    fs::remove_file(folder.path("rank1.gz")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.path("rank2.gz")).status();
+    if made.is_ok_and(|status| status.success()) {
+        let run = folder.check(&[]);
+        assert!(run.expect(2).stderr.contains("rank2.gz: expected a file, found a pipe"), "{}", run.stderr);
+        fs::remove_file(folder.path("rank2.gz")).unwrap();
+    }
+    // A configuration that leads nowhere was meant to limit something.
+    fs::remove_file(folder.path("memviz.toml")).unwrap();
+    std::os::unix::fs::symlink("gone", folder.path("memviz.toml")).unwrap();
+    folder.check(&["rank0.gz", "--max-peak", "1GiB"]).expect_error("memviz.toml: ");
+}

@@ -1,0 +1,924 @@
+//! The real binary, as people and scripts use it: arguments, streams, files and exit codes.
+#![cfg(feature = "cli")]
+
+use crate::support::{self, MALFORMED, command, fixture, memviz, memviz_reading, names, read_unpacked, skipped};
+use memviz::Recording;
+use memviz::input::ReadOptions;
+use memviz::model::Action;
+use memviz::replay::Metric;
+use serde_json::Value;
+use std::fs;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+use tempfile::TempDir;
+
+const FORMATS: [&str; 4] = ["text", "json", "csv", "markdown"];
+const GROUPS: [&str; 8] = ["site", "stack", "function", "file", "module", "stream", "pool", "annotation"];
+const METRICS: [&str; 4] = ["allocated", "active", "requested", "reserved"];
+/// What PyTorch counted in `tiny` and `gpt_train`.
+const TINY_PEAK: i64 = 13_787_136;
+const GPT_PEAK: i64 = 4_453_794_816;
+
+/// Commands that answer in every format.
+const REPORTS: [&str; 6] = ["peak", "info", "fragmentation", "oom", "leaks", "checkpoint"];
+
+// ------------------------------------------------------------------ exit codes and errors
+
+#[test]
+fn success_is_0() {
+    let tiny = fixture("tiny");
+    for args in [
+        &["peak", &tiny] as &[&str],
+        &["info", &tiny],
+        &["leaks", &tiny],
+        &["checkpoint", &tiny],
+        &["man"],
+        &["help"],
+        &["help", "peak"],
+        &["--help"],
+        &["peak", "--help"],
+        &["--version"],
+        &["completions", "bash"],
+    ] {
+        let run = memviz(args);
+        run.expect(0);
+        assert_eq!(run.stderr, "", "{args:?}");
+        assert!(!run.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(memviz(&["--version"]).stdout, format!("memviz {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn usage_errors_are_2_and_name_what_is_accepted() {
+    let tiny = fixture("tiny");
+    for (args, parts) in [
+        (&[] as &[&str], &["Usage"] as &[&str]),
+        (&["frobnicate"], &["frobnicate"]),
+        (&["peak"], &["<INPUT>"]),
+        (&["info"], &["<INPUT>"]),
+        (&["completions"], &["<SHELL>"]),
+        (&["completions", "tcsh"], &["tcsh", "bash", "zsh", "fish"]),
+        (&["peak", &tiny, &tiny], &[&tiny]),
+        (&["peak", &tiny, "--frobnicate"], &["--frobnicate"]),
+        (&["peak", &tiny, "--at", "noon"], &["noon", "entry:N", "annotation:NAME[#K]"]),
+        (&["peak", &tiny, "--at", "entry:-1"], &["entry:-1"]),
+        (&["peak", &tiny, "--at", "time:soon"], &["time:soon"]),
+        (&["peak", &tiny, "--from", "annotation:"], &["annotation:"]),
+        (&["peak", &tiny, "--to", ""], &["--to"]),
+        (&["peak", &tiny, "--device", "gpu"], &["gpu", "a device number or all"]),
+        (&["peak", &tiny, "--device", "99999999999"], &["99999999999"]),
+        (&["peak", &tiny, "--metric", "rss"], &["rss", "allocated", "active", "requested", "reserved"]),
+        (&["peak", &tiny, "--by", "line"], &["line", "site", "annotation"]),
+        (&["peak", &tiny, "--format", "xml"], &["xml", "markdown"]),
+        (&["peak", &tiny, "--top", "many"], &["many"]),
+        (&["peak", &tiny, "--threads", "0"], &["--threads"]),
+        (&["peak", &tiny, "--color", "red"], &["red", "auto", "always", "never"]),
+        (&["info", &tiny, "--metric", "allocated"], &["--metric"]),
+        (&["fragmentation", &tiny, "--points", "9"], &["--over-time"]),
+        (&["fragmentation", &tiny, "--over-time", "--points", "0"], &["--points"]),
+        (&["fragmentation", &tiny, "--over-time", "--at", "end"], &["--at", "--over-time"]),
+        (&["oom", &tiny, "--at", "oom"], &["--at"]),
+        (&["checkpoint", &tiny, "--by", "site"], &["--by"]),
+        (&["checkpoint", &tiny, "--x", "steps"], &["steps", "time", "entry"]),
+    ] {
+        let run = memviz(args);
+        run.expect(2);
+        assert_eq!(run.stdout, "", "{args:?}");
+        // Without a command it is help that is wanted.
+        assert!(args.is_empty() || run.stderr.lines().count() == 1, "{args:?}: {}", run.stderr);
+        assert!(args.is_empty() || run.stderr.starts_with("memviz: "), "{args:?}: {}", run.stderr);
+        for part in parts {
+            assert!(run.stderr.contains(part), "{args:?} does not mention {part:?}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn errors_are_one_line_with_the_file_in_front() {
+    let tiny = fixture("tiny");
+    let multi = fixture("multi_gpu");
+    let old = fixture("tiny_t201");
+    for (path, args, part) in [
+        ("no/such/file.pickle", &[] as &[&str], ""),
+        (support::FIXTURES, &[], if cfg!(windows) { "" } else { "directory" }),
+        ("fixtures/README.md", &[], ""),
+        ("Cargo.toml", &[], ""),
+        (&tiny, &["--device", "7"], "recorded devices (0), found 7"),
+        (&tiny, &["--device", "-1"], "recorded devices (0), found -1"),
+        (&multi, &["--device", "0", "--device", "2"], "recorded devices (0, 1), found 2"),
+        (&tiny, &["--at", "entry:11"], "11 entries"),
+        (&tiny, &["--at", "oom"], "no oom"),
+        (&tiny, &["--at", "annotation:step"], "\"step\""),
+        (&old, &["--at", "time:1s"], "no times"),
+        (&tiny, &["--from", "entry:5", "--to", "entry:2"], "--from before --to"),
+    ] {
+        let run = memviz(&[&["peak", path], args].concat());
+        run.expect_error(part);
+        assert!(run.stderr.starts_with(&format!("memviz: {path}: ")), "{args:?}: {:?}", run.stderr);
+    }
+    memviz(&["peak", &tiny, "--include", "("]).expect_error("regular expression");
+}
+
+#[test]
+fn annotations_there_are_are_named_when_one_is_not() {
+    memviz(&["peak", &fixture("annotated"), "--at", "annotation:evaluation"]).expect_error("backward");
+}
+
+#[test]
+fn strict_is_1_for_contradictions_only() {
+    for file in ["free-of-unknown-address.pickle", "overlapping-alloc.pickle"] {
+        let path = format!("{MALFORMED}/{file}");
+        for command in REPORTS {
+            for format in FORMATS {
+                let lenient = memviz(&[command, "--format", format, &path]);
+                let strict = memviz(&[command, "--format", format, "--strict", &path]);
+                lenient.expect(0);
+                strict.expect(1);
+                assert_eq!(strict.stdout, lenient.stdout, "the answer is the same");
+            }
+        }
+    }
+    for name in ["tiny", "gpt_late", "ring", "skip_actions", "no_history", "empty"] {
+        memviz(&["peak", "--strict", &fixture(name)]).expect(0);
+    }
+    for file in ["unknown-action.pickle", "unknown-keys.pickle"] {
+        memviz(&["peak", "--strict", &format!("{MALFORMED}/{file}")]).expect(0);
+    }
+    memviz(&["peak", "--strict", &format!("{MALFORMED}/empty.pickle")]).expect(2);
+}
+
+// ------------------------------------------------------------------ input
+
+#[test]
+fn standard_input_is_read() {
+    for name in ["tiny", "pinned_t215"] {
+        let path = fixture(name);
+        let by_name = memviz(&["peak", "--format", "json", &path]).json();
+        for bytes in [fs::read(&path).unwrap(), read_unpacked(&path)] {
+            let by_pipe = memviz_reading(&["peak", "--format", "json", "-"], &bytes).json();
+            assert_eq!(by_pipe["input"]["path"], "<stdin>");
+            assert_eq!(by_pipe["input"]["bytes"], bytes.len());
+            assert_eq!(by_pipe["devices"], by_name["devices"]);
+        }
+    }
+    let run = memviz_reading(&["peak", "-"], b"");
+    run.expect_error("empty");
+    assert!(run.stderr.starts_with("memviz: <stdin>: "), "{:?}", run.stderr);
+    memviz_reading(&["info", "-"], b"\x80\x04}").expect_error("the file ends");
+}
+
+#[test]
+fn containers_are_recognised_by_content() {
+    let folder = TempDir::new().unwrap();
+    let plain = read_unpacked(&fixture("tiny"));
+    let gzip = fs::read(fixture("tiny")).unwrap();
+    let (first, second) = plain.split_at(plain.len() / 2);
+    let expected = memviz(&["peak", "--format", "json", &fixture("tiny")]).json();
+    let members = [gzipped(first), gzipped(second)].concat();
+    let frames = [zstd::encode_all(first, 1).unwrap(), zstd::encode_all(second, 19).unwrap()].concat();
+    let stored = zipped(&[("snapshot.pickle", &plain)], zip::CompressionMethod::Stored);
+    let deflated = zipped(&[("rank0/", b""), ("rank0/a.bin", &plain)], zip::CompressionMethod::Deflated);
+    for (name, bytes, compression) in [
+        ("plain.pickle.gz", &plain, "plain"),
+        ("plain.zip", &plain, "plain"),
+        ("plain", &plain, "plain"),
+        ("gzip.pickle", &gzip, "gzip"),
+        ("gzip.zst", &gzip, "gzip"),
+        ("gzip-members.pickle", &members, "gzip"),
+        ("zstd.pickle", &zstd::encode_all(&plain[..], 3).unwrap(), "zstd"),
+        ("zstd-frames.json", &frames, "zstd"),
+        ("stored.gz", &stored, "zip"),
+        ("deflated.pickle", &deflated, "zip"),
+    ] {
+        let path = put(&folder, name, bytes);
+        let found = memviz(&["peak", "--format", "json", &path]).json();
+        assert_eq!(found["devices"], expected["devices"], "{name}");
+        assert_eq!(found["input"]["bytes"], bytes.len(), "{name}");
+        let info = memviz(&["info", "--format", "json", &path]).json();
+        assert_eq!(info["compression"], compression, "{name}");
+        assert_eq!(info["decompressed_bytes"], plain.len(), "{name}");
+    }
+    let two = zipped(&[("a.pickle", &plain), ("b.pickle", &plain)], zip::CompressionMethod::Stored);
+    memviz(&["peak", &put(&folder, "two.zip", &two)]).expect_error("several");
+    let none = zipped(&[("folder/", b"")], zip::CompressionMethod::Stored);
+    memviz(&["peak", &put(&folder, "none.zip", &none)]).expect_error("none");
+    memviz(&["peak", &put(&folder, "trace.json", b"{\"traceEvents\": []}")])
+        .expect_error("a profiler trace without memory events");
+}
+
+// ------------------------------------------------------------------ output
+
+#[test]
+fn output_files_are_written_and_never_overwritten_unasked() {
+    let folder = TempDir::new().unwrap();
+    let tiny = fixture("tiny");
+    for command in REPORTS {
+        for format in FORMATS {
+            let path = folder.path().join(format!("{command}.{format}"));
+            let path = path.to_str().unwrap();
+            let expected = memviz(&[command, "--format", format, &tiny]).stdout;
+
+            let run = memviz(&[command, "--format", format, "-o", path, &tiny]);
+            run.expect(0);
+            assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
+            assert_eq!(fs::read_to_string(path).unwrap(), expected);
+
+            fs::write(path, "precious, and longer than any answer ".repeat(1000)).unwrap();
+            let before = fs::read(path).unwrap();
+            let run = memviz(&[command, "--format", format, "--output", path, &tiny]);
+            run.expect_error("--force");
+            assert!(run.stderr.starts_with(&format!("memviz: {path}: ")), "{:?}", run.stderr);
+            assert_eq!(fs::read(path).unwrap(), before, "the file is as it was");
+
+            memviz(&[command, "--format", format, "-o", path, "--force", &tiny]).expect(0);
+            assert_eq!(fs::read_to_string(path).unwrap(), expected, "nothing is left of what was there");
+        }
+    }
+}
+
+#[test]
+fn no_output_file_is_left_when_there_is_no_answer() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("answer.json");
+    let shown = path.to_str().unwrap();
+    memviz(&["peak", "-o", shown, "no/such/file"]).expect(2);
+    assert!(!path.exists());
+    memviz(&["peak", "-o", shown, &fixture("tiny"), "--at", "entry:99"]).expect(2);
+    assert!(!path.exists());
+    // The answer is there, but has nowhere to go.
+    let nowhere = folder.path().join("missing/answer.json");
+    let nowhere = nowhere.to_str().unwrap();
+    let run = memviz(&["peak", "-o", nowhere, &fixture("tiny")]);
+    run.expect_error("");
+    assert!(run.stderr.starts_with(&format!("memviz: {nowhere}: ")), "{:?}", run.stderr);
+    memviz(&["peak", "--force", "-o", folder.path().to_str().unwrap(), &fixture("tiny")]).expect_error("");
+}
+
+#[test]
+fn the_input_is_never_overwritten() {
+    let folder = TempDir::new().unwrap();
+    let bytes = fs::read(fixture("tiny")).unwrap();
+    let path = put(&folder, "snapshot.pickle.gz", &bytes);
+    memviz(&["peak", "--force", "-o", &path, &path]).expect_error("");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let path = fixture("llama_hf_all");
+    for format in FORMATS {
+        let args = ["peak", "--by", "stack", "--top", "1000", "--format", format, &path];
+        let length = memviz(&args).stdout.len();
+        for take in [0, 10, length / 2] {
+            closed_pipe(&args, take);
+        }
+    }
+    let large = memviz(&["peak", "--by", "stack", "--format", "json", &path]).stdout.len();
+    assert!(large > 2 * 65_536, "the answer does not fit into a pipe");
+    closed_pipe(&["info", &path], 0);
+    closed_pipe(&["man"], 0);
+    closed_pipe(&["completions", "bash"], 0);
+    closed_pipe(&["--help"], 0);
+}
+
+/// Reads so many bytes of the answer and hangs up.
+#[track_caller]
+fn closed_pipe(args: &[&str], take: usize) {
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut vec![0; take]).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{args:?} after {take} bytes: {output:?}");
+    assert_eq!(output.stderr, b"", "{args:?} after {take} bytes");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    if !Path::new("/dev/full").exists() {
+        return skipped("there is no /dev/full");
+    }
+    let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for args in [&["peak", &fixture("tiny")] as &[&str], &["info", "--format", "json", &fixture("tiny")], &["man"]] {
+        let output = command(args).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.starts_with(b"memviz: "), "{args:?}: {output:?}");
+    }
+    memviz(&["peak", "--force", "-o", "/dev/full", &fixture("tiny")]).expect_error("/dev/full: ");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_ask() {
+    const ESCAPE: &str = "\u{1b}[";
+    let path = fixture("gpt_train");
+    for name in REPORTS {
+        let plain = memviz(&[name, &path]).stdout;
+        assert!(!plain.contains(ESCAPE), "a pipe is no terminal");
+        assert_eq!(memviz(&[name, "--color", "never", &path]).stdout, plain);
+        let colored = memviz(&[name, "--color", "always", &path]).stdout;
+        assert!(colored.contains(ESCAPE));
+        assert_eq!(without_escapes(&colored), plain, "colours change nothing else");
+        let output = command(&[name, "--color", "auto", &path]).env("NO_COLOR", "1").output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), plain);
+        for format in ["json", "csv", "markdown"] {
+            let run = memviz(&[name, "--color", "always", "--format", format, &path]);
+            run.expect(0);
+            assert!(!run.stdout.contains(ESCAPE), "{format} has no colours");
+        }
+    }
+}
+
+/// With a pseudo-terminal made by `script`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_gets_colours_and_its_own_width() {
+    let path = fixture("gpt_train");
+    let in_terminal = |variables: &[(&str, &str)], arguments: &str| {
+        // On a busy machine a progress bar would come in between.
+        let line = format!("{} peak --quiet {path} {arguments}", env!("CARGO_BIN_EXE_memviz"));
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).env_remove("NO_COLOR").env_remove("COLUMNS");
+        script.envs(variables.iter().copied()).stdin(Stdio::null()).output()
+    };
+    let text = |variables: &[(&str, &str)], arguments: &str| match in_terminal(variables, arguments) {
+        Ok(output) if output.status.success() => Some(String::from_utf8(output.stdout).unwrap().replace('\r', "")),
+        _ => None,
+    };
+    let Some(colored) = text(&[("COLUMNS", "100")], "") else { return skipped("there is no usable `script`") };
+    assert!(colored.contains("\u{1b}["), "{colored:?}");
+    let plain = text(&[("COLUMNS", "100"), ("NO_COLOR", "1")], "").unwrap();
+    assert_eq!(plain, without_escapes(&colored), "NO_COLOR turns colours off");
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    assert_eq!(text(&[("COLUMNS", "100"), ("NO_COLOR", "")], "").unwrap(), colored, "an empty NO_COLOR does not count");
+    assert_eq!(text(&[("COLUMNS", "100"), ("NO_COLOR", "1")], "--color always").unwrap(), colored, "a flag wins");
+    assert_eq!(text(&[("COLUMNS", "100")], "--color never").unwrap(), plain);
+    let narrow = text(&[("COLUMNS", "60"), ("NO_COLOR", "1")], "").unwrap();
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    assert!(longest(&narrow) <= 60, "{narrow}");
+    assert!(longest(&plain) > 60, "{plain}");
+}
+
+#[test]
+fn quiet_hides_warnings_and_nothing_else() {
+    // Device 1 has fewer entries.
+    let path = fixture("multi_gpu");
+    let args = ["peak", &path, "--at", "entry:2300"];
+    let loud = memviz(&args);
+    loud.expect(0);
+    assert_eq!(loud.stderr.lines().count(), 1, "{:?}", loud.stderr);
+    assert!(loud.stderr.starts_with(&format!("memviz: {path}: device 1 ")), "{:?}", loud.stderr);
+    for flag in ["-q", "--quiet"] {
+        let quiet = memviz(&[&args[..], &[flag]].concat());
+        quiet.expect(0);
+        assert_eq!(quiet.stderr, "");
+        assert_eq!(quiet.stdout, loud.stdout);
+    }
+    memviz(&["peak", "--quiet", "no/such/file"]).expect_error("no/such/file");
+}
+
+// ------------------------------------------------------------------ what is looked at
+
+#[test]
+fn devices_are_selected() {
+    let devices = |path: &str, args: &[&str]| -> Vec<i64> {
+        REPORTS
+            .map(|command| {
+                let json = memviz(&[&[command, "--format", "json", path], args].concat()).json();
+                numbers(&json, "device")
+            })
+            .into_iter()
+            .reduce(|peak, info| {
+                assert_eq!(peak, info, "{args:?}");
+                peak
+            })
+            .unwrap()
+    };
+    let multi = fixture("multi_gpu");
+    assert_eq!(devices(&multi, &[]), [0, 1]);
+    assert_eq!(devices(&multi, &["--device", "all"]), [0, 1]);
+    assert_eq!(devices(&multi, &["--device", "0"]), [0]);
+    assert_eq!(devices(&multi, &["--device", "1"]), [1]);
+    assert_eq!(devices(&multi, &["--device", "1", "--device", "0"]), [1, 0]);
+    assert_eq!(devices(&multi, &["--device=1", "--device", "all"]), [0, 1]);
+    let pinned = fixture("pinned_t215");
+    assert_eq!(devices(&pinned, &["--device", "-1"]), [-1]);
+    assert_eq!(devices(&pinned, &["--device=-1"]), [-1]);
+    let mut all = devices(&pinned, &["--device", "all"]);
+    all.sort_unstable();
+    assert_eq!(all, [-1, 0]);
+    // One device on its own is as it is among others.
+    let json = memviz(&["peak", "--format", "json", &multi]).json();
+    let one = memviz(&["peak", "--format", "json", "--device", "1", &multi]).json();
+    assert_eq!(one["devices"][0], json["devices"][1]);
+}
+
+#[test]
+fn every_group_of_pins_and_failures_sums_up_in_every_format() {
+    let (path, small) = (fixture("fragmented"), fixture("oom_caught"));
+    for by in GROUPS {
+        let json = memviz(&["fragmentation", "--at", "oom", "--by", by, "--format", "json", &path]).json();
+        let device = &json["devices"][0];
+        assert_eq!((&device["by"], &device["inclusive"]), (&Value::from(by), &Value::from(by == "function")));
+        let pinned = sum(device["pinning"].as_array().unwrap(), "pinned_free_bytes");
+        assert!(by == "function" || device["pinned_free_bytes"] == pinned, "{by}");
+        let json = memviz(&["oom", "--by", by, "--format", "json", &path]).json();
+        let oom = &json["devices"][0]["ooms"][0];
+        let allocated = sum(oom["attribution"]["rows"].as_array().unwrap(), "bytes");
+        assert!(by == "function" || oom["allocated_bytes"] == allocated, "{by}");
+        for format in FORMATS {
+            memviz(&["fragmentation", "--by", by, "--format", format, &small]).expect(0);
+            memviz(&["oom", "--by", by, "--format", format, &small]).expect(0);
+        }
+    }
+    // What is filtered out keeps its share.
+    let run = ["fragmentation", "--at", "oom", "--exclude", "cases.py:280", "--format", "json", &path];
+    let device = &memviz(&run).json()["devices"][0];
+    let rows = device["pinning"].as_array().unwrap();
+    assert_eq!(
+        (&rows[0]["label"], &rows[0]["pinned_free_bytes"]),
+        (&"(filtered out)".into(), &1_679_440_384_u64.into())
+    );
+    assert_eq!(device["pinned_free_bytes"], sum(rows, "pinned_free_bytes"));
+}
+
+/// The sizes of some blocks from before the recording are known no better than within 1 MiB.
+#[test]
+fn figures_that_are_bounds_are_marked() {
+    let bounds = |name: &str, args: &[&str]| {
+        let path = fixture(name);
+        let json = memviz(&[&["fragmentation", "--format", "json", &path], args].concat()).json();
+        json["devices"][0]["bounds"].clone()
+    };
+    assert_eq!(bounds("gpt_train", &[]), Value::Null);
+    assert_eq!(bounds("ring", &[])["inactive_bytes"], "upper");
+    assert_eq!(bounds("ring", &["--at", "end"]), Value::Null, "the snapshot itself tells");
+    assert_eq!(bounds("gpt_late", &[]), Value::Null, "those blocks are gone at the peak");
+    assert_eq!(bounds("gpt_late", &["--at", "start"])["active_bytes"], "lower");
+    assert_eq!(bounds("gpt_late_t201", &[])["pinned_free_bytes"], "unknown");
+    assert_eq!(bounds("gpt_late_t201", &["--at", "end"]), Value::Null);
+    assert_eq!(bounds("skip_actions", &[])["allocated_bytes"], "upper");
+}
+
+#[test]
+fn a_recording_without_ooms_says_so() {
+    let path = fixture("gpt_train");
+    let run = memviz(&["oom", &path]);
+    run.expect(0);
+    assert!(run.stdout.starts_with("no request failed while recording"), "{}", run.stdout);
+    let json = memviz(&["oom", "--format", "json", &path]).json();
+    assert_eq!(json["devices"][0]["ooms"], Value::Array(Vec::new()));
+    assert_eq!(json["devices"][0]["peak"]["peak"]["allocated_bytes"], GPT_PEAK);
+    memviz(&["fragmentation", "--at", "oom", &path]).expect_error("no oom entry");
+}
+
+#[test]
+fn every_group_and_metric_can_be_asked_for_in_every_format() {
+    let path = fixture("pinned_t215");
+    for by in GROUPS {
+        for metric in METRICS {
+            let json = memviz(&["peak", "--by", by, "--metric", metric, "--format", "json", &path]).json();
+            for device in json["devices"].as_array().unwrap() {
+                assert_eq!(device["metric"], metric);
+                assert_eq!(device["attribution"]["by"], by);
+                assert_eq!(device["attribution"]["inclusive"], by == "function");
+                let key = format!("{metric}_bytes");
+                assert_eq!(device["peak"][&key], device["maxima"][&key], "the peak is the maximum");
+                assert_eq!(device["attribution"]["total_bytes"], device["peak"][&key]);
+            }
+        }
+        for format in FORMATS {
+            memviz(&["peak", "--by", by, "--format", format, &path]).expect(0);
+        }
+    }
+    // The flags' defaults.
+    let plain = memviz(&["peak", "--format", "json", &path]);
+    assert_eq!(plain, memviz(&["peak", "--by", "site", "--metric", "allocated", "--format", "json", &path]));
+}
+
+/// PyTorch 2.0 does not say which segments belong to the graph's private pool.
+#[test]
+fn pools_that_were_not_recorded_are_not_guessed() {
+    let labels = |name: &str| {
+        let device = at_instant(&fixture(name), &["--by", "pool"]);
+        let rows = device["attribution"]["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(labels("cuda_graph_t231"), ["private pool (1, 0)", "default pool"]);
+    assert_eq!(labels("cuda_graph_t201"), ["(pool not recorded)"]);
+}
+
+#[test]
+fn the_rest_is_one_row_so_that_rows_sum_to_the_total() {
+    let path = fixture("gpt_train");
+    let attribution = |args: &[&str]| {
+        memviz(&[&["peak", "--format", "json", &path], args].concat()).json()["devices"][0]["attribution"].clone()
+    };
+    let all = attribution(&[]);
+    let rows = all["rows"].as_array().unwrap();
+    assert!(rows.len() > 10);
+    for top in [0, 1, 5, rows.len() - 1, rows.len(), rows.len() + 1] {
+        let cut = attribution(&["--top", &top.to_string()]);
+        let kept = cut["rows"].as_array().unwrap();
+        assert_eq!(cut["total_bytes"], all["total_bytes"]);
+        assert_eq!(sum(kept, "bytes"), all["total_bytes"].as_i64().unwrap());
+        assert_eq!(sum(kept, "blocks"), sum(rows, "blocks"));
+        let named = top.min(rows.len());
+        assert_eq!(kept[..named], rows[..named]);
+        if top < rows.len() {
+            assert_eq!(kept.len(), top + 1);
+            assert_eq!(kept[top]["label"], "(other)");
+        } else {
+            assert_eq!(kept.len(), rows.len());
+        }
+    }
+    // Overlapping rows cannot be summed up.
+    let functions = attribution(&["--by", "function", "--top", "3"]);
+    assert_eq!(functions["rows"].as_array().unwrap().len(), 3);
+
+    // People get 20 rows, scripts get all.
+    let count = |format: &str| {
+        let run = memviz(&["peak", "--by", "stack", "--format", format, &path]);
+        run.expect(0);
+        (run.stdout.contains("(other)"), run.stdout)
+    };
+    let stacks = attribution(&["--by", "stack"])["rows"].as_array().unwrap().len();
+    assert!(stacks > 20, "{stacks} stacks");
+    assert!(count("text").0 && count("markdown").0);
+    assert!(!count("json").0 && !count("csv").0);
+    assert_eq!(count("csv").1.lines().count(), stacks + 1);
+}
+
+#[test]
+fn entries_are_instants() {
+    let path = fixture("tiny");
+    let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+    let mut counters = vec![recording.histories[0].start];
+    recording.histories[0].walk(&recording.snapshot, |_, now| counters.push(*now));
+    assert_eq!(counters.len(), 12);
+    for (instant, counters) in counters.iter().enumerate() {
+        let at = instant.checked_sub(1).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
+        for metric in METRICS {
+            let device = at_instant(&path, &["--at", &at, "--metric", metric]);
+            assert_eq!(device["peak"]["entry"], instant.checked_sub(1).map_or(Value::Null, Value::from), "{at}");
+            for each in Metric::ALL {
+                assert_eq!(device["peak"][format!("{}_bytes", each.name())], counters.get(each), "{at}");
+            }
+            assert_eq!(device["attribution"]["total_bytes"], device["peak"][format!("{metric}_bytes")], "{at}");
+        }
+    }
+    assert_eq!(at_instant(&path, &["--at", "start"])["attribution"]["rows"], Value::Array(Vec::new()));
+    assert_eq!(at_instant(&path, &["--at", "start"])["peak"]["time_us"], Value::Null);
+    assert_eq!(at_instant(&path, &["--at", "end"]), at_instant(&path, &["--at", "entry:10"]));
+    assert_eq!(at_instant(&path, &["--at", "peak"]), at_instant(&path, &[]));
+    assert_eq!(at_instant(&path, &[])["peak"]["allocated_bytes"], TINY_PEAK);
+}
+
+#[test]
+fn times_count_from_the_first_entry() {
+    let path = fixture("gpt_train");
+    let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+    let times = recording.snapshot.entries.times();
+    let last = times.last().unwrap() - times[0];
+    for micros in [0, 1, 13_000, 690_500, last - 1, last] {
+        let expected = times.iter().rposition(|time| time - times[0] <= micros).unwrap();
+        for at in [format!("time:{micros}us"), format!("time:{}s", micros as f64 / 1e6)] {
+            let device = at_instant(&path, &["--at", &at]);
+            assert_eq!(device["peak"]["entry"], expected, "{at}");
+            assert_eq!(device["peak"]["time_us"], times[expected], "{at}");
+        }
+    }
+    assert_eq!(at_instant(&path, &["--at", "time:3600"]), at_instant(&path, &["--at", "end"]));
+}
+
+#[test]
+fn the_first_oom_is_found() {
+    for name in ["oom", "oom_caught", "oom_forward", "oom_t201"] {
+        let path = fixture(name);
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let first = recording.snapshot.entries.actions().iter().position(|&action| action == Action::Oom).unwrap();
+        assert_eq!(at_instant(&path, &["--at", "oom"])["peak"]["entry"], first, "{name}");
+    }
+}
+
+#[test]
+fn annotations_are_instants_by_name_and_number() {
+    let path = fixture("annotated");
+    let peak = |number: usize| at_instant(&path, &["--at", &format!("annotation:forward#{number}")])["peak"].clone();
+    let peaks: Vec<Value> = (1..=3).map(peak).collect();
+    for pair in peaks.windows(2) {
+        assert!(pair[0]["entry"].as_u64() < pair[1]["entry"].as_u64(), "{pair:?}");
+    }
+    for peak in &peaks {
+        assert!(texts(&peak["annotations"]).contains(&"forward"), "{peak}");
+    }
+    // Without a number it is the first.
+    assert_eq!(at_instant(&path, &["--at", "annotation:forward"])["peak"], peaks[0]);
+    memviz(&["peak", &path, "--at", "annotation:forward#4"]).expect_error("forward#4");
+    memviz(&["peak", &path, "--at", "annotation:forward#0"]).expect_error("forward#0");
+    // A name may end like a number: it is the name that counts.
+    let step = at_instant(&path, &["--at", "annotation:ProfilerStep#1"]);
+    assert!(texts(&step["peak"]["annotations"]).contains(&"ProfilerStep#1"), "{step}");
+    // The highest point of the range is the peak of a window that is the range.
+    for name in ["forward#2", "backward#3", "ProfilerStep#1"] {
+        let range = format!("annotation:{name}");
+        let window = at_instant(&path, &["--from", &range, "--to", &range]);
+        let point = at_instant(&path, &["--at", &range]);
+        assert_eq!(point["peak"], window["peak"], "{name}");
+        assert_eq!(point["peak"]["allocated_bytes"], window["maxima"]["allocated_bytes"], "{name}");
+    }
+}
+
+#[test]
+fn windows_narrow_the_search() {
+    let path = fixture("gpt_train");
+    let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+    let history = &recording.histories[0];
+    for (from, to) in [(0, 9106), (0, 123), (3000, 5000), (6001, 6001), (9000, 9106)] {
+        let mut instants = Vec::new();
+        history.walk(&recording.snapshot, |instant, now| {
+            if (from + 1..=to + 1).contains(&instant) {
+                instants.push((instant - 1, *now));
+            }
+        });
+        let device = at_instant(&path, &["--from", &format!("entry:{from}"), "--to", &format!("entry:{to}")]);
+        for metric in Metric::ALL {
+            let highest = instants.iter().map(|(_, now)| now.get(metric)).max().unwrap();
+            let key = format!("{}_bytes", metric.name());
+            assert_eq!(device["maxima"][&key], highest, "{from} to {to}: maximum {key}");
+            assert_eq!(device["end"][&key], instants.last().unwrap().1.get(metric), "{from} to {to}: end {key}");
+        }
+        let highest = device["maxima"]["allocated_bytes"].as_i64().unwrap();
+        let first = instants.iter().find(|(_, now)| now.allocated == highest).unwrap().0;
+        assert_eq!(device["peak"]["entry"], first, "{from} to {to}");
+    }
+    assert_eq!(at_instant(&path, &["--from", "start", "--to", "end"]), at_instant(&path, &[]));
+    assert_eq!(at_instant(&path, &[])["peak"]["allocated_bytes"], GPT_PEAK);
+}
+
+#[test]
+fn stacks_are_included_and_excluded() {
+    let path = fixture("gpt_train");
+    let rows = |args: &[&str]| {
+        let device = at_instant(&path, args);
+        assert_eq!(device["attribution"]["total_bytes"], GPT_PEAK, "a filter changes rows, not the total");
+        let rows = device["attribution"]["rows"].as_array().unwrap().clone();
+        assert_eq!(sum(&rows, "bytes"), GPT_PEAK);
+        rows
+    };
+    let is_model = |row: &&Value| texts(&row["stack"]).iter().any(|frame| frame.starts_with("minigpt.py"));
+    let is_rest = |row: &&Value| row["label"] == "(filtered out)";
+    let all = rows(&[]);
+    let (model, others): (Vec<&Value>, Vec<&Value>) = all.iter().partition(is_model);
+    assert!(model.len() > 5 && others.len() > 2);
+
+    let included = rows(&["--include", r"minigpt\.py"]);
+    assert_eq!(included.iter().filter(|row| !is_rest(row)).collect::<Vec<_>>(), model);
+    let excluded = rows(&["--exclude", r"minigpt\.py"]);
+    assert_eq!(excluded.iter().filter(|row| !is_rest(row)).collect::<Vec<_>>(), others);
+    assert_eq!(excluded.iter().filter(is_rest).count(), 1);
+
+    // Either of two suffices, exclusion wins, and frames are matched as `path/file.py:line function`.
+    let two = rows(&["--include", "minigpt.py:28 forward", "--include", "/home/user/train/cases.py:129 train_steps"]);
+    let labels: Vec<&str> = two.iter().filter(|row| !is_rest(row)).map(|row| row["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["minigpt.py:28 forward", "cases.py:129 train_steps"]);
+    let none = rows(&["--include", "minigpt", "--exclude", "minigpt"]);
+    assert_eq!((none.len(), &none[0]["label"]), (1, &Value::from("(filtered out)")));
+}
+
+#[test]
+fn the_number_of_threads_does_not_show() {
+    for name in ["multi_gpu", "gpt_train"] {
+        let path = fixture(name);
+        for format in FORMATS {
+            for args in [
+                &["peak"] as &[&str],
+                &["peak", "--by", "stack", "--metric", "active"],
+                &["info"],
+                &["leaks"],
+                &["checkpoint"],
+            ] {
+                let runs = ["1", "2", "8"]
+                    .map(|threads| memviz(&[args, &["--format", format, "--threads", threads, &path]].concat()));
+                runs[0].expect(0);
+                assert_eq!(runs[0], runs[1], "{name} {format} {args:?}");
+                assert_eq!(runs[0], runs[2], "{name} {format} {args:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_agree() {
+    for name in ["multi_gpu", "pinned_t215", "side_stream", "gpt_late", "empty"] {
+        let path = fixture(name);
+        for by in ["site", "stack", "function"] {
+            let json = memviz(&["peak", "--by", by, "--format", "json", &path]).json();
+            let text = memviz(&["peak", "--by", by, "--format", "csv", &path]).stdout;
+            let mut csv = csv::Reader::from_reader(text.as_bytes());
+            let headers: Vec<String> = csv.headers().unwrap().iter().map(str::to_owned).collect();
+            let found: Vec<Vec<String>> =
+                csv.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect();
+            let column = |key: &str| headers.iter().position(|header| header == key).unwrap();
+            let mut expected = 0;
+            for device in json["devices"].as_array().unwrap() {
+                for row in device["attribution"]["rows"].as_array().unwrap() {
+                    let line = &found[expected];
+                    assert_eq!(line[column("device")], device["device"].to_string());
+                    assert_eq!(line[column("entry")], device["peak"]["entry"].to_string());
+                    assert_eq!(line[column("label")], row["label"].as_str().unwrap());
+                    assert_eq!(line[column("bytes")], row["bytes"].to_string());
+                    assert_eq!(line[column("blocks")], row["blocks"].to_string());
+                    assert_eq!(line[column("stack")], texts(&row["stack"]).join(";"));
+                    expected += 1;
+                }
+            }
+            assert_eq!(found.len(), expected, "{name} by {by}");
+        }
+    }
+}
+
+/// The command's own tests say whether predictions are right.
+#[test]
+fn checkpoint_says_the_same_in_every_format() {
+    let path = fixture("gpt_train");
+    let json = memviz(&["checkpoint", "--format", "json", &path]).json();
+    let device = &json["devices"][0];
+    assert_eq!(device["peak_allocated_bytes"], GPT_PEAK);
+    let candidates = device["candidates"].as_array().unwrap();
+    assert!(candidates.len() > 2 && device["left_out"] == 0 && device["reason"] == Value::Null, "{device}");
+    let text = memviz(&["checkpoint", "--format", "csv", &path]).stdout;
+    let mut csv = csv::Reader::from_reader(text.as_bytes());
+    let found: Vec<csv::StringRecord> = csv.records().map(Result::unwrap).collect();
+    let mut lines = found.iter();
+    for candidate in candidates {
+        assert_eq!(candidate["saved_bytes"], GPT_PEAK - candidate["predicted_peak_allocated_bytes"].as_i64().unwrap());
+        for plan in candidate["plan"].as_array().unwrap() {
+            let line = lines.next().unwrap();
+            let peak = &plan["predicted_peak_allocated_bytes"];
+            let expected = [candidate["label"].as_str().unwrap(), &plan["every"].to_string(), &peak.to_string()];
+            assert_eq!([&line[3], &line[7], &line[8]], expected);
+        }
+    }
+    assert_eq!(lines.next(), None);
+    // People get the best in full, and as many as they ask for.
+    for format in ["text", "markdown"] {
+        let run = |top: &str| memviz(&["checkpoint", "--format", format, "--top", top, &path]).stdout;
+        let (one, all) = (run("1"), run("100"));
+        for part in
+            ["minigpt.py:53 forward", "predicted peak 2.71 GiB, 1.44 GiB", "use_reentrant=False", "minigpt.py:75"]
+        {
+            assert!(one.contains(part) && all.contains(part), "{format} lacks {part}: {one}");
+        }
+        assert!(one.contains(&format!("{} more candidates", candidates.len() - 1)), "{one}");
+        let others = &candidates[1..];
+        assert!(others.iter().all(|other| all.contains(other["label"].as_str().unwrap())), "{all}");
+    }
+}
+
+/// Both peaks are in the picture, exact, and the picture is chosen by the file's name.
+#[test]
+fn checkpoint_draws_before_and_after() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("checkpoint.svg");
+    let shown = path.to_str().unwrap();
+    let run = memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]);
+    run.expect(0);
+    assert_eq!(run.stdout, "");
+    let drawn = fs::read_to_string(&path).unwrap();
+    assert_eq!(drawn, memviz(&["checkpoint", "--format", "svg", &fixture("gpt_train")]).stdout);
+    let json = memviz(&["checkpoint", "--format", "json", &fixture("gpt_train")]).json();
+    let predicted = &json["devices"][0]["candidates"][0]["predicted_peak_allocated_bytes"];
+    for peak in [&Value::from(GPT_PEAK), predicted] {
+        assert!(drawn.contains(&format!("data-peak-bytes=\"{peak}\"")), "{peak}");
+    }
+    let by_time = memviz(&["checkpoint", "--format", "svg", "--x", "time", &fixture("gpt_train")]).stdout;
+    assert!(by_time.contains(">seconds<") || by_time.contains("seconds"), "{by_time}");
+    memviz(&["checkpoint", "-o", shown, &fixture("gpt_train")]).expect_error("--force");
+}
+
+/// A recording that tells nothing about checkpointing is no failure.
+#[test]
+fn checkpoint_without_a_training_step_says_why() {
+    for (name, part) in [
+        ("tiny", "no training step"),
+        ("state_only", "no training step"),
+        ("no_history", "without a history"),
+        ("empty", "no memory was allocated"),
+        ("oom", "does not finish"),
+        ("gpt_train_ckpt", "is checkpointed already"),
+    ] {
+        for format in ["text", "markdown"] {
+            let run = memviz(&["checkpoint", "--format", format, &fixture(name)]);
+            run.expect(0);
+            assert!(run.stdout.to_lowercase().contains(part), "{name}: {}", run.stdout);
+        }
+        let drawn = memviz(&["checkpoint", "--format", "svg", &fixture(name)]);
+        drawn.expect(0);
+        assert!(drawn.stdout.ends_with("</svg>\n"), "{name}");
+    }
+}
+
+// ------------------------------------------------------------------ help
+
+#[test]
+fn completions_know_commands_and_flags() {
+    for (shell, parts) in [
+        ("bash", ["_memviz()", "--allow-truncated", "peak", "annotation"]),
+        ("zsh", ["#compdef memviz", "--allow-truncated", "peak", "annotation"]),
+        ("fish", ["complete -c memviz", "allow-truncated", "peak", "annotation"]),
+    ] {
+        let run = memviz(&["completions", shell]);
+        run.expect(0);
+        for part in parts {
+            assert!(run.stdout.contains(part), "{shell} lacks {part}");
+        }
+    }
+}
+
+#[test]
+fn help_and_manual_mention_every_command_and_flag() {
+    let help = memviz(&["--help"]).stdout;
+    let man = memviz(&["man"]).stdout.replace('\\', "");
+    // The sources have a file per command.
+    let mut commands: Vec<String> =
+        names("src/cli/command").iter().filter_map(|file| Some(file.strip_suffix(".rs")?.to_owned())).collect();
+    commands.retain(|command| command != "mod");
+    assert!(commands.len() >= 2, "{commands:?}");
+    commands.extend(["completions".to_owned(), "man".to_owned()]);
+    for command in &commands {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{command}: {help}");
+        assert!(man.contains(&format!(".TH memviz-{command} 1")), "the manual lacks {command}");
+        let own = memviz(&[command, "--help"]);
+        own.expect(0);
+        let flags: Vec<&str> =
+            own.stdout.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2).collect();
+        for flag in flags {
+            let flag = flag.trim_end_matches([',', ';', '.']);
+            assert!(man.contains(flag), "the manual lacks {flag} of {command}");
+        }
+    }
+    assert!(help.contains("Exit codes"), "{help}");
+    for code in ["0 done", "1 a requested check failed", "2 the command could not do its work"] {
+        assert!(help.contains(code) && man.contains(code), "{code}");
+    }
+}
+
+// ------------------------------------------------------------------ helpers
+
+/// The first device of `peak --format json`.
+#[track_caller]
+fn at_instant(path: &str, args: &[&str]) -> Value {
+    memviz(&[&["peak", "--format", "json", path], args].concat()).json()["devices"][0].clone()
+}
+
+fn numbers(json: &Value, key: &str) -> Vec<i64> {
+    json["devices"].as_array().unwrap().iter().map(|device| device[key].as_i64().unwrap()).collect()
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+fn sum(rows: &[Value], key: &str) -> i64 {
+    rows.iter().map(|row| row[key].as_i64().unwrap()).sum()
+}
+
+/// Writes a file and says where.
+fn put(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// An archive of files and, where the name ends in a slash, folders.
+fn zipped(files: &[(&str, &[u8])], method: zip::CompressionMethod) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(method);
+    for (name, bytes) in files {
+        if name.ends_with('/') {
+            archive.add_directory(*name, options).unwrap();
+        } else {
+            archive.start_file(*name, options).unwrap();
+            archive.write_all(bytes).unwrap();
+        }
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// Text without `ESC [ ... m`.
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain += part.split_once('m').expect("colours end in m").1;
+    }
+    plain
+}

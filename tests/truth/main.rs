@@ -1,0 +1,9 @@
+//! What memviz computes against what PyTorch counted, and against second ways to the same figures.
+
+mod layout;
+mod profiler;
+mod real;
+mod recordings;
+mod replay_properties;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,639 @@
+//! Profiler traces and memory timelines against what PyTorch itself counted, and against a plain reading of the JSON.
+
+use crate::support::{self, assert_none, corpus, names, open, read_text, read_unpacked};
+use memviz::Recording;
+use memviz::analysis::attribution::Row;
+use memviz::analysis::grouping::BASELINE;
+use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
+use memviz::input::ReadOptions;
+use memviz::model::profile::CATEGORIES;
+use memviz::model::{CPU_DEVICE, DeviceId, Format};
+use memviz::replay::profile::NO_OPERATOR;
+use memviz::replay::{History, Metric};
+use serde_json::Value;
+use std::io::Cursor;
+use std::path::Path;
+
+/// Traces that belong to the repository.
+const TRACES: &str = "fixtures/traces";
+
+/// A trace, what PyTorch said about it, and the same JSON read by somebody else.
+struct Trace {
+    stem: String,
+    truth: Value,
+    recording: Recording,
+    json: Value,
+}
+
+impl Trace {
+    /// `[memory]` events of a device in order of time: signed bytes, total allocated, total reserved.
+    fn events(&self, device: DeviceId) -> Vec<(i64, i64, i64)> {
+        let device_type = i64::from(device != CPU_DEVICE);
+        let all = self.json["traceEvents"].as_array().unwrap();
+        let is_ours = |event: &&Value| event["name"] == "[memory]" && event["args"]["Device Type"] == device_type;
+        let mut events: Vec<&Value> = all.iter().filter(is_ours).collect();
+        events.sort_by(|a, b| a["ts"].as_f64().unwrap().total_cmp(&b["ts"].as_f64().unwrap()));
+        let number = |event: &Value, key: &str| event["args"][key].as_i64().unwrap();
+        let figures =
+            |event: &Value| (number(event, "Bytes"), number(event, "Total Allocated"), number(event, "Total Reserved"));
+        events.into_iter().map(figures).collect()
+    }
+
+    /// The device that the profiled program ran on.
+    fn device(&self) -> DeviceId {
+        if self.truth["where"] == "cpu" { CPU_DEVICE } else { 0 }
+    }
+
+    fn history(&self) -> &History {
+        self.recording.history(self.device()).expect("the device was recorded")
+    }
+
+    /// Whether the trace has times below a microsecond, so that nothing is ambiguous.
+    fn is_fine(&self) -> bool {
+        !self.recording.snapshot.notes.coarse_times
+    }
+}
+
+/// Looks at every trace of the repository and of the corpus.
+fn for_each_trace(check: impl Fn(&Trace) -> Vec<String>) {
+    let mut problems = Vec::new();
+    let mut count = 0;
+    for folder in folders() {
+        for file in names(&folder) {
+            let Some(name) = file.strip_suffix(".trace.json.gz") else { continue };
+            let path = format!("{folder}/{file}");
+            let trace = Trace {
+                stem: format!("{folder}/{name}"),
+                truth: serde_json::from_str(&read_text(&format!("{folder}/truth_{name}.json"))).unwrap(),
+                recording: open(&path),
+                json: serde_json::from_slice(&read_unpacked(&path)).unwrap(),
+            };
+            problems.extend(check(&trace).into_iter().map(|problem| format!("{path}: {problem}")));
+            count += 1;
+        }
+    }
+    assert!(count >= 5, "only {count} traces were found");
+    assert_none(&problems);
+}
+
+fn folders() -> Vec<String> {
+    let roots = [Some(TRACES), corpus()].into_iter().flatten();
+    let folders = |root| names(root).into_iter().map(move |name| format!("{root}/{name}"));
+    let folders: Vec<String> = roots.flat_map(folders).filter(|folder| folder.contains("/profiler_traces")).collect();
+    folders
+}
+
+/// A problem, if two values differ.
+#[allow(clippy::needless_pass_by_value, reason = "most values are made for the call")]
+fn differ<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, truth: T) -> Option<String> {
+    (ours != truth).then(|| format!("{what}: {ours:?}, but PyTorch says {truth:?}"))
+}
+
+#[test]
+fn maxima_and_ends_are_those_of_pytorch() {
+    for_each_trace(|trace| {
+        let mut problems: Vec<Option<String>> = Vec::new();
+        assert_eq!(trace.recording.snapshot.notes.format, Format::ProfilerTrace);
+        problems.push(differ("anomalies", trace.recording.anomalies(), 0));
+        let events = trace.truth["memory_events"].as_u64().unwrap();
+        let ours = trace.recording.histories.iter().map(|history| {
+            let counts = history.action_counts(&trace.recording.snapshot);
+            counts[0] + counts[2]
+        });
+        problems.push(differ("memory events", ours.sum(), events));
+        if trace.device() == 0 {
+            let (history, truth) = (trace.history(), |key: &str| trace.truth[key].as_i64().unwrap());
+            let maximum = |metric: Metric| history.maxima[metric as usize].bytes;
+            problems.push(differ("max_memory_allocated", maximum(Metric::Allocated), truth("max_memory_allocated")));
+            problems.push(differ("memory_allocated", history.end.allocated, truth("memory_allocated")));
+            problems.push(differ("memory_reserved", history.end.reserved, truth("memory_reserved")));
+            let reserved = trace.events(0).into_iter().map(|(_, _, reserved)| reserved).max().unwrap();
+            problems.push(differ("max reserved", maximum(Metric::Reserved), reserved));
+        }
+        problems.into_iter().flatten().collect()
+    });
+}
+
+#[test]
+fn counters_follow_the_totals_of_the_trace() {
+    for_each_trace(|trace| {
+        let mut problems = Vec::new();
+        for history in &trace.recording.histories {
+            let events = trace.events(history.device);
+            let (bytes, allocated, reserved) = events[0];
+            let start = (history.start.allocated, history.start.reserved);
+            problems.extend(differ("baseline", start, (allocated - bytes, reserved)));
+            let mut totals = events.into_iter();
+            history.walk(&trace.recording.snapshot, |instant, counters| {
+                // Changes of what is reserved are entries of their own, right before the event that shows them.
+                let entry = history.rows.start + instant as usize - 1;
+                if history.allocation_of(instant - 1).is_some() {
+                    let (_, allocated, reserved) = totals.next().unwrap();
+                    let ours = (counters.allocated, counters.reserved);
+                    problems.extend(differ(&format!("totals after row {entry}"), ours, (allocated, reserved)));
+                }
+            });
+            problems.extend(differ("events left over", totals.count(), 0));
+        }
+        problems
+    });
+}
+
+#[test]
+fn operators_add_up_to_key_averages() {
+    for_each_trace(|trace| {
+        let mut problems = Vec::new();
+        for history in &trace.recording.histories {
+            // Whatever the resolution of the clock, every byte is somewhere.
+            let operators = &history.operators;
+            let own: i64 = operators.iter().map(|operator| operator.usage.self_increase).sum();
+            let moved = trace.events(history.device).iter().map(|(bytes, _, _)| bytes).sum();
+            problems.extend(differ("self increase of all operators", own, moved));
+            let allocations: u64 = operators.iter().map(|operator| operator.usage.self_allocations).sum();
+            let made = history.action_counts(&trace.recording.snapshot)[0];
+            problems.extend(differ("self allocations of all operators", allocations, made));
+            if !trace.is_fine() {
+                continue;
+            }
+            let kind = if history.device == CPU_DEVICE { "cpu" } else { "device" };
+            let rows = trace.truth["key_averages"].as_array().unwrap();
+            let mut compared = 0;
+            for operator in operators.iter().filter(|operator| operator.name != NO_OPERATOR) {
+                let Some(row) = rows.iter().find(|row| row["key"] == operator.name.as_str()) else {
+                    problems.push(format!("key_averages has no {}", operator.name));
+                    continue;
+                };
+                let ours = (operator.usage.increase, operator.usage.self_increase, operator.calls as i64);
+                let truth = |key: String| row[key].as_i64().unwrap();
+                // PyTorch 2.15 takes all that aten::bmm allocates for that of a callee, which it neither exports nor lists.
+                let is_hidden = operator.name == "aten::bmm" && kind == "device" && trace.stem.contains("_t215");
+                let ours = if is_hidden { (ours.0, ours.1 - ours.0, ours.2) } else { ours };
+                let truth = (
+                    truth(format!("{kind}_memory_usage")),
+                    truth(format!("self_{kind}_memory_usage")),
+                    truth("count".to_owned()),
+                );
+                problems.extend(differ(&operator.name, ours, truth));
+                compared += 1;
+            }
+            let is_main = history.device == trace.device();
+            problems.extend((is_main && compared < 50).then(|| format!("only {compared} operators were compared")));
+        }
+        problems
+    });
+}
+
+#[test]
+fn memory_has_a_line_or_an_operator() {
+    for_each_trace(|trace| {
+        let device = trace.device();
+        let mut problems = Vec::new();
+        for by in [GroupBy::Site, GroupBy::Operator] {
+            let options = PeakOptions { devices: vec![device], by, ..PeakOptions::default() };
+            let report = trace.recording.peak(&options).unwrap();
+            let peak = &report.devices[0];
+            let rows = &peak.attribution.rows;
+            let bytes =
+                |keep: &dyn Fn(&Row) -> bool| -> u64 { rows.iter().filter(|row| keep(row)).map(|row| row.bytes).sum() };
+            problems.extend(differ("sum of rows", bytes(&|_| true) as i64, peak.at.allocated));
+            // Nobody knows where memory from before the trace comes from.
+            let known = bytes(&|row| row.label != BASELINE);
+            let charged = match by {
+                GroupBy::Site => bytes(&|row| row.label.contains(".py:")),
+                _ => bytes(&|row| row.label.starts_with("aten::")),
+            };
+            if charged * 100 < known * 95 {
+                problems.push(format!("{charged} of {known} bytes are charged by {}", by.name()));
+            }
+            if by == GroupBy::Site {
+                let backward = bytes(&|row| row.label.starts_with("backward of minigpt.py:"));
+                problems.extend((backward * 10 < known).then(|| format!("backward holds only {backward}")));
+                problems.extend(rows.iter().any(|row| row.inferred).then(|| "a row is inferred".to_owned()));
+            }
+        }
+        problems
+    });
+}
+
+#[test]
+fn backward_lines_are_those_of_their_forward_operators() {
+    // The gradient of the token embedding, 2000 rows of 128 floats, can come from one line only.
+    let recording = open(&format!("{TRACES}/profiler_traces/fake_cuda_modules.trace.json.gz"));
+    let options = PeakOptions { devices: vec![0], by: GroupBy::Stack, ..PeakOptions::default() };
+    let report = recording.peak(&options).unwrap();
+    let rows = &report.devices[0].attribution.rows;
+    let row = rows.iter().find(|row| row.stack.iter().any(|frame| frame == "EmbeddingBackward0")).unwrap();
+    assert_eq!((row.bytes, row.label.as_str()), (1_024_000, "backward of minigpt.py:69 hidden"));
+    let inner = ["aten::empty", "aten::zeros", "aten::embedding_dense_backward", "aten::embedding_backward"];
+    let node = ["EmbeddingBackward0", "autograd::engine::evaluate_function: EmbeddingBackward0", "(backward)"];
+    assert_eq!(row.stack[..7], [&inner[..], &node[..]].concat());
+    assert_eq!(row.stack[7], "aten::embedding");
+    assert!(row.stack.contains(&"nn.Module: Embedding_0".to_owned()), "{:?}", row.stack);
+
+    let options = PeakOptions { devices: vec![0], by: GroupBy::NnModule, ..PeakOptions::default() };
+    let report = recording.peak(&options).unwrap();
+    let embedding = report.devices[0].attribution.rows.iter().find(|row| row.label == "GPT_0 / Embedding_0").unwrap();
+    assert_eq!(embedding.bytes, 1_024_000);
+}
+
+#[test]
+fn timelines_agree_with_the_trace() {
+    for_each_trace(|trace| {
+        let path = format!("{}.timeline.raw.json.gz", trace.stem);
+        if !Path::new(&path).exists() {
+            return Vec::new();
+        }
+        let mut problems = Vec::new();
+        let raw = open(&path);
+        let sums = open(&format!("{}.timeline.json.gz", trace.stem));
+        assert_eq!(raw.snapshot.notes.format, Format::MemoryTimeline);
+        let json: Vec<(i64, i64, i64, usize)> = serde_json::from_slice(&read_unpacked(&path)).unwrap();
+        let changes = |history: &History, recording: &Recording| -> Vec<i64> {
+            let mut before = history.start.allocated;
+            let mut changes = Vec::new();
+            history.walk(&recording.snapshot, |_, now| {
+                changes.push(now.allocated - before);
+                before = now.allocated;
+            });
+            changes
+        };
+        // Every event of the trace is one of the timeline; a timeline moves bytes between categories besides.
+        let theirs: Vec<i64> = json.iter().filter(|step| step.1 == 2 || step.1 == 4).map(|step| step.2).collect();
+        let mut ours = changes(trace.history(), &trace.recording);
+        ours.retain(|&change| change != 0);
+        problems.extend(differ("changes", ours, theirs));
+        let all: Vec<i64> = json.iter().filter(|step| step.0 >= 0).map(|step| step.2).collect();
+        problems.extend(differ("steps of the timeline", changes(&raw.histories[0], &raw), all));
+        let rise = |history: &History| history.maxima[0].bytes - history.start.allocated;
+        problems.extend(differ("rise to the peak", rise(&raw.histories[0]), rise(trace.history())));
+
+        let (times, rows): (Vec<i64>, Vec<Vec<i64>>) =
+            serde_json::from_slice(&read_unpacked(&format!("{}.timeline.json.gz", trace.stem))).unwrap();
+        let highest = rows.iter().map(|row| row.iter().sum()).max().unwrap();
+        problems.extend(differ("highest sum", sums.histories[0].maxima[0].bytes, highest));
+        problems.extend(differ("last sum", sums.histories[0].end.allocated, rows.last().unwrap().iter().sum()));
+        problems.extend(differ("ends", sums.histories[0].end.allocated, raw.histories[0].end.allocated));
+        assert_eq!(times.len(), rows.len());
+        // At the peak, every category holds what the last row of sums up to there says.
+        let highest_row = rows.iter().find(|row| row.iter().sum::<i64>() == highest).unwrap();
+        let mut at_peak = [0; 8];
+        for &(_, _, bytes, category) in &json {
+            at_peak[category] += bytes;
+            if at_peak.iter().sum::<i64>() == raw.histories[0].maxima[0].bytes {
+                break;
+            }
+        }
+        for (recording, truth) in [(&raw, &at_peak[..]), (&sums, &highest_row[1..])] {
+            problems.extend(differ("anomalies", recording.anomalies(), 0));
+            let report = recording.peak(&PeakOptions::default()).unwrap();
+            let rows = &report.devices[0].attribution.rows;
+            let held = CATEGORIES.iter().map(|category| rows.iter().find(|row| row.label == *category));
+            let held: Vec<i64> = held.map(|row| row.map_or(0, |row| row.bytes as i64)).collect();
+            problems.extend(differ("categories at the peak", &held[..], truth));
+        }
+        problems
+    });
+}
+
+/// Reads JSON as it stands.
+fn read(json: &str) -> memviz::Result<Recording> {
+    Recording::read(Cursor::new(json.as_bytes().to_vec()), &ReadOptions::default())
+}
+
+/// A `[memory]` event of device 0 on thread 1.
+fn memory(ts: &str, bytes: i64, addr: u64, allocated: i64) -> String {
+    format!(
+        r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 7, "tid": 1, "ts": {ts},
+            "args": {{"Total Reserved": 4096, "Total Allocated": {allocated}, "Bytes": {bytes}, "Device Id": 0,
+            "Device Type": 1, "Addr": {addr}, "Ev Idx": 1}}}}"#
+    )
+}
+
+/// A span that ends after `dur`.
+fn span(category: &str, name: &str, tid: i64, ts: f64, dur: f64, args: &str) -> String {
+    format!(
+        r#"{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 7, "tid": {tid}, "ts": {ts}, "dur": {dur},
+            "args": {{{args}}}}}"#
+    )
+}
+
+fn trace(events: &[String]) -> String {
+    format!(r#"{{"schemaVersion": 1, "profile_memory": 1, "traceEvents": [{}], "traceName": "x"}}"#, events.join(", "))
+}
+
+#[test]
+fn what_the_trace_does_not_show_is_an_anomaly() {
+    // (events as bytes, address and total; anomalies; baseline, maximum and end; rows at the end)
+    let cases = [
+        // 50 bytes come unseen, then 30 of them go unseen.
+        (vec![(100, 1, 100), (10, 2, 160), (-10, 2, 120)], "2 total_gap", [0, 160, 120], 120),
+        // 30 of the baseline's 50 bytes go unseen.
+        (vec![(100, 1, 150), (10, 2, 130)], "1 total_gap", [50, 150, 130], 130),
+        // A block goes unseen, and nobody knows which: rows then hold more than the counter says.
+        (vec![(100, 1, 100), (10, 2, 40)], "1 total_gap", [0, 100, 40], 110),
+        // It shows where the next one is handed out at its address.
+        (vec![(100, 1, 100), (60, 1, 60)], "1 overlapping_alloc", [0, 100, 60], 60),
+        (vec![(100, 1, 100), (10, 2, 10)], "1 total_reset", [0, 100, 10], 110),
+        (vec![(100, 1, 100), (-100, 1, 0), (-100, 1, 0)], "1 free_of_unknown", [0, 100, 0], 0),
+        (vec![(100, 1, 100), (-90, 1, 0)], "1 size_mismatch", [0, 100, 0], 0),
+        // More is freed than was there before. By its own account the free began at 100 bytes.
+        (vec![(8, 3, 8), (-100, 1, 0)], "2 total_gap", [0, 100, 0], 100),
+    ];
+    for (events, expected, [baseline, maximum, end], rows) in cases {
+        let texts = events.iter().enumerate();
+        let texts = texts.map(|(index, &(bytes, addr, total))| memory(&format!("{index}.5"), bytes, addr, total));
+        let recording = read(&trace(&texts.collect::<Vec<_>>())).unwrap();
+        let history = recording.history(0).unwrap();
+        let found: Vec<String> =
+            history.anomalies.kinds().map(|anomaly| format!("{} {}", anomaly.count, anomaly.kind.name())).collect();
+        assert_eq!(found.join(", "), expected, "{events:?}");
+        let counters = [history.start.allocated, history.maxima[0].bytes, history.end.allocated];
+        assert_eq!(counters, [baseline, maximum, end], "{events:?}");
+        let at_end = PeakOptions { at: Some("end".parse().unwrap()), ..PeakOptions::default() };
+        assert_eq!(recording.peak(&at_end).unwrap().devices[0].attribution.total_bytes, rows, "{events:?}");
+    }
+}
+
+#[test]
+fn forward_threads_are_told_apart_or_refused() {
+    let forward = |tid, ts, number, file: &str| {
+        let python = span("python_function", &format!("{file}.py(3): forward"), tid, ts, 2.0, "");
+        let operator = span(
+            "cpu_op",
+            "aten::mm",
+            tid,
+            ts + 0.5,
+            1.0,
+            &format!(r#""Sequence number": {number}, "Fwd thread id": 0"#),
+        );
+        [python, operator]
+    };
+    let backward = |ts: f64, number, thread, addr, total| {
+        let link = format!(r#""Fwd thread id": {thread}, "Sequence number": {number}"#);
+        [span("cpu_op", "MmBackward0", 1, ts, 1.0, &link), memory(&format!("{}", ts + 0.5), 8, addr, total)]
+    };
+    let sites = |events: Vec<String>| -> Vec<String> {
+        let recording = read(&trace(&events)).unwrap();
+        let report = recording.peak(&PeakOptions::default()).unwrap();
+        let mut labels: Vec<String> =
+            report.devices[0].attribution.rows.iter().map(|row| format!("{} {}", row.bytes, row.label)).collect();
+        labels.sort();
+        labels
+    };
+    // Both threads count from 5. Number 6 is on one thread only, so forward thread 2 must be thread 12.
+    let forwards = [forward(11, 1.0, 5, "a"), forward(12, 1.0, 5, "b"), forward(12, 4.0, 6, "b2")].concat();
+    let known = [forwards.clone(), backward(10.0, 6, 2, 1, 8).to_vec(), backward(12.0, 5, 2, 2, 16).to_vec()].concat();
+    assert_eq!(sites(known), ["8 backward of b.py:3 forward", "8 backward of b2.py:3 forward"]);
+    // Nothing tells which thread number 5 means here.
+    let unknown = [forwards, backward(10.0, 5, 2, 1, 8).to_vec()].concat();
+    assert_eq!(sites(unknown), ["8 MmBackward0"]);
+    // A forward operator that ran after the backward one is none of its own.
+    let later = [forward(11, 20.0, 5, "a").to_vec(), backward(10.0, 5, 1, 1, 8).to_vec()].concat();
+    assert_eq!(sites(later), ["8 MmBackward0"]);
+}
+
+#[test]
+fn keys_come_in_any_order_and_what_nobody_needs_is_skipped() {
+    let event = r#"{"args": {"Addr": -1, "Deep": [[[{"a": "]}\""}]]], "Device Type": 1, "Total Allocated": 64,
+        "Device Id": 3, "Bytes": 7, "Bytes": 64, "Total Reserved": 128}, "ts": 5.25, "tid": 1, "pid": 7,
+        "name": "\u005bmemory]x", "name": "[memory]", "s": "t", "ph": "i", "cat": "cpu_instant_event"}"#;
+    let kernel = r#"{"ph": "X", "ts": "soon", "dur": NaN, "cat": "kernel", "name": 3, "tid": {}, "args": [1, 2]}"#;
+    let text = format!(
+        r#"{{"traceEvents": [{kernel}, {event}], "distributedInfo": {{"backend": "nccl", "rank": 3, "world_size": 8}},
+        "baseTimeNanoseconds": 1000000}}"#
+    );
+    let recording = read(&text).unwrap();
+    let history = recording.history(3).unwrap();
+    assert_eq!((history.end.allocated, history.end.reserved, history.allocations[0].addr), (64, 128, u64::MAX));
+    assert_eq!(recording.snapshot.entries.times(), [1005]);
+    assert_eq!(recording.snapshot.notes.rank, Some((3, Some(8))));
+    // Chrome also knows files that are nothing but the array.
+    assert_eq!(read(&format!("\n [{event}]\n")).unwrap().history(3).unwrap().end.allocated, 64);
+}
+
+#[test]
+fn hostile_json_is_refused_in_one_line_or_counted() {
+    let good = memory("1.5", 64, 1, 64);
+    let with = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        trace(&[good.replace(from, to)])
+    };
+    let refused = [
+        (String::from("{}"), "\"traceEvents\""),
+        (String::from("[]x"), "expected the end"),
+        (String::from("{\"traceEvents\": []}"), "profile_memory=True"),
+        (String::from("{\"traceEvents\": {}}"), "expected an array of events, found {"),
+        (String::from("{\"traceEvents\": [1]}"), "expected an event, found 1"),
+        (String::from("{\"traceEvents\": [{\"ph\" 1}]}"), "expected \":\", found 1"),
+        (String::from("{\"traceEvents\": [], \"traceEvents\": []}"), "found a second"),
+        (format!("{} x", trace(&[])), "expected the end of the file"),
+        (with("\"ts\": 1.5", "\"ts\": \"1.5\""), "expected a number for \"ts\", found \"1.5\""),
+        (with("\"ts\": 1.5", "\"ts\": NaN"), "found NaN"),
+        (with("\"ts\": 1.5", "\"ts\": 1e999"), "found 1e999"),
+        (with("\"Bytes\": 64", "\"Bytes\": \"64\""), "expected an integer for \"Bytes\", found \"64\""),
+        (with("\"Bytes\": 64", "\"Bytes\": 64.5"), "found 64.5"),
+        (with("\"Bytes\": 64", "\"Bytes\": 9223372036854775808"), "expected an integer for \"Bytes\""),
+        (with("\"Bytes\": 64", "\"Byte\": 64"), "expected \"Bytes\" in a [memory] event"),
+        (with("\"Device Id\": 0", "\"Device Id\": -1"), "expected a device from 0 to 127, found -1"),
+        (with("\"args\": {", "\"args\": 3, \"x\": {"), "expected an object for \"args\", found 3"),
+        (with("\"Ev Idx\": 1", &format!("\"x\": {}1{}", "[".repeat(1000), "]".repeat(1000))), "deep"),
+        (String::from("<!doctype html><img src='data:image/png;base64,x'>"), "export to .raw.json.gz"),
+        (String::from("[[1, 2, 3, 4], [5, 9, 1, 0]]"), "expected [time, action 1 to 4"),
+        (String::from("[[1, 2, 8, 8]]"), "category 0 to 7"),
+        (String::from("[[1, 2], [[0,1,0,0,0,0,0,0,0]]]"), "as many rows as times"),
+        (String::from("[[1], [[0,1,0,0,0,0,0,0,0], [0,1,0,0,0,0,0,0,0]]]"), "as many rows as times"),
+        (String::from("[[1], [[5,1,0,0,0,0,0,0,0]]]"), "a row of 0"),
+        (String::from("[[\"1\"], []]"), "expected an integer"),
+    ];
+    for (text, part) in &refused {
+        let error = read(text).expect_err(text).to_string();
+        assert!(error.contains(part) && error.lines().count() == 1, "{text}\n{error}");
+    }
+    // Odd, but no reason to give up.
+    let negative = span("cpu_op", "aten::mm", 1, 1.0, -3.0, "");
+    let recording = read(&trace(&[negative, good.clone(), good.replace("\"tid\": 1", "\"tid\": \"x\"")])).unwrap();
+    let left_out: Vec<_> =
+        recording.snapshot.notes.left_out.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+    assert_eq!(left_out, [("negative duration", 1), ("no time or no thread", 1)]);
+    assert_eq!(read(&with("\"ts\": 1.5", "\"ts\": -1.5")).unwrap().history(0).unwrap().end.allocated, 64);
+
+    let mut invalid = trace(&[span("python_function", "a\u{1}b.py(3): f", 1, 1.0, 3.0, ""), good]).into_bytes();
+    let at = invalid.iter().position(|&byte| byte == 1).unwrap();
+    invalid[at] = 0xff;
+    let recording = Recording::read(Cursor::new(invalid), &ReadOptions::default()).unwrap();
+    assert_eq!(
+        recording.peak(&PeakOptions::default()).unwrap().devices[0].attribution.rows[0].label,
+        "a\u{fffd}b.py:3 f"
+    );
+}
+
+#[test]
+fn hostile_nesting_costs_no_more_than_its_size() {
+    // Quadratic work would take minutes.
+    let count: i32 = 30_000;
+    let mut events: Vec<String> = (0..count)
+        .map(|index| {
+            let link = format!(r#""Sequence number": 5, "Fwd thread id": {}"#, index % 2);
+            span("cpu_op", &format!("op{index}"), 1, f64::from(index), 1e6, &link)
+        })
+        .collect();
+    events.extend((0..count).map(|index| {
+        span("cpu_op", "aten::mm", i64::from(index) + 2, 0.5, 1.0, r#""Sequence number": 5, "Fwd thread id": 0"#)
+    }));
+    events.extend((0..count).map(|index| {
+        memory(&format!("{}.5", count + index), 8, u64::from(index.unsigned_abs()) + 1, i64::from(index + 1) * 8)
+    }));
+    let recording = read(&trace(&events)).unwrap();
+    assert_eq!(recording.history(0).unwrap().end.allocated, i64::from(count) * 8);
+    assert_eq!(recording.snapshot.notes.left_out["nested more than 256 deep"], u64::from(count.unsigned_abs()) - 256);
+}
+
+/// A short trace of everything.
+fn sample() -> String {
+    let link = r#""Sequence number": 5, "Fwd thread id": "#;
+    let events = [
+        span("user_annotation", "step_0", 1, 0.0, 90.0, ""),
+        span("python_function", "train.py(3): main", 1, 0.0, 95.5, r#""Python id": 1"#),
+        span("python_function", "nn.Module: Linear_0", 1, 5.0, 20.0, ""),
+        span("cpu_op", "aten::linear", 1, 10.0, 10.0, &format!("{link}0")),
+        span("cpu_op", "MmBackward0", 2, 50.0, 10.0, &format!("{link}1")),
+        memory("11.5", 64, 1, 100),
+        memory("55.5", 32, 2, 132).replace("\"tid\": 1", "\"tid\": 2"),
+        memory("56.5", -36, 9, 96).replace("4096", "2048"),
+        memory("57.5", 1 << 40, 9, 96).replace("[memory]", "[OutOfMemory]"),
+        memory("58.5", -64, 1, 32).replace("\"Device Type\": 1", "\"Device Type\": 0"),
+    ];
+    trace(&events)
+}
+
+/// Asks everything of a recording.
+fn ask_everything(recording: &Recording) {
+    for by in [GroupBy::Site, GroupBy::Operator, GroupBy::NnModule, GroupBy::Stream, GroupBy::Annotation] {
+        for metric in Metric::ALL {
+            let _ = recording.peak(&PeakOptions { by, metric, ..PeakOptions::default() });
+        }
+    }
+    let _ = recording.flame(&FlameOptions::default());
+    let _ = recording.timeline(&memviz::analysis::TimelineOptions {
+        peak: PeakOptions::default(),
+        axis: memviz::analysis::XAxis::Time,
+        columns: 10,
+        inactive: true,
+    });
+    let _ = recording.info(&[]);
+    let _ = recording.segment_map(&PeakOptions::default());
+}
+
+#[test]
+fn the_sample_is_understood() {
+    let recording = read(&sample()).unwrap();
+    let history = recording.history(0).unwrap();
+    assert_eq!((history.start.allocated, history.maxima[0].bytes, history.end.allocated), (36, 132, 96));
+    assert_eq!((history.maxima[3].bytes, history.end.reserved, recording.anomalies()), (4096, 4096, 0));
+    let report = recording.peak(&PeakOptions::default()).unwrap();
+    let rows = report.devices[0].attribution.rows.iter().map(|row| (row.bytes, row.label.as_str()));
+    let expected = [(64, "train.py:3 main"), (36, BASELINE), (32, "backward of train.py:3 main")];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert_eq!(report.devices[0].annotations, ["step_0"]);
+    ask_everything(&recording);
+}
+
+#[test]
+fn a_trace_that_was_cut_off_is_refused_or_analysed() {
+    let text = sample();
+    let lenient = || {
+        let mut options = ReadOptions::default();
+        options.allow_truncated = true;
+        options
+    };
+    let mut analysed = 0;
+    for cut in (1..text.len()).step_by(3) {
+        let bytes = text.as_bytes()[..cut].to_vec();
+        let error = Recording::read(Cursor::new(bytes.clone()), &ReadOptions::default()).expect_err("it is cut off");
+        assert!(matches!(error, memviz::Error::Truncated { .. }), "{cut}: {error}");
+        if let Ok(recording) = Recording::read(Cursor::new(bytes), &lenient()) {
+            ask_everything(&recording);
+            assert_eq!(recording.snapshot.notes.truncated_at, Some(cut as u64));
+            assert!(recording.histories.iter().all(|history| history.completeness.truncated));
+            analysed += 1;
+        }
+    }
+    // From `"profile_memory": 1` on there is something to say.
+    assert!(analysed > (text.len() - 100) / 3, "{analysed} of {}", text.len());
+
+    // A killed writer leaves half a gzip member as well.
+    let mut packed = std::fs::read(format!("{TRACES}/profiler_traces/cpu.trace.json.gz")).unwrap();
+    packed.truncate(packed.len() / 2);
+    assert!(Recording::read(Cursor::new(packed.clone()), &ReadOptions::default()).is_err());
+    let recording = Recording::read(Cursor::new(packed), &lenient()).unwrap();
+    assert!(recording.snapshot.notes.truncated_at.is_some());
+    ask_everything(&recording);
+}
+
+#[test]
+fn damaged_json_never_panics() {
+    let texts = [
+        sample(),
+        "[[-1, 1, 64, 0], [10, 2, 32, 4], [20, 3, -32, 4], [20, 3, 32, 5], [30, 4, -32, 5], [40, 4, -1, 1]]".to_owned(),
+        "[[1, 2, 2], [[0,1,2,0,0,0,0,0,0], [0,1,0,5,0,0,0,0,0], [0,0,0,-7,0,0,0,0,1]]]".to_owned(),
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let replacements =
+        ["", "-", "9", "9223372036854775807", "\"", "\\", "[", "]", "{", "}", ",", "NaN", "null", "\u{0}"];
+    let mut read_well = 0;
+    for round in 0..2400 {
+        let mut text = texts[round % texts.len()].clone();
+        for _ in 0..=random(3) {
+            let at = random(text.len());
+            if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
+                text.replace_range(at..=at, replacements[random(replacements.len())]);
+            }
+        }
+        let mut options = ReadOptions::default();
+        options.allow_truncated = round % 2 == 0;
+        if let Ok(recording) = Recording::read(Cursor::new(text.into_bytes()), &options) {
+            ask_everything(&recording);
+            read_well += 1;
+        }
+    }
+    assert!(read_well > 200, "only {read_well} were read");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn every_command_answers_or_says_why_not() {
+    let path = format!("{TRACES}/profiler_traces/fake_cuda_modules.trace.json.gz");
+    let raw = format!("{TRACES}/profiler_traces/fake_cuda_modules.timeline.raw.json.gz");
+    let sums = format!("{TRACES}/profiler_traces/fake_cuda_modules.timeline.json.gz");
+    for (path, format) in [(&path, "profiler_trace"), (&raw, "memory_timeline"), (&sums, "memory_timeline")] {
+        for command in ["info", "peak"] {
+            let answer = support::memviz(&[command, path, "--format", "json"]).json();
+            assert_eq!(answer["input"]["format"], format);
+            for format in ["text", "csv", "markdown"] {
+                support::memviz(&[command, path, "--format", format, "--strict"]).expect(0);
+            }
+        }
+        for format in ["svg", "markdown", "html"] {
+            let report = support::memviz(&["report", path, "--format", format]);
+            assert!(report.expect(0).stdout.contains("not recorded"), "{format}");
+        }
+        support::memviz(&["timeline", path]).expect(0);
+        support::memviz(&["flamegraph", path, "--format", "folded"]).expect(0);
+        support::memviz(&["fragmentation", path]).expect_error("records no segments");
+    }
+    let answer = support::memviz(&["peak", &path, "--by", "operator", "--device", "0", "--format", "json"]).json();
+    let operators = answer["devices"][0]["operators"].as_array().unwrap();
+    assert_eq!(operators[0]["name"], "aten::mm");
+    assert_eq!(operators[0]["self_allocation_count"], 57);
+    assert_eq!(answer["devices"][0]["bounds"]["requested_bytes"], "unknown");
+    let snapshot = support::fixture("tiny");
+    let answer = support::memviz(&["peak", &snapshot, "--by", "operator", "--format", "json"]).json();
+    assert_eq!(answer["devices"][0]["attribution"]["rows"][0]["label"], "(no operator)");
+    assert!(answer["devices"][0].get("operators").is_none());
+}
