@@ -26,9 +26,10 @@
 //! ```
 //!
 //! Data flows one way, a module per stage, each reading only the ones before it: [`input`] fills [`model`], [`replay`]
-//! turns it into histories, [`analysis`] into answers, [`report`] into text. [`Recording`] ties the first three
-//! together. The library neither prints nor exits.
+//! turns it into histories by the rules of the [`allocator`], [`analysis`] into answers, [`report`] into text.
+//! [`Recording`] ties all but the last together. The library neither prints nor exits.
 
+pub mod allocator;
 pub mod analysis;
 pub mod error;
 pub mod input;

@@ -1,7 +1,8 @@
 //! The allocator's segments and blocks at an instant: what `torch.cuda.memory_snapshot()` would have shown then.
 
+use crate::allocator::{SMALL_BUFFER, SMALL_SIZE, SizeRules};
 use crate::model::{BlockState, PoolId, Segment, SegmentType, Snapshot, StackId};
-use crate::replay::{History, Instant, NEVER, SMALL_BUFFER, SMALL_SIZE, SegmentSpan, SizeRules};
+use crate::replay::{History, Instant, NEVER, SegmentSpan};
 use std::ops::Range;
 
 /// A piece of a segment: a block, in use or free.

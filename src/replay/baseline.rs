@@ -8,7 +8,7 @@ use super::counters::Counters;
 use super::history::{Allocation, BaselineOrigin, NEVER, SegmentSpan};
 use super::ranges::{Ranges, coalesce};
 use super::simulation::Simulation;
-use super::size_rules::{SMALL_SIZE, SizeRules};
+use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::model::{Action, BlockState, DeviceTrace, Segment, Snapshot, StackId};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};

@@ -5,7 +5,7 @@
 //! itself.
 //!
 //! The trace records what callers asked for; what the counters count are blocks. Block sizes follow from the rules of
-//! the allocator once its layout is known, so the replay drives a small model of it (`simulation`). A first run
+//! the [`crate::allocator`] once its layout is known, so the replay drives a small model of it (`simulation`). A first run
 //! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
 //! (`baseline`), and a second one starts from that.
 
@@ -18,14 +18,13 @@ pub mod profile;
 mod ranges;
 mod reconcile;
 mod simulation;
-mod size_rules;
 mod tally;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
-pub use size_rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};
 
+use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot};

@@ -1,6 +1,6 @@
 //! Which addresses of the small pool are in use, to notice blocks that lie in one another.
 
-use super::size_rules::MIN_BLOCK;
+use crate::allocator::MIN_BLOCK;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 

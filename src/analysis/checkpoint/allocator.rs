@@ -4,9 +4,9 @@
 //! much that is depends on which free blocks there are, so it changes when a program keeps less memory. This plays
 //! requests by the rules of `CUDACachingAllocator` (`get_free_block`, `should_split`, `free_block`).
 
+use crate::allocator::SizeRules;
 use crate::analysis::layout::Layout;
 use crate::model::{BlockState, PoolId, SegmentType};
-use crate::replay::SizeRules;
 use std::collections::{BTreeSet, HashMap};
 
 /// Stream and private pool: blocks of different ones never meet.

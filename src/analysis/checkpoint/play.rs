@@ -4,9 +4,10 @@ use super::allocator::{Allocator, Handle, Pool};
 use super::curve::Point;
 use super::recompute::Recompute;
 use super::simulation::NewPeak;
+use crate::allocator::SizeRules;
 use crate::analysis::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId, Snapshot};
-use crate::replay::{History, Instant, Metric, NEVER, SizeRules};
+use crate::replay::{History, Instant, Metric, NEVER};
 use std::collections::{HashMap, HashSet};
 
 /// The beginning of a history, ready to be played.

@@ -3,11 +3,12 @@
 use super::cause::{Cause, Facts};
 use super::expandable::{self, Replayed};
 use super::request::{Request, Serving};
+use crate::allocator::SizeRules;
 use crate::analysis::figures::Figures;
 use crate::analysis::layout::Layout;
 use crate::analysis::sites::Sites;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::{History, SizeRules};
+use crate::replay::History;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -1,10 +1,11 @@
 //! Why a request failed, and what shows it.
 
 use super::request::{Request, Retry, Serving};
+use crate::allocator::SizeRules;
 use crate::analysis::figures::Figures;
 use crate::analysis::pinning::Pinning;
 use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric, SizeRules};
+use crate::replay::{History, Instant, Metric};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -4,8 +4,9 @@
 //! free blocks of a pool and stream, else pages mapped at the lowest address with enough room, and when the device has
 //! no more pages, whatever pages are wholly free are unmapped and used again.
 
+use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::model::{Action, PoolId, SegmentType, Snapshot};
-use crate::replay::{History, SMALL_SIZE, SizeRules};
+use crate::replay::History;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// No program uses as many addresses; it bounds sums for hostile files.

@@ -1,11 +1,12 @@
 //! What was asked for and what could have served it.
 
+use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::analysis::figures::Figures;
 use crate::analysis::layout::{Layout, SegmentLayout};
 use crate::analysis::sites::{LONGEST_STACK, Origin, Sites, backward_of};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::{History, SMALL_SIZE, SizeRules};
+use crate::replay::History;
 use indexmap::IndexMap;
 
 /// Sites of blocks with the size of the request that are named.
