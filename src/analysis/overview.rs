@@ -1,12 +1,12 @@
 //! Everything a report on a recording shows.
 
-use super::flame::{FlameOptions, FlameReport};
-use super::leaks::{LeakOptions, LeakReport};
-use super::oom::{OomOptions, OomReport};
-use super::peak::{PeakOptions, PeakReport};
-use super::segment_map::SegmentMapReport;
-use super::timeline::{TimelineOptions, TimelineReport};
-use super::when::When;
+use crate::analysis::flame::{FlameOptions, FlameReport};
+use crate::analysis::fragmentation::segment_map::SegmentMapReport;
+use crate::analysis::leaks::{LeakOptions, LeakReport};
+use crate::analysis::oom::{OomOptions, OomReport};
+use crate::analysis::peak::{PeakOptions, PeakReport};
+use crate::analysis::time::when::When;
+use crate::analysis::timeline::{TimelineOptions, TimelineReport};
 use crate::error::Result;
 use crate::model::Snapshot;
 use crate::replay::History;

@@ -3,8 +3,8 @@
 use super::notes::{self, duration, signed};
 use super::percent;
 use super::words::count;
-use crate::analysis::attribution::OTHER;
 use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DeviceCheckpoint, Row};
 use crate::model::Format;
 use crate::model::bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use super::notes::signed;
 use crate::analysis::Comparison;
-use crate::analysis::comparison::DeviceShare;
+use crate::analysis::peak::comparison::DeviceShare;
 use crate::replay::Bound;
 
 /// Devices that have a column each; of more, the one that holds most and the one that holds least.

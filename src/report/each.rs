@@ -3,7 +3,7 @@
 use super::notes::{self, signed};
 use super::training;
 use super::words::{count, starred};
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, Each, RangePeak, RangePeaks, Row};
 use crate::replay::{Bound, Metric};
 use indexmap::IndexMap;

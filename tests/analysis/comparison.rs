@@ -3,7 +3,7 @@
 
 use crate::support::{fixture, memviz};
 use memviz::Recording;
-use memviz::analysis::comparison::MATERIAL;
+use memviz::analysis::peak::comparison::MATERIAL;
 use memviz::analysis::{Comparison, GroupBy, PeakOptions, PeakReport};
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, DeviceTrace, EntryContext, Frame, Snapshot};

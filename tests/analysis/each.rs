@@ -378,7 +378,7 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
 
 #[test]
 fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
-    let most = memviz::analysis::each::MAX_RANGES;
+    let most = memviz::analysis::peak::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
     let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
     let report = PeakReport::of(&snapshot, &histories, &options).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::support::{self, assert_none, corpus, names, open, read_text, read_unpacked};
 use memviz::Recording;
-use memviz::analysis::attribution::Row;
 use memviz::analysis::grouping::BASELINE;
+use memviz::analysis::grouping::attribution::Row;
 use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;

@@ -1,8 +1,8 @@
 //! The sites behind a budget that is exceeded.
 
 use super::baseline::BaselineDevice;
-use crate::analysis::attribution::Row;
 use crate::analysis::diff::matching::{Name, match_rows};
+use crate::analysis::grouping::attribution::Row;
 use crate::analysis::{GroupBy, LeakRow, PinningRow, Sites, Verdict};
 use crate::model::{Snapshot, StackId};
 use std::cmp::Reverse;

@@ -16,7 +16,7 @@ pub use budget::{Budgets, Ceiling, SiteLimit};
 pub use culprits::{Basis, Culprit, Culprits, Location};
 pub use measure::{Doubt, Measured};
 
-use super::peak::DevicePeak;
+use crate::analysis::peak::DevicePeak;
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::History;
 use indexmap::IndexSet;

@@ -5,7 +5,7 @@
 //! requests by the rules of `CUDACachingAllocator` (`get_free_block`, `should_split`, `free_block`).
 
 use crate::allocator::SizeRules;
-use crate::analysis::layout::Layout;
+use crate::analysis::segments::layout::Layout;
 use crate::model::{BlockState, PoolId, SegmentType};
 use std::collections::{BTreeSet, HashMap};
 

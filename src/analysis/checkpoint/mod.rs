@@ -23,12 +23,12 @@ pub use optimizer::{HeldByCalls, OptimizerPeak};
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
-use super::annotations::Annotations;
-use super::diff::DeviceOverlay;
-use super::peak::{for_each_device, select_devices};
-use super::place::Place;
-use super::sites::Sites;
-use super::training::{Calls, Phase, Phases, Roles};
+use crate::analysis::code::sites::Sites;
+use crate::analysis::diff::DeviceOverlay;
+use crate::analysis::peak::{for_each_device, select_devices};
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::place::Place;
+use crate::analysis::training::{Calls, Phase, Phases, Roles};
 use crate::error::Result;
 use crate::model::{DeviceId, Format, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};

@@ -2,7 +2,7 @@
 
 use super::candidate::{CodeChange, Workbench};
 use crate::analysis::Sites;
-use crate::analysis::frames::FrameKind;
+use crate::analysis::code::frames::FrameKind;
 use crate::analysis::training::{Phase, Phases};
 use crate::model::StackId;
 use crate::replay::{History, Instant, Metric};

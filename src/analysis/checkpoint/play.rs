@@ -5,7 +5,7 @@ use super::curve::Point;
 use super::recompute::Recompute;
 use super::simulation::NewPeak;
 use crate::allocator::SizeRules;
-use crate::analysis::layout::Layout;
+use crate::analysis::segments::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId, Snapshot};
 use crate::replay::{History, Instant, Metric, NEVER};
 use std::collections::{HashMap, HashSet};

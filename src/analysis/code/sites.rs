@@ -1,8 +1,8 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
 use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
-use super::library;
-use super::training::Roles;
+use crate::analysis::training::Roles;
+use crate::analysis::training::library;
 use crate::model::stacks::special;
 use crate::model::traceback;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
@@ -25,7 +25,7 @@ pub struct Origin {
     pub stack: StackId,
     /// For one that backward made, the stack in forward that it goes back to.
     pub forward: Option<StackId>,
-    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`super::BackwardSites`].
+    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`crate::analysis::BackwardSites`].
     pub is_recorded: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'s> Sites<'s> {
     }
 
     /// Whether any frame belongs to a package that is not PyTorch.
-    pub(super) fn has_packages(&self) -> bool {
+    pub(crate) fn has_packages(&self) -> bool {
         self.kinds.contains(&FrameKind::Package)
     }
 
@@ -347,16 +347,16 @@ pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String
 /// Most frames of an example of a row's stacks: no program nests as deep, and every row has an example.
 const MOST_FRAMES: usize = 512;
 /// Most bytes of their labels; no program has names as long.
-pub(super) const LONGEST_STACK: usize = 64 << 10;
+pub(crate) const LONGEST_STACK: usize = 64 << 10;
 /// The same where a recording has so many long ones that they would fill the memory.
-pub(super) const SHORTENED_STACK: usize = 1 << 10;
+pub(crate) const SHORTENED_STACK: usize = 1 << 10;
 /// Bytes of labels from which on there are that many.
-pub(super) const LONG_STACKS: usize = 256 << 20;
+pub(crate) const LONG_STACKS: usize = 256 << 20;
 /// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
 const LONGEST_NAME: usize = 2048;
 
 /// The beginning of a name, if it is too long to be shown.
-pub(super) fn clipped(name: &str) -> &str {
+pub(crate) fn clipped(name: &str) -> &str {
     let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
     &name[..end.unwrap_or(0)]
 }

@@ -1,9 +1,9 @@
 //! Both recordings' memory over time on one axis.
 
 use super::{DeviceDiff, DiffReport, SideDevice};
-use crate::analysis::annotations::Annotations;
-use crate::analysis::sites::Sites;
-use crate::analysis::steps::StepRule;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::steps::StepRule;
 use crate::error::{Error, Result};
 use crate::model::Snapshot;
 use crate::replay::{History, Instant, Metric};

@@ -2,7 +2,7 @@
 
 use super::matching::{Match, Name, match_rows};
 use crate::analysis::GroupBy;
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use std::cmp::Reverse;
 
 /// A row of one side. Sums wrap around, as everywhere; recordings that make them do so say that they overflow.

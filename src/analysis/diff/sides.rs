@@ -3,7 +3,7 @@
 use super::rows::SideRow;
 use crate::analysis::check::Doubt;
 use crate::analysis::check::doubts::{self, Leaves};
-use crate::analysis::layout::Layout;
+use crate::analysis::segments::layout::Layout;
 use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
 use crate::error::Result;
 use crate::model::{AllocatorSettings, DeviceId, Format, Snapshot};

@@ -1,10 +1,10 @@
 //! Live bytes as a tree of stack frames, root to innermost.
 
-use super::annotations::Annotations;
-use super::frames::{FrameKind, package};
-use super::grouping::{GroupBy, Grouper, Holder, Key};
-use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::{Origin, Sites, clipped};
+use crate::analysis::code::frames::{FrameKind, package};
+use crate::analysis::code::sites::{Origin, Sites, clipped};
+use crate::analysis::grouping::{GroupBy, Grouper, Holder, Key};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::History;

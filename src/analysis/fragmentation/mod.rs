@@ -1,21 +1,24 @@
 //! How much of what is reserved lies idle at an instant, and why it cannot be used.
 
-use super::annotations::Annotations;
-use super::figures::{Figures, SizeClass, size_classes};
-use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper, Inference};
-use super::layout::{Layout, SegmentLayout};
-use super::over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
-use super::peak::{for_each_device, select_devices};
-use super::pinning::Pinning;
-use super::place::Place;
-use super::segment_map::require_segments;
-use super::sites::Sites;
-use super::when::{Purpose, When};
+pub mod over_time;
+pub mod segment_map;
+
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Inference};
+use crate::analysis::peak::{for_each_device, select_devices};
+use crate::analysis::segments::figures::{Figures, SizeClass, size_classes};
+use crate::analysis::segments::layout::{Layout, SegmentLayout};
+use crate::analysis::segments::pinning::Pinning;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::place::Place;
+use crate::analysis::time::when::{Purpose, When};
 use crate::error::Result;
 use crate::model::{DeviceId, PoolId, SegmentType, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
 use indexmap::IndexMap;
+use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
+use segment_map::require_segments;
 use std::cmp::Reverse;
 
 /// What to look at.

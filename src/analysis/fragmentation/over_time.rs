@@ -1,9 +1,9 @@
 //! Fragmentation along a history, in a bounded number of rows.
 
-use super::annotations::Annotations;
-use super::figures::Figures;
-use super::layout::Sweep;
-use super::place::Place;
+use crate::analysis::segments::figures::Figures;
+use crate::analysis::segments::layout::Sweep;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::place::Place;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant};
 

@@ -1,12 +1,12 @@
 //! Every segment at an instant, and whose blocks are in it.
 
-use super::annotations::Annotations;
-use super::attribution::grouped_rows;
-use super::figures::Figures;
-use super::grouping::{Grouper, Holder, Key};
-use super::layout::Layout;
-use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::Sites;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::attribution::grouped_rows;
+use crate::analysis::grouping::{Grouper, Holder, Key};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::segments::figures::Figures;
+use crate::analysis::segments::layout::Layout;
+use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::Snapshot;
 use crate::replay::History;

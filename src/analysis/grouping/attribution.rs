@@ -1,8 +1,8 @@
 //! Who holds the memory at an instant.
 
-use super::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
-use super::sites::Origin;
-use super::training::Evidence;
+use crate::analysis::code::sites::Origin;
+use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
+use crate::analysis::training::Evidence;
 use crate::replay::{History, Instant, Metric};
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -46,7 +46,7 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-    /// Lines of the user's own that rows of a library's lines stand for: see [`super::Sites::of`].
+    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::analysis::Sites::of`].
     pub library_below: Vec<String>,
 }
 
@@ -95,13 +95,13 @@ impl Attribution {
     }
 
     /// Groups everything that counts for a metric at an instant.
-    pub(super) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
+    pub(crate) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
         let (total_bytes, rows) = grouped_rows(grouper, history, at);
         Self::new(grouper, total_bytes, rows)
     }
 
     /// Groups the allocations with these indexes, with bytes of one's own.
-    pub(super) fn of_blocks(
+    pub(crate) fn of_blocks(
         grouper: &Grouper<'_>,
         history: &History,
         metric: Metric,
@@ -119,7 +119,7 @@ impl Attribution {
     }
 
     /// Groups the allocations with these indexes.
-    pub(super) fn of_allocations(
+    pub(crate) fn of_allocations(
         grouper: &Grouper<'_>,
         history: &History,
         metric: Metric,
@@ -136,7 +136,7 @@ impl Attribution {
     }
 
     /// The same without saying whose they are: one row, labelled [`OTHER`].
-    pub(super) fn in_total(
+    pub(crate) fn in_total(
         by: GroupBy,
         history: &History,
         metric: Metric,
@@ -173,7 +173,7 @@ impl Attribution {
 }
 
 /// The rows of an attribution, largest first, with their keys, and the bytes of all blocks.
-pub(super) fn grouped_rows(
+pub(crate) fn grouped_rows(
     grouper: &Grouper<'_>,
     history: &History,
     (metric, instant): (Metric, Instant),

@@ -1,6 +1,6 @@
 //! `--include` and `--exclude`: which stacks count.
 
-use super::sites::{Origin, clipped};
+use crate::analysis::code::sites::{Origin, clipped};
 use crate::error::{Error, Result};
 use crate::model::{Frame, FrameId, Snapshot, StackId};
 use regex::RegexSet;
@@ -39,7 +39,7 @@ impl Filter {
 
     /// The filter's answers about every stack of a recording, worked out frame by frame: one frame stands on many stacks,
     /// and one stack behind many blocks.
-    pub(super) fn over(&self, snapshot: &Snapshot) -> Passing {
+    pub(crate) fn over(&self, snapshot: &Snapshot) -> Passing {
         let stacks =
             |set: &Option<RegexSet>| set.as_ref().map(|set| matching_stacks(snapshot, |text| set.is_match(text)));
         Passing { include: stacks(&self.include), exclude: stacks(&self.exclude) }
@@ -48,7 +48,7 @@ impl Filter {
 
 /// Which stacks of a recording pass a filter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Passing {
+pub(crate) struct Passing {
     /// Whether a stack has a frame that is to be included, by number; `None` where all are.
     include: Option<Vec<bool>>,
     /// Whether it has one that is to be excluded.
@@ -68,7 +68,7 @@ impl Passing {
 }
 
 /// Which stacks have a frame whose text matches, by the stack's number.
-pub(super) fn matching_stacks(snapshot: &Snapshot, matches: impl Fn(&str) -> bool) -> Vec<bool> {
+pub(crate) fn matching_stacks(snapshot: &Snapshot, matches: impl Fn(&str) -> bool) -> Vec<bool> {
     let frames = (0..snapshot.stacks.frame_count() as u32).map(|id| snapshot.stacks.frame(FrameId(id)));
     let frames: Vec<bool> =
         frames.map(|frame| frame.is_some_and(|frame| matches(&frame_text(snapshot, frame)))).collect();

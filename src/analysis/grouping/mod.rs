@@ -1,17 +1,20 @@
 //! Which group a block belongs to, under each `--by`.
 
-use super::annotations::Annotations;
-use super::filter::{Filter, Passing};
-use super::frames::FrameKind;
-use super::module_path::ModulePaths;
-use super::sites::{
+pub mod attribution;
+pub mod filter;
+
+use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::{
     LONG_STACKS, LONGEST_STACK, NO_STACK, Origin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
 };
-use super::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::module_path::ModulePaths;
+use crate::analysis::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
+use filter::{Filter, Passing};
 use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,7 +75,7 @@ impl GroupBy {
     }
 
     /// The groups that there can be, where they are the same for every recording.
-    pub(super) fn all_groups(self) -> Vec<&'static str> {
+    pub(crate) fn all_groups(self) -> Vec<&'static str> {
         match self {
             Self::Category => Category::ALL.map(Category::name).to_vec(),
             Self::Phase => Phase::ALL.map(Phase::name).to_vec(),
@@ -84,7 +87,7 @@ impl GroupBy {
     ///
     /// # Errors
     /// When it cannot: a segment holds blocks of many categories.
-    pub(super) fn require(self, metric: Metric) -> Result<()> {
+    pub(crate) fn require(self, metric: Metric) -> Result<()> {
         if self == Self::Category && metric == Metric::Reserved {
             let message =
                 "segments have no category: expected the metric allocated, active or requested, found reserved";
@@ -99,7 +102,7 @@ impl GroupBy {
     }
 
     /// Whether stacks alone decide the groups, and each block is in one of them.
-    pub(super) fn gives_each_stack_one_group(self) -> bool {
+    pub(crate) fn gives_each_stack_one_group(self) -> bool {
         self.is_by_stack() && !self.is_inclusive()
     }
 
@@ -146,7 +149,7 @@ pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
 
 /// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// A group of its own, such as [`BASELINE`].
     Special(&'static str),
     /// A line of code, by the frame that stands for it.
@@ -167,26 +170,26 @@ pub(super) enum Key {
 
 impl Key {
     /// Groups of what cannot be attributed. They always have a band of their own.
-    pub(super) const APART: [Self; 4] =
+    pub(crate) const APART: [Self; 4] =
         [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE), Self::Special(NOT_RECORDED)];
 
     /// Whether the group is one of [`Key::APART`].
-    pub(super) fn stands_apart(&self) -> bool {
+    pub(crate) fn stands_apart(&self) -> bool {
         Self::APART.contains(self)
     }
 
     /// Whether the group is inferred rather than recorded.
-    pub(super) fn is_inferred(&self) -> bool {
+    pub(crate) fn is_inferred(&self) -> bool {
         matches!(self, Self::InferredBackward(_) | Self::Stack(Origin { forward: Some(_), is_recorded: false, .. }))
     }
 }
 
 /// A block (or, for [`Metric::Reserved`], a reserved range), reduced to what grouping needs.
-pub(super) struct Holder {
+pub(crate) struct Holder {
     /// Index into the allocations, or spans, of the history.
-    pub(super) index: usize,
-    pub(super) bytes: u64,
-    pub(super) stack: StackId,
+    pub(crate) index: usize,
+    pub(crate) bytes: u64,
+    pub(crate) stack: StackId,
     /// Row of the entry that made it; `None` for what is from before the trace.
     row: Option<usize>,
     /// Stream and pool of a block from before the trace.
@@ -194,14 +197,14 @@ pub(super) struct Holder {
     baseline: bool,
     addr: u64,
     /// First instant at which it counts.
-    pub(super) born: Instant,
+    pub(crate) born: Instant,
     /// First instant at which it does not count any more.
-    pub(super) gone: Instant,
+    pub(crate) gone: Instant,
 }
 
 impl Holder {
     /// Calls `visit` with everything that counts for a metric at some time, and whose lifetime is `wanted`.
-    pub(super) fn visit(
+    pub(crate) fn visit(
         snapshot: &Snapshot,
         history: &History,
         metric: Metric,
@@ -235,7 +238,7 @@ impl Holder {
 
     /// The allocation with this index.
     #[inline]
-    pub(super) fn of_allocation(snapshot: &Snapshot, history: &History, metric: Metric, index: usize) -> Option<Self> {
+    pub(crate) fn of_allocation(snapshot: &Snapshot, history: &History, metric: Metric, index: usize) -> Option<Self> {
         let allocation = history.allocations.get(index)?;
         Some(Self {
             index,
@@ -258,12 +261,12 @@ fn gone(allocation: &Allocation, metric: Metric) -> Instant {
 }
 
 /// Finds the groups of blocks of one device.
-pub(super) struct Grouper<'a> {
+pub(crate) struct Grouper<'a> {
     sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     filter: &'a Filter,
     passing: Passing,
-    pub(super) snapshot: &'a Snapshot,
+    pub(crate) snapshot: &'a Snapshot,
     pools: Pools<'a>,
     backward: BackwardSites,
     training: Training,
@@ -275,12 +278,12 @@ pub(super) struct Grouper<'a> {
     has_own: bool,
     /// Whether any entry or block has `forward_frames`.
     has_forward: bool,
-    pub(super) by: GroupBy,
+    pub(crate) by: GroupBy,
 }
 
 /// What decides about the groups of holders that have it in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Shared {
+pub(crate) enum Shared {
     /// The code behind them, and whether they are from before the recording.
     Origin(Origin, bool),
     Category(Category),
@@ -318,7 +321,7 @@ impl Training {
 }
 
 impl<'a> Grouper<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         sites: &'a Sites<'a>,
         annotations: &'a Annotations,
         filter: &'a Filter,
@@ -358,7 +361,7 @@ impl<'a> Grouper<'a> {
 
     /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
     /// blocks that are in use then. Segments ([`Metric::Reserved`]) are those of many allocations.
-    pub(super) fn inferring(
+    pub(crate) fn inferring(
         mut self,
         inference: Inference,
         history: &History,
@@ -373,7 +376,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Lines of the user's own that groups of a library's lines stand for.
-    pub(super) fn library_below(&self) -> Vec<String> {
+    pub(crate) fn library_below(&self) -> Vec<String> {
         if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {
             self.sites.library_below()
         } else {
@@ -382,7 +385,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// The code behind a holder.
-    pub(super) fn origin(&self, holder: &Holder) -> Origin {
+    pub(crate) fn origin(&self, holder: &Holder) -> Origin {
         let stack = holder.stack;
         if let Some(forward) = self.recorded_forward(holder) {
             return Origin { stack, forward: Some(forward), is_recorded: true };
@@ -411,7 +414,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
-    pub(super) fn shared(&self, holder: &Holder) -> Option<Shared> {
+    pub(crate) fn shared(&self, holder: &Holder) -> Option<Shared> {
         match self.by {
             _ if self.is_allocators_own(holder) => None,
             by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
@@ -424,7 +427,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
-    pub(super) fn keys(&self, holder: &Holder) -> Vec<Key> {
+    pub(crate) fn keys(&self, holder: &Holder) -> Vec<Key> {
         let origin = self.origin(holder);
         if !self.filter.is_empty() && !self.passing.passes(origin) {
             return vec![Key::Special(FILTERED)];
@@ -491,7 +494,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
-    pub(super) fn decision(&self, holder: &Holder) -> Decision {
+    pub(crate) fn decision(&self, holder: &Holder) -> Decision {
         match &self.training {
             Training::Categories(categories) => categories.get(holder.index),
             _ => Decision::default(),
@@ -519,7 +522,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// Whether the group of a holder is inferred rather than recorded.
-    pub(super) fn is_inferred(&self, holder: &Holder) -> bool {
+    pub(crate) fn is_inferred(&self, holder: &Holder) -> bool {
         match &self.training {
             Training::Modules(paths) => self.module_path(holder).is_some_and(|path| paths.is_inferred(path)),
             Training::Categories(_) => {
@@ -575,7 +578,7 @@ impl<'a> Grouper<'a> {
     }
 
     /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
-    pub(super) fn label(&self, key: &Key, whole_path: bool) -> String {
+    pub(crate) fn label(&self, key: &Key, whole_path: bool) -> String {
         let strings = &self.snapshot.strings;
         match key {
             Key::Special(label) => (*label).to_owned(),
@@ -591,15 +594,15 @@ impl<'a> Grouper<'a> {
 }
 
 /// What a row is called, and an example of its stacks.
-pub(super) struct RowHead {
-    pub(super) label: String,
-    pub(super) inferred: bool,
-    pub(super) stack: Vec<String>,
+pub(crate) struct RowHead {
+    pub(crate) label: String,
+    pub(crate) inferred: bool,
+    pub(crate) stack: Vec<String>,
 }
 
 /// Groups in the order in which they were met. Analyses keep sums of their own for each.
-pub(super) struct Groups<'g> {
-    pub(super) grouper: &'g Grouper<'g>,
+pub(crate) struct Groups<'g> {
+    pub(crate) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
     /// Groups of what shares them.
     known: HashMap<Shared, Vec<usize>>,
@@ -608,12 +611,12 @@ pub(super) struct Groups<'g> {
 }
 
 impl<'g> Groups<'g> {
-    pub(super) fn new(grouper: &'g Grouper<'g>) -> Self {
+    pub(crate) fn new(grouper: &'g Grouper<'g>) -> Self {
         Self { grouper, keys: IndexSet::new(), known: HashMap::new(), last: Vec::new() }
     }
 
     /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
-    pub(super) fn of(&mut self, holder: &Holder) -> &[usize] {
+    pub(crate) fn of(&mut self, holder: &Holder) -> &[usize] {
         let Self { grouper, keys, known, last } = self;
         let mut enter = || grouper.keys(holder).into_iter().map(|key| keys.insert_full(key).0).collect();
         if let Some(shared) = grouper.shared(holder) {
@@ -625,7 +628,7 @@ impl<'g> Groups<'g> {
     }
 
     /// The groups that the allocation with this index counts in.
-    pub(super) fn of_allocation(&mut self, history: &History, index: usize) -> &[usize] {
+    pub(crate) fn of_allocation(&mut self, history: &History, index: usize) -> &[usize] {
         match Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index) {
             Some(holder) => self.of(&holder),
             None => &[],
@@ -633,19 +636,19 @@ impl<'g> Groups<'g> {
     }
 
     /// The code behind the allocation with this index.
-    pub(super) fn origin_of(&self, history: &History, index: usize) -> Origin {
+    pub(crate) fn origin_of(&self, history: &History, index: usize) -> Origin {
         let holder = Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index);
         holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
     }
 
     /// Whether a group is that of blocks which a filter excludes.
-    pub(super) fn is_filtered_out(&self, group: usize) -> bool {
+    pub(crate) fn is_filtered_out(&self, group: usize) -> bool {
         self.keys.get_index(group) == Some(&Key::Special(FILTERED))
     }
 
     /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes
     /// by origin. Where two keys of different files would share a label, both show their whole path.
-    pub(super) fn heads<I: Iterator<Item = (Origin, u64)>>(
+    pub(crate) fn heads<I: Iterator<Item = (Origin, u64)>>(
         &self,
         bytes_by_origin: impl Fn(usize) -> I,
     ) -> Vec<(Key, RowHead)> {

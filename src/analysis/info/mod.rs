@@ -1,10 +1,10 @@
 //! What is in the file.
 
-use super::annotations::Annotations;
-use super::peak::select_devices;
-use super::sites::Sites;
-use super::steps::{NoSteps, StepRule, Steps};
-use super::training::{Phase, PhaseSummary, Phases, Roles};
+use crate::analysis::code::sites::Sites;
+use crate::analysis::peak::select_devices;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::steps::{NoSteps, StepRule, Steps};
+use crate::analysis::training::{Phase, PhaseSummary, Phases, Roles};
 use crate::error::Result;
 use crate::model::{Action, DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Maximum};

@@ -1,19 +1,21 @@
 //! Allocations that survive step after step.
 //!
 //! For every group of blocks (a line of code, unless asked otherwise) this measures what is live at the end of each
-//! step, and lets [`super::growth`] judge the series. Memory that a step needs for itself is free again when the next
+//! step, and lets [`growth`] judge the series. Memory that a step needs for itself is free again when the next
 //! one ends, so it never shows, however much it is; what is left is what the program holds on to.
 
-use super::annotations::Annotations;
-use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
-use super::growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
-use super::peak::{highest, select_devices};
-use super::sites::{LONGEST_STACK, Origin, Sites};
-use super::steps::{NoSteps, StepRule, Steps};
+pub mod growth;
+
+use crate::analysis::code::sites::{LONGEST_STACK, Origin, Sites};
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
+use crate::analysis::peak::{highest, select_devices};
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::steps::{NoSteps, StepRule, Steps};
 use crate::error::{Error, Result};
 use crate::model::{Action, DeviceId, Snapshot};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use regex::Regex;

@@ -2,8 +2,8 @@
 
 use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
-use crate::analysis::figures::Figures;
-use crate::analysis::pinning::Pinning;
+use crate::analysis::segments::figures::Figures;
+use crate::analysis::segments::pinning::Pinning;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant, Metric};
 use schemars::JsonSchema;

@@ -1,9 +1,9 @@
 //! What was asked for and what could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
-use crate::analysis::figures::Figures;
-use crate::analysis::layout::{Layout, SegmentLayout};
-use crate::analysis::sites::{LONGEST_STACK, Origin, Sites, backward_of};
+use crate::analysis::code::sites::{LONGEST_STACK, Origin, Sites, backward_of};
+use crate::analysis::segments::figures::Figures;
+use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::History;

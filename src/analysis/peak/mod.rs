@@ -1,18 +1,21 @@
 //! The peak of each device, or any other instant, and what holds the memory there.
 
-use super::annotations::Annotations;
-use super::attribution::Attribution;
-use super::comparison::Comparison;
-use super::each::{EachOptions, Question, RangePeaks};
-use super::filter::Filter;
-use super::grouping::{GroupBy, Grouper, Inference};
-use super::place::Place;
-use super::sites::Sites;
-use super::when::{Purpose, When};
+pub mod comparison;
+pub mod each;
+
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::attribution::Attribution;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Inference};
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::place::Place;
+use crate::analysis::time::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
 use crate::replay::profile::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, History, Instant, Maximum, Metric};
+use comparison::Comparison;
+use each::{EachOptions, Question, RangePeaks};
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
@@ -138,7 +141,7 @@ impl PeakReport {
 ///
 /// # Errors
 /// The first one, when there is an error for every device.
-pub(super) fn for_each_device<D: Send>(
+pub(crate) fn for_each_device<D: Send>(
     histories: &[&History],
     answer: impl Fn(&History) -> Result<D> + Sync,
 ) -> Result<(Vec<D>, Vec<String>)> {

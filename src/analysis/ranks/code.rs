@@ -1,7 +1,7 @@
 //! Which code a recording is of: a sample of the lines that allocate, small enough for a summary.
 
-use crate::analysis::frames::FrameKind;
-use crate::analysis::sites::Sites;
+use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
 use crate::replay::History;
 use schemars::JsonSchema;

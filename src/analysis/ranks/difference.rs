@@ -1,7 +1,7 @@
 //! What one rank holds at its peak that another does not.
 
 use super::summary::RankSummary;
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::replay::Bound;
 use indexmap::IndexMap;
 use std::collections::HashSet;

@@ -2,9 +2,9 @@
 
 use super::code::CodeSample;
 use super::number::{RankNumber, RankSource};
-use crate::analysis::attribution::{Attribution, OTHER};
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::attribution::{Attribution, OTHER};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::sites::Sites;
 use crate::error::Result;
 use crate::model::{Action, DeviceId, Format, Snapshot};
 use crate::replay::{Bound, Counters, History, Metric};

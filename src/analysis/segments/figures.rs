@@ -133,7 +133,7 @@ impl SizeClass {
 }
 
 /// Blocks by size class, smallest first: the free ones, or those in use and pending free.
-pub(super) fn size_classes<'l>(
+pub(crate) fn size_classes<'l>(
     history: &History,
     layout: &'l Layout,
     segments: impl Iterator<Item = &'l SegmentLayout>,

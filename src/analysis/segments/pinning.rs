@@ -4,10 +4,10 @@
 //! keeps its whole unit, and so *pins* the free bytes in it: they serve later requests of the same pool and stream, and
 //! nobody else.
 
-use super::attribution::OTHER;
-use super::grouping::{Grouper, Groups, RowHead};
 use super::layout::{Layout, Piece, SegmentLayout};
-use super::sites::Origin;
+use crate::analysis::code::sites::Origin;
+use crate::analysis::grouping::attribution::OTHER;
+use crate::analysis::grouping::{Grouper, Groups, RowHead};
 use crate::replay::History;
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub struct Pinning {
 ///
 /// Takes time linear in the number of blocks, however many pages there are: pages inside a block have no free bytes,
 /// and pages inside a free block are kept by nobody.
-pub(super) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: impl FnMut(u64, &[usize])) {
+pub(crate) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: impl FnMut(u64, &[usize])) {
     let unit_size = segment.unit.max(1);
     let mut unit = 0;
     let mut used = 0;
@@ -82,7 +82,7 @@ pub(super) fn pinned_units(layout: &Layout, segment: &SegmentLayout, mut visit: 
 
 impl Pinning {
     /// The same without saying whose they are: one row, labelled [`OTHER`].
-    pub(super) fn in_total(history: &History, layout: &Layout) -> Self {
+    pub(crate) fn in_total(history: &History, layout: &Layout) -> Self {
         let mut row = PinningRow { label: OTHER.to_owned(), ..PinningRow::default() };
         // Blocks come in the order of their addresses, each in one unit or in two neighbouring ones.
         let mut last = None;
@@ -101,7 +101,7 @@ impl Pinning {
     }
 
     /// Charges the pinned bytes of a layout to groups.
-    pub(super) fn of(grouper: &Grouper<'_>, history: &History, layout: &Layout) -> Self {
+    pub(crate) fn of(grouper: &Grouper<'_>, history: &History, layout: &Layout) -> Self {
         let mut groups = Groups::new(grouper);
         let mut total = 0;
         let mut charged: IndexMap<usize, u64> = IndexMap::new();

@@ -1,7 +1,7 @@
 //! Where in a recording an instant lies.
 
 use super::annotations::Annotations;
-use super::sites::clipped;
+use crate::analysis::code::sites::clipped;
 use crate::model::Snapshot;
 use crate::replay::{History, Instant};
 

@@ -1,6 +1,7 @@
 //! Instants as people name them: `peak`, `oom`, `end`, `entry:N`, `time:12.5s`, `annotation:NAME#K`.
 
-use super::annotations::Annotations;
+use super::annotations::{AnnotationRange, Annotations};
+use crate::analysis::peak::highest;
 use crate::error::{Error, Result};
 use crate::model::{Action, Snapshot};
 use crate::replay::{History, Instant, Metric};
@@ -113,7 +114,7 @@ impl When {
                 Ok(match purpose {
                     Purpose::From => start,
                     Purpose::To => end,
-                    Purpose::At => super::peak::highest(snapshot, history, metric, start, end).instant,
+                    Purpose::At => highest(snapshot, history, metric, start, end).instant,
                 })
             }
         }
@@ -121,7 +122,7 @@ impl When {
 }
 
 /// The range that `name` means: an exact name first, since names such as `ProfilerStep#3` contain a `#` themselves.
-fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Result<&'a super::AnnotationRange> {
+fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Result<&'a AnnotationRange> {
     let by_name = |name: &str, occurrence| {
         annotations.ranges.iter().filter(|range| snapshot.strings.get(range.name) == name).nth(occurrence)
     };
@@ -136,7 +137,7 @@ fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Re
 }
 
 /// What there is instead of an annotation that was asked for: `found a, b, c`.
-pub(super) fn known_names(snapshot: &Snapshot, annotations: &Annotations) -> String {
+pub(crate) fn known_names(snapshot: &Snapshot, annotations: &Annotations) -> String {
     let mut known: Vec<&str> = Vec::new();
     for range in &annotations.ranges {
         let name = snapshot.strings.get(range.name);

@@ -1,10 +1,10 @@
 //! Live memory over time, as many samples as a picture has columns.
 
-use super::annotations::Annotations;
-use super::attribution::{OTHER, grouped_rows};
-use super::grouping::{Grouper, Holder, Key};
-use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::sites::Sites;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::attribution::{OTHER, grouped_rows};
+use crate::analysis::grouping::{Grouper, Holder, Key};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::{Action, Snapshot};
 use crate::replay::{Counters, History, Instant, Metric};

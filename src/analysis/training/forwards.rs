@@ -8,7 +8,7 @@ use super::phases::Phase;
 use super::role::{Role, Roles};
 use super::stretches::{Stretch, Stretches};
 use crate::analysis::Sites;
-use crate::analysis::frames::installed_path;
+use crate::analysis::code::frames::installed_path;
 use crate::model::{Action, FrameId, StackId};
 use crate::replay::{History, Instant};
 use foldhash::fast::RandomState;

@@ -6,9 +6,9 @@
 //! tenth of the peak. The library's lines then stand for that one, for the memory that the library's modules made; what
 //! else the line made stays with it. At most one line of each device is such a line.
 
-use super::frames::FrameKind;
-use super::sites::Sites;
-use super::training::Roles;
+use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::training::Roles;
 use crate::model::{FrameId, StackId};
 use crate::replay::{History, Metric};
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ struct Standing {
 }
 
 /// The lines of the user's own that the lines of a library stand for.
-pub(super) fn lines_above(sites: &Sites<'_>, histories: &[History]) -> HashSet<FrameId> {
+pub(crate) fn lines_above(sites: &Sites<'_>, histories: &[History]) -> HashSet<FrameId> {
     let mut lines = HashSet::new();
     if !sites.has_packages() {
         return lines;
@@ -68,7 +68,7 @@ fn standing(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> Standing {
 }
 
 /// The innermost line of the package whose module is the innermost one called below the user's own line.
-pub(super) fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
+pub(crate) fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
     let inside = frames.iter().copied().take_while(|&frame| !sites.is_own(frame));
     // The innermost line of each package so far, and the package of the frame that comes before the next one.
     let mut innermost: Vec<(&str, FrameId)> = Vec::new();

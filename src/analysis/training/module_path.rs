@@ -4,14 +4,14 @@
 //! there the functions that `nn.Module` calls stand for modules, and the order of their calls tells which of several it
 //! is. Attributes (`self.attn`) are in neither.
 
-use super::sites::Sites;
-use super::training::{Calls, Phases, Roles};
+use crate::analysis::code::sites::Sites;
+use crate::analysis::training::{Calls, Phases, Roles};
 use crate::model::{Snapshot, StackId, StrId};
 use crate::replay::History;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The modules of one device's blocks.
-pub(super) enum ModulePaths {
+pub(crate) enum ModulePaths {
     /// Of a profiler trace, by stack.
     Named(HashMap<StackId, String>),
     /// Of a snapshot.
@@ -22,7 +22,7 @@ pub(super) enum ModulePaths {
 }
 
 /// One call of a module.
-pub(super) struct Place {
+pub(crate) struct Place {
     start: u32,
     end: u32,
     /// The call around it.
@@ -31,7 +31,7 @@ pub(super) struct Place {
 }
 
 impl ModulePaths {
-    pub(super) fn of(sites: &Sites<'_>, phases: &Phases, roles: &Roles, history: &History) -> Self {
+    pub(crate) fn of(sites: &Sites<'_>, phases: &Phases, roles: &Roles, history: &History) -> Self {
         let snapshot = sites.snapshot();
         if snapshot.notes.format.has_segments() {
             let calls = Calls::of(snapshot, history, phases, sites, roles);
@@ -41,7 +41,7 @@ impl ModulePaths {
     }
 
     /// The modules around an allocation, outermost first, given its stack and its entry within the device's trace.
-    pub(super) fn path(&self, stack: StackId, entry: Option<u32>) -> Option<&str> {
+    pub(crate) fn path(&self, stack: StackId, entry: Option<u32>) -> Option<&str> {
         match self {
             Self::Named(paths) => paths.get(&stack).map(String::as_str),
             Self::Called { calls } => {
@@ -60,7 +60,7 @@ impl ModulePaths {
 
     /// Whether a path says more than what is recorded: numbers are told from the order of calls, and so are the calls of
     /// a snapshot.
-    pub(super) fn is_inferred(&self, path: &str) -> bool {
+    pub(crate) fn is_inferred(&self, path: &str) -> bool {
         matches!(self, Self::Called { .. }) || path.ends_with(']') || path.contains("].")
     }
 }

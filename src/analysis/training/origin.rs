@@ -3,7 +3,7 @@
 use super::category::Category;
 use super::role::Roles;
 use crate::analysis::Sites;
-use crate::analysis::frames::{FrameKind, installed_path};
+use crate::analysis::code::frames::{FrameKind, installed_path};
 use crate::model::{FrameId, StackId, StrId};
 use std::collections::{BTreeSet, HashSet};
 

@@ -2,7 +2,7 @@
 
 use super::role::Roles;
 use crate::analysis::Sites;
-use crate::analysis::frames::FrameKind;
+use crate::analysis::code::frames::FrameKind;
 use crate::model::{FrameId, StackId, StrId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! The steps of a program: from annotations, or from the turns of its loop.
 
-use super::annotations::Annotations;
-use super::frames::FrameKind;
-use super::sites::Sites;
-use super::training::{Outside, Phase, Phases, Roles};
 use super::turns::{Pass, StepRange, TurnFinder, TurnKind, Turns};
+use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::{Outside, Phase, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{Snapshot, StrId};
 use crate::replay::{History, Instant};
@@ -58,7 +58,7 @@ pub enum NoSteps {
 
 /// What stands for steps in a recording: worked out once for all its devices.
 #[derive(Clone, Debug)]
-pub(super) struct StepRule<'a> {
+pub(crate) struct StepRule<'a> {
     annotations: &'a Annotations,
     named: Option<Named>,
     /// Ranges of an optimizer's `step`, as PyTorch calls them.
@@ -80,7 +80,7 @@ impl<'a> StepRule<'a> {
     ///
     /// # Errors
     /// When `pattern` matches no range.
-    pub(super) fn of(snapshot: &Snapshot, annotations: &'a Annotations, pattern: Option<&Regex>) -> Result<Self> {
+    pub(crate) fn of(snapshot: &Snapshot, annotations: &'a Annotations, pattern: Option<&Regex>) -> Result<Self> {
         let (chosen, source) = match pattern {
             Some(pattern) => {
                 let ranges = requested(snapshot, annotations, pattern)?;
@@ -114,7 +114,7 @@ impl<'a> StepRule<'a> {
     }
 
     /// The steps of one device.
-    pub(super) fn steps(
+    pub(crate) fn steps(
         &self,
         snapshot: &Snapshot,
         history: &History,
@@ -131,7 +131,7 @@ impl<'a> StepRule<'a> {
     }
 
     /// The steps of one device whose phases are known; with ranges that nobody asked for.
-    pub(super) fn steps_in(
+    pub(crate) fn steps_in(
         &self,
         history: &History,
         sites: &Sites<'_>,
@@ -309,7 +309,7 @@ impl Likeness {
 }
 
 /// A name with an `N` in place of each number.
-pub(super) fn without_numbers(name: &str) -> Cow<'_, str> {
+pub(crate) fn without_numbers(name: &str) -> Cow<'_, str> {
     if !name.contains(|next: char| next.is_ascii_digit()) {
         return Cow::Borrowed(name);
     }
@@ -358,7 +358,7 @@ fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) ->
     let matching = |&index: &usize| pattern.is_match(snapshot.strings.get(annotations.ranges[index].name));
     let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();
     if ranges.is_empty() {
-        let known = super::when::known_names(snapshot, annotations);
+        let known = crate::analysis::time::when::known_names(snapshot, annotations);
         return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
     }
     Ok(ranges)

@@ -5,9 +5,9 @@
 //! module, and between two calls other lines of its functions run. What repeats within one phase (layers of a forward,
 //! parameters in an optimizer) is no turn of such a loop, however regular it is.
 
-use super::frames::FrameKind;
-use super::sites::Sites;
-use super::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
+use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
 use crate::model::{Action, Format, FrameId, Snapshot, StrId};
 use crate::replay::{History, Instant};
 use foldhash::fast::RandomState;
@@ -30,7 +30,7 @@ pub enum TurnKind {
 
 /// The turns of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     pub kind: TurnKind,
     /// The instant at which each of them ends.
     pub ends: Vec<Instant>,
@@ -42,7 +42,7 @@ pub(super) struct Turns {
 
 /// A backward pass, with the forward before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// Where it is called; where that is not recorded, where its forward is.
     place: Option<PlaceId>,
     /// Entries of the backward pass.
@@ -57,7 +57,7 @@ pub(super) struct Pass {
 
 /// A range of an optimizer's `step`, by instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StepRange {
+pub(crate) struct StepRange {
     pub name: StrId,
     pub end: Instant,
 }
@@ -69,7 +69,7 @@ const MIN_FORWARDS: usize = 4;
 const MIN_LOOP: usize = 16;
 
 /// One device's history with what its stacks say.
-pub(super) struct TurnFinder<'a> {
+pub(crate) struct TurnFinder<'a> {
     pub snapshot: &'a Snapshot,
     pub sites: &'a Sites<'a>,
     pub history: &'a History,
@@ -80,7 +80,7 @@ pub(super) struct TurnFinder<'a> {
 
 impl TurnFinder<'_> {
     /// The backward passes of a recording. `ranges` are those of optimizers, in order.
-    pub(super) fn passes(&self, ranges: &[StepRange]) -> Vec<Pass> {
+    pub(crate) fn passes(&self, ranges: &[StepRange]) -> Vec<Pass> {
         let mut passes: Vec<Pass> = Vec::new();
         // Where the forward before the next backward pass is called.
         let (mut forward, mut has_forward) = (None, false);
@@ -119,7 +119,7 @@ impl TurnFinder<'_> {
     }
 
     /// The turns of the loop that makes these passes, or, if there are none, of one that only calls a model.
-    pub(super) fn turns(&self, passes: &[Pass]) -> Option<Turns> {
+    pub(crate) fn turns(&self, passes: &[Pass]) -> Option<Turns> {
         if passes.is_empty() { self.forwards() } else { training(passes) }
     }
 

@@ -1,7 +1,7 @@
 //! `memviz peak --each` as Markdown: a table of ranges.
 
 use super::{cell, escape};
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
 use crate::model::bytes::Bytes;
 use crate::report::each as words;

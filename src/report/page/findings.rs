@@ -1,7 +1,7 @@
 //! What a report says before anything else: why memory ran out, and what leaks.
 
 use super::Page;
-use crate::analysis::comparison::GroupShares;
+use crate::analysis::peak::comparison::GroupShares;
 use crate::analysis::{Comparison, DeviceLeaks, DeviceOoms, Oom, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::notes::{self, device_name};

@@ -2,7 +2,7 @@
 
 use super::findings::findings;
 use super::{Page, figures};
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, Row};
 use crate::model::bytes::Bytes;
 use crate::report::notes::device_name;

@@ -4,7 +4,9 @@
 //! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
 //! our own and those that plotters writes, and every light colour must have one dark partner.
 
-use crate::analysis::{Category, attribution, grouping, sites, timeline};
+use crate::analysis::code::sites;
+use crate::analysis::grouping::{self, attribution};
+use crate::analysis::{Category, timeline};
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.

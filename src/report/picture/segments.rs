@@ -3,7 +3,7 @@
 use super::palette::{self, Color};
 use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
 use super::{Picture, Room, device_heading, heading, panels, stacked};
-use crate::analysis::layout::{Piece, SegmentLayout};
+use crate::analysis::segments::layout::{Piece, SegmentLayout};
 use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
@@ -170,7 +170,7 @@ impl Paint {
         let more = groups.len() > rows.len();
         let inferred = groups.iter().take(rows.len()).any(|row| row.inferred);
         rows.resize(groups.len(), palette::OTHER);
-        let other = more.then(|| (crate::analysis::attribution::OTHER.to_owned(), palette::OTHER));
+        let other = more.then(|| (crate::analysis::grouping::attribution::OTHER.to_owned(), palette::OTHER));
         let legend = named.into_iter().chain(other).chain(pending).chain([free]).collect();
         Self { rows, legend, inferred }
     }

@@ -43,7 +43,7 @@ pub use ranks::{
 };
 
 use super::{Source, notes};
-use crate::analysis::attribution::Reason;
+use crate::analysis::grouping::attribution::Reason;
 use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use indexmap::IndexMap;

@@ -1,7 +1,7 @@
 //! `memviz peak --each` as text: a line for each range.
 
 use super::{BAR, TextReport, bar, shorten, shorten_end};
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks, Row};
 use crate::model::bytes::Bytes;
 use crate::report::each as words;

@@ -1,7 +1,7 @@
 //! `memviz fragmentation` as text.
 
 use super::{TextReport, shorten_end};
-use crate::analysis::attribution::OTHER;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{
     DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, Pinning, PinningRow, Row, SizeClass,
 };

@@ -1,8 +1,8 @@
 //! `memviz peak` as text.
 
 use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
-use crate::analysis::attribution::OTHER;
-use crate::analysis::sites::NO_STACK;
+use crate::analysis::code::sites::NO_STACK;
+use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;

@@ -1,9 +1,9 @@
 //! Where steps, phases and annotations begin and end on a device.
 
 use super::{Each, OUTSIDE, Question};
-use crate::analysis::steps::{StepRule, StepSource, Steps, without_numbers};
+use crate::analysis::time::when::known_names;
+use crate::analysis::training::steps::{StepRule, StepSource, Steps, without_numbers};
 use crate::analysis::training::{Phase, PhaseSpan, Phases, Roles};
-use crate::analysis::when::known_names;
 use crate::analysis::{AnnotationRange, Annotations};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, Snapshot, StrId};

@@ -1,6 +1,6 @@
 //! Which groups hold most at each of many instants, in one pass over the blocks.
 
-use crate::analysis::attribution::{OTHER, Row};
+use crate::analysis::grouping::attribution::{OTHER, Row};
 use crate::analysis::grouping::{Grouper, Groups, Holder, RowHead};
 use crate::replay::{History, Instant, Metric};
 use std::cmp::Reverse;

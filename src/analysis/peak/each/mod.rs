@@ -7,12 +7,12 @@ mod extents;
 mod leaders;
 mod maxima;
 
-use super::annotations::Annotations;
-use super::attribution::Row;
-use super::grouping::Grouper;
-use super::place::Place;
-use super::sites::Sites;
-use super::steps::Steps;
+use crate::analysis::code::sites::Sites;
+use crate::analysis::grouping::Grouper;
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::place::Place;
+use crate::analysis::training::steps::Steps;
 use crate::error::{Error, Result};
 use crate::model::Snapshot;
 use crate::replay::{Bound, Completeness, Counters, History, Instant, Maximum, Metric};
@@ -31,9 +31,9 @@ pub const OUTSIDE: &str = "(outside)";
 /// What the ranges are.
 #[derive(Clone, Debug)]
 pub enum Each {
-    /// Turns of the training or inference loop: see [`super::steps`].
+    /// Turns of the training or inference loop: see [`crate::analysis::Steps`].
     Step,
-    /// Stretches of forward, backward and so on: see [`super::Phases`].
+    /// Stretches of forward, backward and so on: see [`crate::analysis::Phases`].
     Phase,
     /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
     Annotation(Option<Regex>),
@@ -88,7 +88,7 @@ pub struct EachOptions {
 #[derive(Clone, Debug)]
 pub struct RangePeak {
     /// What it is called; of several ranges with one name, from the second on, with its place among them: `forward#2`,
-    /// as [`super::When`] takes it.
+    /// as [`crate::analysis::When`] takes it.
     pub label: String,
     /// Its name without that. Ranges of one name differ in nothing but their numbers: `step_N`.
     pub family: String,

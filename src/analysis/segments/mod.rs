@@ -1,0 +1,5 @@
+//! The allocator's segments at an instant: what lies in them, how they are used, and who keeps them.
+
+pub mod figures;
+pub mod layout;
+pub mod pinning;
