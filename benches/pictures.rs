@@ -6,7 +6,7 @@ use memviz::analysis::{PeakOptions, TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
 use memviz::report::Source;
 use memviz::report::page::Page;
-use memviz::report::picture;
+use memviz::report::timeline;
 
 const INPUTS: [(&str, &str); 3] = [
     ("gpt_train", "fixtures/snapshots/gpt_train/snapshot.pickle.gz"),
@@ -23,14 +23,14 @@ fn reports(criterion: &mut Criterion) {
         let options = TimelineOptions {
             peak: PeakOptions { top: Some(10), ..PeakOptions::default() },
             axis: XAxis::Time,
-            columns: picture::columns(1),
+            columns: timeline::columns(1),
             inactive: false,
         };
         group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
         group.bench_function(format!("{name}/timeline"), |bencher| {
             bencher.iter(|| {
                 let report = recording.timeline(&options).expect("the fixture has a timeline");
-                picture::timeline(source, &report).write(&mut std::io::sink()).expect("a sink takes everything");
+                timeline::draw(source, &report).write(&mut std::io::sink()).expect("a sink takes everything");
             });
         });
         group.bench_function(format!("{name}/whole"), |bencher| {

@@ -12,9 +12,8 @@ use memviz::analysis::{
 };
 use memviz::input::ReadOptions;
 use memviz::model::{Action, View};
-use memviz::report::check::CheckedInput;
-use memviz::report::schema::InputHead;
-use memviz::report::{Render, Source, Sources, TextReport};
+use memviz::report::check::words::CheckedInput;
+use memviz::report::{InputHead, Render, Source, Sources, TextReport};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

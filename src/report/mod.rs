@@ -3,46 +3,39 @@
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
 //! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
 
-pub mod advice;
 pub mod check;
-mod checkpoint_words;
-mod comparison;
-mod csv;
-mod diff;
-mod each;
-mod fit;
-pub mod folded;
-pub mod github;
-mod json;
-pub mod junit;
-mod leaks;
-mod markdown;
-mod notes;
-mod oom_words;
-mod operators;
+pub mod checkpoint;
+mod common;
+pub mod diff;
+pub mod flamegraph;
+pub mod fragmentation;
+pub mod info;
+pub mod leaks;
+pub mod oom;
 #[cfg(feature = "plot")]
 pub mod page;
-#[cfg(feature = "plot")]
-pub mod picture;
-mod ranks;
+pub mod peak;
+pub mod ranks;
 pub mod schema;
-mod text;
-mod training;
-mod words;
+#[cfg(feature = "plot")]
+pub mod timeline;
 
-pub use csv::CsvReport;
-pub use diff::{exceeded_growth, unknown_growth};
-pub use json::JsonReport;
-pub use markdown::MarkdownReport;
-pub use notes::{device_name, safe};
-pub use text::TextReport;
+pub use common::advice::{Advice, advice};
+pub use common::csv::CsvReport;
+pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+pub use common::markdown::MarkdownReport;
+pub use common::no_commands::JsonReport;
+pub use common::notes::{device_name, safe};
+#[cfg(feature = "plot")]
+pub use common::picture::{Picture, WIDTH};
+pub use common::text::TextReport;
 
 use crate::Recording;
 use crate::analysis::ranks::RankLine;
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
-use check::CheckedInput;
+use check::words::CheckedInput;
 use std::io::{self, Write};
 
 /// The recording a report is about.

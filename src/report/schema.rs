@@ -1,9 +1,15 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::{
-    CheckOutcome, CheckpointDevice, Diff, FragmentationDevice, Head, Info, LeaksDevice, OomDevice, PeakDevice,
-    RanksAnswer, SCHEMA_VERSION,
-};
+use super::check::json::CheckOutcome;
+use super::checkpoint::json::CheckpointDevice;
+use super::common::json::{Head, SCHEMA_VERSION};
+use super::diff::json::Diff;
+use super::fragmentation::json::FragmentationDevice;
+use super::info::json::Info;
+use super::leaks::json::LeaksDevice;
+use super::oom::json::OomDevice;
+use super::peak::json::PeakDevice;
+use super::ranks::json::RanksAnswer;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::Value;

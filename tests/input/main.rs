@@ -14,7 +14,8 @@ mod threads;
 
 use memviz::Recording;
 use memviz::input::ReadOptions;
-use memviz::report::{Source, schema};
+use memviz::report::Source;
+use memviz::report::info::json;
 use std::io::Cursor;
 
 /// Reads a recording from memory.
@@ -25,7 +26,7 @@ fn read(bytes: &[u8]) -> memviz::Result<Recording> {
 /// What every report says about a recording's file.
 fn notes(recording: &Recording) -> String {
     let report = recording.info(&[]).unwrap();
-    schema::info(Source { path: "a file", recording }, &report).head.input.notes.join("\n")
+    json::info(Source { path: "a file", recording }, &report).head.input.notes.join("\n")
 }
 
 /// The error for these bytes, which is one line.

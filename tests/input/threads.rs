@@ -4,7 +4,7 @@ use crate::support::read_unpacked;
 use memviz::Recording;
 use memviz::analysis::{GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
-use memviz::report::{Source, schema};
+use memviz::report::{Source, info, peak};
 use std::io::{Cursor, Read};
 
 /// All there is to say of a trace, or why it cannot be read.
@@ -20,8 +20,8 @@ fn answer(bytes: &[u8], threads: usize, allow_truncated: bool) -> String {
     };
     let source = Source { path: "a file", recording: &recording };
     let options = PeakOptions { by: GroupBy::Stack, ..PeakOptions::default() };
-    let peak = schema::peak(source, &recording.peak(&options).unwrap());
-    let info = schema::info(source, &recording.info(&[]).unwrap());
+    let peak = peak::json::peak(source, &recording.peak(&options).unwrap());
+    let info = info::json::info(source, &recording.info(&[]).unwrap());
     format!("{}\n{}", serde_json::to_string(&peak).unwrap(), serde_json::to_string(&info).unwrap())
 }
 

@@ -12,9 +12,10 @@ use memviz::analysis::checkpoint::CurveOptions;
 use memviz::analysis::{CheckpointOptions, DeviceTimeline, FlameOptions, GroupBy, PeakOptions, TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
 use memviz::replay::Metric;
+use memviz::report::flamegraph::folded;
+use memviz::report::fragmentation::BlockColor;
 use memviz::report::page::Page;
-use memviz::report::picture::{self, BlockColor};
-use memviz::report::{Source, folded};
+use memviz::report::{Source, checkpoint, flamegraph, fragmentation, timeline};
 use roxmltree::Document;
 use std::collections::BTreeMap;
 use support::{assert_none, cases, fixture, names};
@@ -35,18 +36,18 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
     };
     for (name, axis) in [("timeline", XAxis::Time), ("timeline by entry", XAxis::Entry)] {
         let report = recording.timeline(&timeline_options(recording, axis)).unwrap();
-        text(name, &|out| picture::timeline(source, &report).write(out).unwrap());
+        text(name, &|out| timeline::draw(source, &report).write(out).unwrap());
     }
     let flame = recording.flame(&FlameOptions::default()).unwrap();
-    text("flame graph", &|out| picture::flamegraph(source, &flame).write(out).unwrap());
+    text("flame graph", &|out| flamegraph::draw(source, &flame).write(out).unwrap());
     let map = recording.segment_map(&PeakOptions::default()).unwrap();
     for (name, color) in [("segments by state", BlockColor::State), ("segments by site", BlockColor::Group(TOP))] {
-        text(name, &|out| picture::segment_map(source, &map, color).write(out).unwrap());
+        text(name, &|out| fragmentation::draw(source, &map, color).write(out).unwrap());
     }
-    let curves = CurveOptions { axis: XAxis::Entry, columns: picture::columns(recording.histories.len()) };
+    let curves = CurveOptions { axis: XAxis::Entry, columns: timeline::columns(recording.histories.len()) };
     let options = CheckpointOptions { curves: Some(curves), ..CheckpointOptions::default() };
     let report = recording.checkpoint(&options).unwrap();
-    text("checkpoint", &|out| picture::checkpoint(source, &report).write(out).unwrap());
+    text("checkpoint", &|out| checkpoint::draw(source, &report).write(out).unwrap());
     let overview = recording.overview(&timeline_options(recording, XAxis::Time)).unwrap();
     let page = Page { source, overview: &overview };
     text("report", &|out| page.svg(out).unwrap());
@@ -55,7 +56,7 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
 
 fn timeline_options(recording: &Recording, axis: XAxis) -> TimelineOptions {
     let peak = PeakOptions { top: Some(TOP), ..PeakOptions::default() };
-    TimelineOptions { peak, axis, columns: picture::columns(recording.histories.len()), inactive: false }
+    TimelineOptions { peak, axis, columns: timeline::columns(recording.histories.len()), inactive: false }
 }
 
 fn page(recording: &Recording) -> [String; 2] {
@@ -101,7 +102,7 @@ fn equally_wide_frames_are_drawn() {
     let recording = synthetic::on_devices(&synthetic::equal_stacks(1000), 8);
     let flame = recording.flame(&FlameOptions::default()).unwrap();
     let mut svg = Vec::new();
-    picture::flamegraph(Source { path: "snapshot.pickle", recording: &recording }, &flame).write(&mut svg).unwrap();
+    flamegraph::draw(Source { path: "snapshot.pickle", recording: &recording }, &flame).write(&mut svg).unwrap();
     let svg = String::from_utf8(svg).unwrap();
     let frames = Document::parse(&svg).unwrap().descendants().filter(|node| node.has_attribute("data-bytes")).count();
     assert!(frames > 400, "only {frames} frames");
@@ -114,7 +115,7 @@ fn full_segments_look_full() {
     let map = recording.segment_map(&PeakOptions::default()).unwrap();
     let mut svg = Vec::new();
     let source = Source { path: "snapshot.pickle", recording: &recording };
-    picture::segment_map(source, &map, BlockColor::State).write(&mut svg).unwrap();
+    fragmentation::draw(source, &map, BlockColor::State).write(&mut svg).unwrap();
     let svg = String::from_utf8(svg).unwrap();
     let document = Document::parse(&svg).unwrap();
     let rectangles = document.descendants().filter(|node| node.has_tag_name("rect"));
@@ -224,7 +225,7 @@ fn bands_at_the_peak_are_the_rows_of_peak() {
         let report = recording.timeline(&timeline_options(&recording, XAxis::Time)).unwrap();
         let source = Source { path: "snapshot.pickle", recording: &recording };
         let mut svg = Vec::new();
-        picture::timeline(source, &report).write(&mut svg).unwrap();
+        timeline::draw(source, &report).write(&mut svg).unwrap();
         let svg = String::from_utf8(svg).unwrap();
         let document = Document::parse(&svg).unwrap();
         let bands = document.descendants().filter(|node| node.has_tag_name("path") && node.has_attribute("data-label"));
@@ -266,7 +267,7 @@ fn the_highest_point_drawn_is_the_peak() {
             let report = recording.timeline(&timeline_options(&recording, axis)).unwrap();
             let mut svg = Vec::new();
             let source = Source { path: "snapshot.pickle", recording: &recording };
-            picture::timeline(source, &report).write(&mut svg).unwrap();
+            timeline::draw(source, &report).write(&mut svg).unwrap();
             let svg = String::from_utf8(svg).unwrap();
             let document = Document::parse(&svg).unwrap();
             let top = document.descendants().find(|node| node.has_attribute("data-label")).unwrap();

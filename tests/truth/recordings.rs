@@ -7,8 +7,9 @@ use crate::support::{self, Case, assert_none, cases, fixture, open};
 use memviz::Recording;
 use memviz::analysis::{GroupBy, PeakOptions, When};
 use memviz::replay::{Counters, History, Metric};
+use memviz::report::CounterBytes;
 use memviz::report::Source;
-use memviz::report::schema::{self, CounterBytes, PeakDevice};
+use memviz::report::peak::json::{self, PeakDevice};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -237,7 +238,7 @@ fn answers(case: &Case, recording: &Recording) -> Answers {
         entries: recording.histories.iter().map(|history| u64::from(history.entries())).sum(),
         anomalies: recording.anomalies(),
         complete: recording.is_complete(),
-        notes: schema::peak(source, &report).input.notes,
+        notes: json::peak(source, &report).input.notes,
         devices: devices.collect(),
     }
 }

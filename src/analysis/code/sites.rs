@@ -4,8 +4,7 @@ use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, pa
 use crate::analysis::training::Roles;
 use crate::analysis::training::library;
 use crate::model::stacks::special;
-use crate::model::traceback;
-use crate::model::{Frame, FrameId, Snapshot, StackId, StrId};
+use crate::model::{Frame, FrameId, Snapshot, StackId, StrId, traceback};
 use crate::replay::History;
 use std::collections::{HashMap, HashSet};
 

@@ -5,7 +5,7 @@ use crate::analysis::CheckpointOptions;
 use crate::analysis::checkpoint::CurveOptions;
 use crate::cli::args::{CheckpointArgs, FormatArg, FormatOrSvgArg};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::picture;
+use crate::report::{checkpoint, timeline};
 
 /// Candidates for people; machines get all.
 const DEFAULT_TOP: usize = 10;
@@ -35,12 +35,12 @@ fn draw(args: &CheckpointArgs) -> Result<Outcome, Failure> {
     let devices = args.common.devices();
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
-        let curves = CurveOptions { axis: args.x.into(), columns: picture::columns(panels) };
+        let curves = CurveOptions { axis: args.x.into(), columns: timeline::columns(panels) };
         let options = CheckpointOptions { top: args.top, devices, curves: Some(curves) };
         let report = recording.checkpoint(&options)?;
         Ok(Answer {
             warnings: Vec::new(),
-            write: Box::new(move |source, out| picture::checkpoint(source, &report).write(out)),
+            write: Box::new(move |source, out| checkpoint::draw(source, &report).write(out)),
         })
     })
 }

@@ -7,7 +7,8 @@ use crate::analysis::{DiffReport, PeakOptions};
 use crate::cli::args::{CommonArgs, DiffArgs, FormatOrSvgArg};
 use crate::cli::progress::Progress;
 use crate::cli::{Failure, Outcome, complain, output};
-use crate::report::{Source, Sources, exceeded_growth, picture, unknown_growth};
+use crate::report::diff::words::{exceeded_growth, unknown_growth};
+use crate::report::{Source, Sources, diff};
 use std::path::Path;
 use std::thread;
 
@@ -57,11 +58,11 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
         let renderer = output::renderer(common, format);
         output::write(common, |out| renderer.diff(sources, &report, out))?;
     } else {
-        let columns = picture::overlay_columns(report.devices.len());
+        let columns = diff::columns(report.devices.len());
         let sides = ((&base.snapshot, &*base.histories), (&new.snapshot, &*new.histories));
         let overlay = Overlay::of(sides.0, sides.1, &report, args.align.into(), columns);
         let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
-        output::write(common, |out| picture::overlay(sources, &report, &overlay).write(out))?;
+        output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;
     }
     settle(args, &report, base.anomalies() + new.anomalies(), &new_path)
 }

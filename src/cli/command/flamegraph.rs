@@ -4,7 +4,8 @@ use super::{Answer, with_recording};
 use crate::analysis::{FlameOptions, GroupBy, PeakOptions};
 use crate::cli::args::{FlameFormatArg, FlamegraphArgs};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::{folded, picture};
+use crate::report::flamegraph;
+use crate::report::flamegraph::folded;
 
 pub fn run(args: &FlamegraphArgs) -> Result<Outcome, Failure> {
     if args.format == FlameFormatArg::Svg {
@@ -27,7 +28,7 @@ pub fn run(args: &FlamegraphArgs) -> Result<Outcome, Failure> {
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
             write: Box::new(move |source, out| match format {
-                FlameFormatArg::Svg => picture::flamegraph(source, &report).write(out),
+                FlameFormatArg::Svg => flamegraph::draw(source, &report).write(out),
                 FlameFormatArg::Folded => folded::write(&report, out),
             }),
         })

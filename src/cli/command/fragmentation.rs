@@ -4,7 +4,8 @@ use super::{Answer, for_people, with_folded, with_recording};
 use crate::analysis::{Filter, FragmentationOptions, GroupBy, PeakOptions};
 use crate::cli::args::{FormatArg, FormatOrSvgArg, FragmentationArgs};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::picture::{self, BlockColor};
+use crate::report::fragmentation;
+use crate::report::fragmentation::BlockColor;
 
 /// Rows of the pinning for people; machines get all.
 const DEFAULT_TOP: usize = 20;
@@ -63,7 +64,7 @@ fn draw(args: &FragmentationArgs, filter: Filter) -> Result<Outcome, Failure> {
         let mut report = recording.segment_map(&options)?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
-            write: Box::new(move |source, out| picture::segment_map(source, &report, color).write(out)),
+            write: Box::new(move |source, out| fragmentation::draw(source, &report, color).write(out)),
         })
     })
 }

@@ -7,7 +7,7 @@ use crate::cli::progress::Progress;
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::input::ReadOptions;
 use crate::ranks::{RankInputs, RanksOptions};
-use crate::report::{Render, picture};
+use crate::report::{Render, ranks};
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 
@@ -40,7 +40,7 @@ pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
         report = stream(&inputs, &options, renderer.as_deref(), out)?;
         match &renderer {
             Some(renderer) => renderer.ranks(&report, out),
-            None => picture::ranks(&report).write(out),
+            None => ranks::draw(&report).write(out),
         }
     })?;
     if report.failed().next().is_some() {

@@ -5,7 +5,7 @@ use crate::analysis::{PeakOptions, TimelineOptions};
 use crate::cli::args::{PageFormatArg, ReportArgs};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::page::Page;
-use crate::report::picture;
+use crate::report::timeline;
 
 /// Bands of the timeline.
 const TOP: usize = 10;
@@ -24,7 +24,7 @@ pub fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     };
     with_folded(&args.common, args.frames.fold(true), |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
-        let columns = picture::columns(devices);
+        let columns = timeline::columns(devices);
         let overview = recording.overview(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: false })?;
         Ok(Answer {
             warnings: Vec::new(),

@@ -4,7 +4,7 @@ use super::{Answer, with_recording};
 use crate::analysis::{EachOptions, PeakOptions, TimelineOptions};
 use crate::cli::args::{PictureFormatArg, TimelineArgs};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::picture;
+use crate::report::timeline;
 
 pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
     match args.format {
@@ -24,12 +24,12 @@ pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
     };
     with_recording(&args.common, |recording| {
         let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
-        let columns = picture::columns(devices);
+        let columns = timeline::columns(devices);
         let mut report =
             recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: args.inactive })?;
         Ok(Answer {
             warnings: std::mem::take(&mut report.skipped),
-            write: Box::new(move |source, out| picture::timeline(source, &report).write(out)),
+            write: Box::new(move |source, out| timeline::draw(source, &report).write(out)),
         })
     })
 }

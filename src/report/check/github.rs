@@ -2,11 +2,11 @@
 //! budget that is exceeded or cannot be judged, at the line behind it where that is in the repository. Other budgets are
 //! plain lines of the log.
 
-use super::check::{self as words, CheckedInput};
-use super::notes::safe;
-use super::words::starred;
+use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
+use crate::report::common::notes::safe;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
 /// Writes a line for each budget. `in_repository` turns a recorded path into one of the repository, if it is there.

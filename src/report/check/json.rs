@@ -1,8 +1,9 @@
 //! The JSON of `memviz check`: an object for each input.
 
-use super::{InputHead, PeakDevice, SCHEMA_VERSION};
+use super::words::{CheckedInput, doubt};
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
-use crate::report::check::{CheckedInput, doubt};
+use crate::report::common::json::{InputHead, SCHEMA_VERSION};
+use crate::report::peak::json::PeakDevice;
 use schemars::JsonSchema;
 use serde::Serialize;
 

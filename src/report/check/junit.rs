@@ -1,11 +1,11 @@
 //! `memviz check` as `JUnit` XML, which CI systems show as test results: a suite for each input, a case for each budget
 //! on each device. A budget that is exceeded is a failure, one that cannot be judged an error.
 
-use super::check::{self as words, CheckedInput};
-use super::notes::safe;
-use super::words::starred;
+use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckVerdict, Culprit};
 use crate::model::bytes::Bytes;
+use crate::report::common::notes::safe;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
 /// Writes one document.

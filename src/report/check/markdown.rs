@@ -1,13 +1,13 @@
 //! `memviz check` as Markdown.
 
-use super::{cell, code, escape};
+use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
-use crate::report::check::{self as words, CheckedInput};
-use crate::report::words::starred;
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
-pub(super) fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory budgets: {}\n", words::verdict(inputs).name())?;
     inputs.iter().try_for_each(|input| checked_input(input, out))
 }

@@ -1,11 +1,12 @@
 //! `memviz check` as text.
 
-use super::{TextReport, shorten, shorten_end};
+use super::words::{self, CheckedInput};
 use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
-use crate::report::check::{self as words, CheckedInput};
-use crate::report::notes::safe;
-use crate::report::words::starred;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::safe;
+use crate::report::common::text::TextReport;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -14,7 +15,7 @@ const HEADROOM_FROM: usize = 76;
 /// Terminals narrower than this do without the device, which is named below where it matters.
 const DEVICE_FROM: usize = 60;
 
-pub(super) fn write(text: TextReport, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextReport, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     for (index, input) in inputs.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;

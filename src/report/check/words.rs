@@ -1,12 +1,12 @@
 //! What reports say about budgets, in words; the same in every format.
 
-use super::notes;
-use super::schema::InputHead;
-use super::words::count;
 use crate::analysis::CheckReport;
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, Doubt};
 use crate::analysis::leaks::MIN_STEPS;
 use crate::model::bytes::Bytes;
+use crate::report::common::json::InputHead;
+use crate::report::common::notes;
+use crate::report::common::words::count;
 
 /// One input and what came of it. The recording itself need not be kept.
 #[derive(Clone, Debug)]

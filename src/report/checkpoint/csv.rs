@@ -1,10 +1,10 @@
 //! `memviz checkpoint` as CSV: a line per candidate and plan, the first with every call checkpointed.
 
-use super::{cell, io_error};
 use crate::analysis::{CheckpointReport, DeviceCheckpoint};
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record([
         "device",

@@ -1,12 +1,13 @@
 //! The JSON of `memviz checkpoint`.
 
-use super::fragmentation::Instant;
-use super::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
+use super::words;
 use crate::analysis::checkpoint::{
     Candidate, Checkpointed, CodeChange, HeldByCalls, Limit, NoCandidates, OptimizerPeak, Plan,
 };
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
-use crate::report::{Source, checkpoint_words as words};
+use crate::report::Source;
+use crate::report::common::json::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
+use crate::report::fragmentation::json::Instant;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,16 +1,17 @@
 //! `memviz checkpoint` as Markdown.
 
-use super::{cell, code, escape};
+use super::words;
 use crate::analysis::checkpoint::Candidate;
 use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, signed};
-use crate::report::words::starred;
-use crate::report::{Source, checkpoint_words as words, percent};
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::notes::{self, signed};
+use crate::report::common::words::starred;
+use crate::report::{Source, percent};
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Activation checkpointing for {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;

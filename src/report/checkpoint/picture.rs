@@ -1,19 +1,19 @@
 //! `memviz checkpoint -o`: memory as recorded, and with the best candidate checkpointed.
 
-use super::chart;
-use super::overlay::{BASE, NEW, Scale, both, point};
-use super::palette::{self, Color};
-use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::timeline::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
-use super::{Picture, Room, WIDTH, heading, panels, stacked, warnings};
+use super::words;
 use crate::analysis::checkpoint::Candidate;
 use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
-use crate::report::fit::shorten_end;
-use crate::report::notes::{self, signed};
-use crate::report::words::count;
-use crate::report::{Source, checkpoint_words as words};
+use crate::report::Source;
+use crate::report::common::fit::shorten_end;
+use crate::report::common::notes::{self, signed};
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use crate::report::common::picture::{Picture, Room, WIDTH, chart, heading, panels, stacked, warnings};
+use crate::report::common::words::count;
+use crate::report::diff::picture::{BASE, NEW, Scale, both, point};
+use crate::report::timeline::picture::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
 use svg::node::element::{Group, Line, Path};
 
 /// Rows of the plan and of other candidates next to the plot.
@@ -24,7 +24,7 @@ const SAVING: f64 = 14.0;
 const PEAK_COLUMN: f64 = 12.0 * MONO_WIDTH;
 
 /// All devices below each other.
-pub fn checkpoint(source: Source<'_>, report: &CheckpointReport) -> Picture {
+pub fn draw(source: Source<'_>, report: &CheckpointReport) -> Picture {
     let format = source.recording.snapshot.notes.format;
     let mut parts = vec![heading(source, "activation checkpointing, predicted")];
     parts.extend(panels(&report.devices, true, |device, room| panel(device, format, room)));

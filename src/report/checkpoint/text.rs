@@ -1,19 +1,21 @@
 //! `memviz checkpoint` as text.
 
-use super::{TextReport, shorten};
+use super::words;
 use crate::analysis::checkpoint::Candidate;
 use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
-use crate::report::notes::{safe, signed};
-use crate::report::{Source, checkpoint_words as words, notes};
+use crate::report::Source;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::text::TextReport;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// Terminals narrower than this do without what a candidate holds and costs.
 const COSTS_FROM: usize = 80;
 
-pub(super) fn write(
+pub(crate) fn write(
     text: TextReport,
     source: Source<'_>,
     report: &CheckpointReport,

@@ -1,13 +1,13 @@
 //! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
 
-use super::notes::{self, duration, signed};
-use super::percent;
-use super::words::count;
 use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DeviceCheckpoint, Row};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
+use crate::report::common::notes::{self, duration, signed};
+use crate::report::common::words::count;
+use crate::report::percent;
 
 /// What a candidate's row is called that stands for the call that runs again.
 pub const RERUN: &str = "(the call that runs again)";

@@ -10,13 +10,10 @@ use crate::replay::{History, Metric};
 pub struct Advice {
     /// What is missing, in a sentence without a full stop.
     pub missing: &'static str,
-    /// Lines of Python, none wider than [`WIDTH`]; none where the recording is fine otherwise, so that the sentence is
+    /// Lines of Python, none wider than 46 columns; none where the recording is fine otherwise, so that the sentence is
     /// enough.
     pub code: &'static [&'static str],
 }
-
-/// Columns that lines of Python take at most.
-pub const WIDTH: usize = 46;
 
 /// `torch/cuda/memory.py` of 2.1 and later: without arguments every entry is kept, with its stack.
 const SNAPSHOT: &[&str] = &[

@@ -1,20 +1,10 @@
 //! CSV: one table per answer, a line per row, bytes as integers. A file per report; here is what they share.
 
-mod checkpoint;
-mod diff;
-mod each;
-mod fragmentation;
-mod info;
-mod leaks;
-mod oom;
-mod peak;
-mod ranks;
-
 use super::notes::safe;
-use super::{Render, Source, Sources};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
+use crate::report::{Render, Source, Sources};
 use std::io::{self, Write};
 
 /// Writes RFC 4180 with a header line.
@@ -23,48 +13,48 @@ pub struct CsvReport;
 
 impl Render for CsvReport {
     fn peak(&self, _source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        peak::write(report, out)
+        crate::report::peak::csv::write(report, out)
     }
 
     fn fragmentation(&self, _source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        fragmentation::write(report, out)
+        crate::report::fragmentation::csv::write(report, out)
     }
 
     fn oom(&self, _source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        oom::write(report, out)
+        crate::report::oom::csv::write(report, out)
     }
 
     fn info(&self, _source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        info::write(report, out)
+        crate::report::info::csv::write(report, out)
     }
 
     fn leaks(&self, _source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        leaks::write(report, out)
+        crate::report::leaks::csv::write(report, out)
     }
 
     fn checkpoint(&self, _source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        checkpoint::write(report, out)
+        crate::report::checkpoint::csv::write(report, out)
     }
 
     fn diff(&self, _sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        diff::write(report, out)
+        crate::report::diff::csv::write(report, out)
     }
 
     fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        ranks::write(report, out)
+        crate::report::ranks::csv::write(report, out)
     }
 }
 
 /// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs.
 /// An apostrophe in front makes it text.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     let text = safe(text);
     let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
     if is_formula { format!("'{text}") } else { text }
 }
 
 /// The error underneath, so that a closed pipe stays recognisable.
-fn io_error(error: ::csv::Error) -> io::Error {
+pub(crate) fn io_error(error: ::csv::Error) -> io::Error {
     match error.into_kind() {
         ::csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),

@@ -3,49 +3,12 @@
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
 
-mod check;
-mod checkpoint;
-mod comparison;
-mod describe;
-mod diff;
-mod each;
-mod fragmentation;
-mod info;
-mod leaks;
-mod oom;
-mod peak;
-mod ranks;
-
-pub use check::{
-    Certainty, CheckAnswer, CheckDevice, CheckOutcome, CheckRow, CheckSite, UnreadHead, UnreadInput, check,
-};
-pub use checkpoint::{
-    Change, ChangeKind, CheckpointCandidate, CheckpointDevice, CheckpointLimit, CheckpointPlan, CheckpointedFunction,
-    PhasedInstant, checkpoint,
-};
-pub use comparison::{ComparedDevice, ComparedGroup, DeviceComparison};
-pub use describe::{commands, describe};
-pub use diff::{
-    Diff, DiffDevice, DiffFigures, DiffInput, DiffRow, DiffSide, RowStatus, SettingValues, Unchanged, diff,
-};
-pub use each::{EachRange, RangeLeader, RangeRow};
-pub use fragmentation::{
-    FigureBytes, FragmentationDevice, FreeBlocks, Instant, MostInactiveInstant, OverTime, PinningGroup, Pool,
-    RoundingLoss, Segment, fragmentation, segment_type,
-};
-pub use info::{AnnotationCount, Info, InfoDevice, PhaseRow, Settings, info};
-pub use leaks::{Leak, LeaksDevice, Oldest, ProjectionSteps, StepSourceName, leaks};
-pub use oom::{FailedRequest, OomDevice, Requester, Said, SameSize, ServingPool, oom};
-pub use peak::{OperatorRow, PeakDevice, PeakInstant, Window, peak};
-pub use ranks::{
-    Across, AcrossGroup, DuplicateRank, FigureSpread, MissingRanks, OutlierRow, RankName, RankOutlier, RanksAnswer,
-    RanksLine, across,
-};
-
-use super::{Source, notes};
+use super::comparison::json::DeviceComparison;
+use super::notes;
 use crate::analysis::grouping::attribution::Reason;
 use crate::analysis::{Attribution, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
+use crate::report::Source;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -101,7 +64,7 @@ pub struct AnomalyCounts {
 }
 
 impl AnomalyCounts {
-    fn add(&mut self, anomalies: &Anomalies) {
+    pub(crate) fn add(&mut self, anomalies: &Anomalies) {
         self.total += anomalies.total();
         for anomaly in anomalies.kinds() {
             *self.kinds.entry(anomaly.kind.name()).or_default() += anomaly.count;

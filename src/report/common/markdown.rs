@@ -1,25 +1,13 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
-mod check;
-mod checkpoint;
-mod comparison;
-mod diff;
-mod each;
-mod fragmentation;
-mod info;
-mod leaks;
-mod oom;
-mod peak;
-mod ranks;
-
-use super::check::CheckedInput;
 use super::notes::{self, safe, signed};
-use super::{Render, Source, Sources};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, GroupBy, InfoReport, LeakReport, OomReport, PeakReport,
     RanksReport,
 };
 use crate::replay::{Counters, Metric};
+use crate::report::check::words::CheckedInput;
+use crate::report::{Render, Source, Sources};
 use std::io::{self, Write};
 
 /// Writes GitHub-flavoured Markdown.
@@ -28,43 +16,43 @@ pub struct MarkdownReport;
 
 impl Render for MarkdownReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        peak::write(source, report, out)
+        crate::report::peak::markdown::write(source, report, out)
     }
 
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        fragmentation::write(source, report, out)
+        crate::report::fragmentation::markdown::write(source, report, out)
     }
 
     fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        oom::write(source, report, out)
+        crate::report::oom::markdown::write(source, report, out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        info::write(source, report, out)
+        crate::report::info::markdown::write(source, report, out)
     }
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        leaks::write(source, report, out)
+        crate::report::leaks::markdown::write(source, report, out)
     }
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        check::write(inputs, out)
+        crate::report::check::markdown::write(inputs, out)
     }
 
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        checkpoint::write(source, report, out)
+        crate::report::checkpoint::markdown::write(source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        diff::write(sources, report, out)
+        crate::report::diff::markdown::write(sources, report, out)
     }
 
     fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        ranks::write(report, out)
+        crate::report::ranks::markdown::write(report, out)
     }
 }
 
-fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| | Allocated | Active | Requested | Reserved |\n|---|--:|--:|--:|--:|")?;
     let no_reserved =
         lines.iter().all(|(_, values)| values.reserved == 0) && lines.iter().any(|(_, values)| values.allocated > 0);
@@ -81,17 +69,17 @@ fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// A code span in a table cell, where bars must be escaped even inside code.
-pub(super) fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     code(&text.replace('|', "\\|"))
 }
 
 /// What the star behind labels means, where there is one.
-pub(super) fn star(is_there: bool, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn star(is_there: bool, by: GroupBy, out: &mut dyn Write) -> io::Result<()> {
     if is_there { writeln!(out, "{}\n", escape(notes::inferred(by))) } else { Ok(()) }
 }
 
 /// A code span: the fence is longer than any run of backticks inside.
-pub(super) fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = safe(text);
     let longest = text.split(|next| next != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -101,7 +89,7 @@ pub(super) fn code(text: &str) -> String {
 
 /// Plain text that Markdown leaves alone, and that GitHub makes no mention and no link of: behind `@`, and inside of what
 /// would be an address, there is a space without width.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let text = safe(text);
     let mut escaped = String::with_capacity(text.len());
     for (at, next) in text.char_indices() {
@@ -119,7 +107,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-fn ends_www(text: &str) -> bool {
+pub(crate) fn ends_www(text: &str) -> bool {
     text.len().checked_sub(3).and_then(|from| text.get(from..)).is_some_and(|end| end.eq_ignore_ascii_case("www"))
 }
 

@@ -1,11 +1,11 @@
 //! JSON: [`super::schema`] on a writer.
 
-use super::check::CheckedInput;
-use super::{Render, Source, Sources, schema};
 use crate::analysis::ranks::{RankLine, write_body, write_line};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
+use crate::report::check::words::CheckedInput;
+use crate::report::{Render, Source, Sources};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -15,43 +15,43 @@ pub struct JsonReport;
 
 impl Render for JsonReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::peak(source, report), out)
+        write(&crate::report::peak::json::peak(source, report), out)
     }
 
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::fragmentation(source, report), out)
+        write(&crate::report::fragmentation::json::fragmentation(source, report), out)
     }
 
     fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::oom(source, report), out)
+        write(&crate::report::oom::json::oom(source, report), out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::info(source, report), out)
+        write(&crate::report::info::json::info(source, report), out)
     }
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::leaks(source, report), out)
+        write(&crate::report::leaks::json::leaks(source, report), out)
     }
 
     /// One object for one input; a line of JSON for each of several.
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
         if let [input] = inputs {
-            return write(&schema::check(input), out);
+            return write(&crate::report::check::json::check(input), out);
         }
         for input in inputs {
-            serde_json::to_writer(NoCommands::new(out), &schema::check(input))?;
+            serde_json::to_writer(NoCommands::new(out), &crate::report::check::json::check(input))?;
             writeln!(out)?;
         }
         Ok(())
     }
 
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::checkpoint(source, report), out)
+        write(&crate::report::checkpoint::json::checkpoint(source, report), out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&schema::diff(sources, report), out)
+        write(&crate::report::diff::json::diff(sources, report), out)
     }
 
     /// An object on a line of its own.
@@ -60,7 +60,7 @@ impl Render for JsonReport {
     }
 
     fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        write_body("across", &schema::across(report), &mut NoCommands::new(out))
+        write_body("across", &crate::report::ranks::json::across(report), &mut NoCommands::new(out))
     }
 }
 

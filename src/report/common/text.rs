@@ -1,27 +1,15 @@
 //! Text for a terminal: aligned, with bars, no wider than the screen. A file per report; here is what they share.
 
-mod check;
-mod checkpoint;
-mod comparison;
-mod diff;
-mod each;
-mod fragmentation;
-mod info;
-mod leaks;
-mod oom;
-mod peak;
-mod ranks;
-
 use super::advice::advice;
-use super::check::CheckedInput;
-use super::fit::{broken, shorten, shorten_end};
+use super::fit::broken;
 use super::notes::{self, safe, signed};
-use super::{Render, Source, Sources};
 use crate::analysis::ranks::RankLine;
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
 use crate::replay::{Counters, Metric};
+use crate::report::check::words::CheckedInput;
+use crate::report::{Render, Source, Sources};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -35,39 +23,39 @@ pub struct TextReport {
 }
 
 /// Longest bar, in columns.
-const BAR: usize = 20;
+pub(crate) const BAR: usize = 20;
 
 impl Render for TextReport {
     fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        peak::write(*self, source, report, out)
+        crate::report::peak::text::write(*self, source, report, out)
     }
 
     fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        fragmentation::write(*self, source, report, out)
+        crate::report::fragmentation::text::write(*self, source, report, out)
     }
 
     fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        oom::write(*self, source, report, out)
+        crate::report::oom::text::write(*self, source, report, out)
     }
 
     fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        info::write(*self, source, report, out)
+        crate::report::info::text::write(*self, source, report, out)
     }
 
     fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        leaks::write(*self, source, report, out)
+        crate::report::leaks::text::write(*self, source, report, out)
     }
 
     fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        check::write(*self, inputs, out)
+        crate::report::check::text::write(*self, inputs, out)
     }
 
     fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        checkpoint::write(*self, source, report, out)
+        crate::report::checkpoint::text::write(*self, source, report, out)
     }
 
     fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        diff::write(*self, sources, report, out)
+        crate::report::diff::text::write(*self, sources, report, out)
     }
 
     fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
@@ -81,7 +69,7 @@ impl Render for TextReport {
 
 impl TextReport {
     /// What must be said of the file, then what `one` writes about each device, an empty line between two.
-    fn devices<D>(
+    pub(crate) fn devices<D>(
         self,
         source: Source<'_>,
         devices: &[D],
@@ -102,7 +90,7 @@ impl TextReport {
     }
 
     /// How to record what is missing, if the asker wants to know.
-    fn advice(self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn advice(self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
         let wanted = source.recording.snapshot.view.advice;
         let Some(advice) = wanted.then(|| advice(source.recording)).flatten() else { return Ok(()) };
         writeln!(out)?;
@@ -115,7 +103,7 @@ impl TextReport {
     }
 
     /// Items separated by commas, on as many lines as it takes.
-    fn wrapped(&self, indent: &str, items: &[String], out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn wrapped(&self, indent: &str, items: &[String], out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
         let mut line = indent.to_owned();
         for (index, item) in items.iter().enumerate() {
@@ -130,7 +118,7 @@ impl TextReport {
         writeln!(out, "{}", line.trim_end())
     }
 
-    fn notes(&self, lines: &[String], out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn notes(&self, lines: &[String], out: &mut dyn Write) -> io::Result<()> {
         for line in lines {
             for (index, line) in self.broken(4, line).iter().enumerate() {
                 let mark = if index == 0 { "!" } else { " " };
@@ -141,7 +129,7 @@ impl TextReport {
     }
 
     /// A title with a place behind it, or on the lines below where both are too long for one.
-    fn heading(&self, title: &str, place: &str, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn heading(&self, title: &str, place: &str, out: &mut dyn Write) -> io::Result<()> {
         if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
             return writeln!(out, "{} ({place})", self.bold(title));
         }
@@ -152,48 +140,48 @@ impl TextReport {
     }
 
     /// Text on as many lines as it takes, broken between words.
-    fn words(&self, indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn words(&self, indent: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
         self.broken(indent.len(), text).iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
     }
 
     /// What a sign in a table means, below it.
-    fn legend(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn legend(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
         self.broken(2, meaning).iter().try_for_each(|line| writeln!(out, "  {}", self.dim(line)))
     }
 
     /// Lines of text that leave room for an indent.
-    fn broken(&self, indent: usize, text: &str) -> Vec<String> {
+    pub(crate) fn broken(&self, indent: usize, text: &str) -> Vec<String> {
         broken(&safe(text), self.width.unwrap_or(usize::MAX).saturating_sub(indent))
     }
 
     /// Whether the screen has this many columns.
-    fn has(&self, columns: usize) -> bool {
+    pub(crate) fn has(&self, columns: usize) -> bool {
         self.width.is_none_or(|width| width >= columns)
     }
 
-    fn paint(&self, text: &str, code: &str) -> String {
+    pub(crate) fn paint(&self, text: &str, code: &str) -> String {
         if self.color && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn bold(&self, text: &str) -> String {
+    pub(crate) fn bold(&self, text: &str) -> String {
         self.paint(text, "1")
     }
 
-    fn dim(&self, text: &str) -> String {
+    pub(crate) fn dim(&self, text: &str) -> String {
         self.paint(text, "2")
     }
 
-    fn warn(&self, text: &str) -> String {
+    pub(crate) fn warn(&self, text: &str) -> String {
         self.paint(text, "33")
     }
 
-    fn tint(&self, text: &str) -> String {
+    pub(crate) fn tint(&self, text: &str) -> String {
         self.paint(text, "36")
     }
 }
 
 /// The four counters, a line each, at the instants named; 47 columns wide.
-fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  {:9} {:>11} {:>11} {:>11}", "", columns[0].0, columns[1].0, columns[2].0)?;
     // The memory of the CPU and memory timelines have none.
     let no_reserved = columns.iter().all(|(_, values)| values.reserved == 0) && columns[1].1.allocated > 0;
@@ -206,8 +194,8 @@ fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<(
 }
 
 /// A bar of at most [`BAR`] columns, in eighths.
-fn bar(bytes: u64, largest: u64) -> String {
-    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+pub(crate) fn bar(bytes: u64, largest: u64) -> String {
+    pub(crate) const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let share = if largest == 0 { 0.0 } else { (bytes as f64 / largest as f64).min(1.0) };
     let eighths = (share * (BAR * 8) as f64).round() as usize;
     let mut text = "█".repeat(eighths / 8);

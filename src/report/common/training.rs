@@ -1,9 +1,9 @@
 //! What reports say about steps and phases, in words; shared by text and Markdown.
 
 use super::notes;
-use super::percent;
 use super::words::count;
 use crate::analysis::{DeviceInfo, PhaseSummary, StepSource, Steps, TurnKind};
+use crate::report::percent;
 
 /// How many steps there are and what they are.
 pub fn steps(steps: &Steps) -> String {

@@ -1,11 +1,11 @@
 //! `memviz diff` as CSV.
 
-use super::{cell, io_error};
 use crate::analysis::DiffReport;
 use crate::replay::Bound;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record([
         "device",

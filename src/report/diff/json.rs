@@ -1,10 +1,11 @@
 //! The JSON of `memviz diff`.
 
-use super::{CounterBytes, InputHead, PeakDevice, PeakInstant, SCHEMA_VERSION};
 use crate::analysis::diff::{Fate, SettingDiff, SideDevice};
 use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis};
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;
+use crate::report::common::json::{CounterBytes, InputHead, SCHEMA_VERSION};
+use crate::report::peak::json::{PeakDevice, PeakInstant};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,14 +1,15 @@
 //! `memviz diff` as Markdown.
 
-use super::{cell, code, escape, star};
+use super::words;
 use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport};
-use crate::report::notes::signed;
-use crate::report::words::starred;
-use crate::report::{Sources, diff as words};
+use crate::report::Sources;
+use crate::report::common::markdown::{cell, code, escape, star};
+use crate::report::common::notes::signed;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
-pub(super) fn write(sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory of {} against {}\n", code(sources.new.path), code(sources.base.path))?;
     for line in words::files(sources, report).iter().chain(&words::unpaired(report)) {
         writeln!(out, "> {}\n", escape(line))?;

@@ -1,22 +1,23 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
 
-use super::chart::{self, Area, Axis, Unit};
-use super::palette::{self, Color};
-use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::timeline::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical};
-use super::{Picture, Room, WIDTH, panels, stacked, warnings};
+use super::words;
 use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, SideDevice};
 use crate::analysis::{DeviceDiff, DiffReport};
-use crate::report::fit::{shorten, shorten_end};
-use crate::report::notes::{self, safe, signed};
-use crate::report::words::starred;
-use crate::report::{Sources, diff as words};
+use crate::report::Sources;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::picture::chart::{self, Area, Axis, Unit};
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use crate::report::common::picture::{Picture, Room, WIDTH, panels, stacked, warnings};
+use crate::report::common::words::starred;
+use crate::report::timeline::picture::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Path};
 
 /// Colours of the base, painted as an area, and of what it is compared with, a line.
-pub(super) const BASE: Color = palette::OTHER;
-pub(super) const NEW: Color = palette::GROUPS[0];
+pub(crate) const BASE: Color = palette::OTHER;
+pub(crate) const NEW: Color = palette::GROUPS[0];
 /// Opacity of the area.
 const AREA: &str = "0.35";
 /// Rows listed next to the plot.
@@ -25,12 +26,12 @@ const ROWS: usize = 11;
 const REMARKS: usize = 12;
 
 /// Columns to sample for each of so many devices.
-pub fn overlay_columns(devices: usize) -> usize {
-    super::columns(devices)
+pub fn columns(devices: usize) -> usize {
+    crate::report::timeline::columns(devices)
 }
 
 /// All devices below each other.
-pub fn overlay(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Picture {
+pub fn draw(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Picture {
     let mut parts = vec![heading(sources, report)];
     let devices: Vec<(&DeviceDiff, &DeviceOverlay)> = report.devices.iter().zip(&overlay.devices).collect();
     parts.extend(panels(&devices, true, |&(device, curves), room| panel(device, curves, room)));
@@ -88,7 +89,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
 }
 
 /// Both curves and their axes.
-pub(super) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
+pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let base = outline(&curves.base, scale);
     let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
@@ -100,7 +101,7 @@ pub(super) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
 }
 
 /// From bytes and columns to pixels.
-pub(super) struct Scale {
+pub(crate) struct Scale {
     x: Axis,
     y: Axis,
     x_title: &'static str,
@@ -108,7 +109,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn of(curves: &DeviceOverlay) -> Self {
+    pub(crate) fn of(curves: &DeviceOverlay) -> Self {
         let values = curves.base.highest.iter().chain(&curves.new.highest);
         let highest = (values.copied().max().unwrap_or(0) as f64).max(1.0);
         let last = (curves.last as f64).max(1.0);
@@ -130,11 +131,11 @@ impl Scale {
     }
 
     /// Left edge of a column.
-    pub(super) fn x(&self, column: usize) -> f64 {
+    pub(crate) fn x(&self, column: usize) -> f64 {
         f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / self.columns.max(1) as f64
     }
 
-    pub(super) fn y(&self, bytes: i64) -> f64 {
+    pub(crate) fn y(&self, bytes: i64) -> f64 {
         let share = bytes as f64 / self.y.last;
         f64::from(PLOT_HEIGHT) * (1.0 - share.clamp(0.0, 1.0))
     }
@@ -176,7 +177,7 @@ fn mark(
 }
 
 /// A point of a curve, with its label above the plot.
-pub(super) fn point(
+pub(crate) fn point(
     plot: Group,
     labels: &mut Labels,
     scale: &Scale,

@@ -1,18 +1,20 @@
 //! `memviz diff` as text.
 
-use super::{TextReport, shorten};
+use super::words;
 use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
-use crate::report::notes::{safe, signed};
-use crate::report::words::{count, starred};
-use crate::report::{Sources, diff as words, notes};
+use crate::report::Sources;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::text::TextReport;
+use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// Terminals narrower than this show of rows growth only, of figures only the two sides.
 const SIDES_FROM: usize = 64;
 
-pub(super) fn write(
+pub(crate) fn write(
     text: TextReport,
     sources: Sources<'_>,
     report: &DiffReport,

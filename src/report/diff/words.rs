@@ -1,13 +1,13 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
-use super::Sources;
-use super::notes::{self, device_name, signed};
-use super::words::count;
 use crate::analysis::diff::{CodePlace, Fate, Growth, GrowthLimit, SettingDiff, SideDevice};
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, Figures, GroupBy};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Counters, Metric};
+use crate::report::Sources;
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::words::count;
 
 /// A figure of both sides.
 pub struct Figure {
@@ -198,7 +198,7 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
         (Some(device), ..) => {
             let side = |name: &str, side: &SideDevice| {
                 if let Some(doubt) = &side.doubt {
-                    return Some(format!("of the {name}, {}", super::check::doubt(doubt)));
+                    return Some(format!("of the {name}, {}", crate::report::check::words::doubt(doubt)));
                 }
                 let bound = side.bound?;
                 let metric = side.peak.metric.name();

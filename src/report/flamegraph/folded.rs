@@ -1,7 +1,7 @@
 //! Folded stacks: a line per stack, `root;caller;callee bytes`, as flame graph tools read them.
 
-use super::notes::{device_name, safe};
 use crate::analysis::FlameReport;
+use crate::report::common::notes::{device_name, safe};
 use std::io::{self, Write};
 
 /// Writes one line for each stack that holds bytes. With several devices, the device is the root.

@@ -1,13 +1,13 @@
 //! `memviz flamegraph`: live bytes by stack, root on top.
 
-use super::palette::{self, Color};
-use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
-use super::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::analysis::flame::{Node, Owner};
 use crate::analysis::{DeviceFlame, FlameReport};
 use crate::model::bytes::Bytes;
-use crate::report::fit::{shorten, shorten_end};
-use crate::report::notes::safe;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::safe;
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
+use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const MAX_ROWS: usize = 120;
 const OPACITY: f64 = 0.42;
 
 /// All devices below each other.
-pub fn flamegraph(source: Source<'_>, report: &FlameReport) -> Picture {
+pub fn draw(source: Source<'_>, report: &FlameReport) -> Picture {
     let mut parts = vec![heading(source, "live bytes by stack")];
     parts.extend(panels(&report.devices, true, panel));
     stacked(parts)

@@ -1,13 +1,13 @@
 //! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
 
-use super::{cell, io_error};
 use crate::analysis::{DeviceFragmentation, FragmentationReport};
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
 /// Columns that every line ends with: whose numbers they are.
 const TAIL: [&str; 2] = ["complete_history", "anomalies"];
 
-pub(super) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     if report.devices.iter().any(|device| device.over_time.is_some()) {
         over_time(report, &mut csv)?;

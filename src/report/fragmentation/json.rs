@@ -1,13 +1,14 @@
 //! The JSON of `memviz fragmentation`.
 
-use super::{CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{
     DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, PinningRow, Place, PoolFragmentation,
     SegmentFragmentation, SizeClass,
 };
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
-use crate::report::{Source, notes};
+use crate::report::Source;
+use crate::report::common::json::{CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::notes;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

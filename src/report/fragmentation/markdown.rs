@@ -1,13 +1,14 @@
 //! `memviz fragmentation` as Markdown.
 
-use super::{cell, code, escape, star};
 use crate::analysis::{DeviceFragmentation, FragmentationReport, GroupBy, OverTimeRow, PinningRow};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, signed};
-use crate::report::{Source, percent, words};
+use crate::report::common::markdown::{cell, code, escape, star};
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::words;
+use crate::report::{Source, percent};
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory fragmentation of {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;
@@ -74,7 +75,7 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
 }
 
 /// Who pins free memory.
-pub(super) fn pinning(by: GroupBy, rows: &[PinningRow], total: u64, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn pinning(by: GroupBy, rows: &[PinningRow], total: u64, out: &mut dyn Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }

@@ -1,15 +1,15 @@
 //! The segment map: every segment as a row, its blocks to scale by address.
 
-use super::palette::{self, Color};
-use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
-use super::{Picture, Room, device_heading, heading, panels, stacked};
 use crate::analysis::segments::layout::{Piece, SegmentLayout};
 use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
-use crate::report::fit::shorten;
-use crate::report::notes::safe;
-use crate::report::words::{count, starred};
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::safe;
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
+use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
+use crate::report::common::words::{count, starred};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use svg::node::element::{Group, Path};
@@ -50,7 +50,7 @@ const LINES: u64 = 8;
 const CLASSES: [u64; 6] = [32 << 20, 128 << 20, 512 << 20, 2 << 30, 8 << 30, u64::MAX];
 
 /// All devices below each other.
-pub fn segment_map(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
+pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
     parts.extend(panels(&report.devices, true, |device, room| panel(device, color, MAX_ROWS, room)));
     stacked(parts)
@@ -207,7 +207,7 @@ impl Drawing<'_> {
         for (name, color) in self.paint.legend.clone() {
             let name = shorten(&safe(&name), 40);
             let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
-            if x + width > f64::from(super::WIDTH) {
+            if x + width > f64::from(WIDTH) {
                 x = 16.0;
                 y += ROW;
             }

@@ -1,6 +1,5 @@
 //! `memviz fragmentation` as text.
 
-use super::{TextReport, shorten_end};
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{
     DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, Pinning, PinningRow, Row, SizeClass,
@@ -8,8 +7,11 @@ use crate::analysis::{
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
-use crate::report::notes::{self, device_name, signed};
-use crate::report::{Source, percent, words};
+use crate::report::common::fit::shorten_end;
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::text::TextReport;
+use crate::report::common::words;
+use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -20,7 +22,7 @@ const DETAILS_FROM: usize = 140;
 /// Columns of the bar that shows the inactive share over time.
 const SHARE_BAR: usize = 20;
 
-pub(super) fn write(
+pub(crate) fn write(
     text: TextReport,
     source: Source<'_>,
     report: &FragmentationReport,
@@ -56,7 +58,7 @@ impl TextReport {
     }
 
     /// The figures, a line each; at most 50 columns wide.
-    pub(super) fn figures(&self, figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn figures(&self, figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
         let of_reserved = |bytes: u64| format!("{:5.1}%", percent(bytes, figures.reserved));
         let mut line =
             |name: &str, bytes: u64, comment: &str| self.figure(name, &Bytes(bytes).to_string(), comment, out);
@@ -75,7 +77,7 @@ impl TextReport {
     }
 
     /// A figure with its name and a comment.
-    pub(super) fn figure(&self, name: &str, bytes: &str, comment: &str, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn figure(&self, name: &str, bytes: &str, comment: &str, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", format!("  {name:18} {bytes:>11}  {}", self.dim(comment)).trim_end())
     }
 
@@ -109,7 +111,7 @@ impl TextReport {
     }
 
     /// Who pins free memory.
-    pub(super) fn pinning(&self, by: GroupBy, pinning: &Pinning, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn pinning(&self, by: GroupBy, pinning: &Pinning, out: &mut dyn Write) -> io::Result<()> {
         if pinning.rows.is_empty() {
             return Ok(());
         }

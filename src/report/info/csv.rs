@@ -1,12 +1,12 @@
 //! `memviz info` as CSV.
 
-use super::{cell, io_error};
 use crate::analysis::InfoReport;
 use crate::model::Action;
 use crate::replay::Metric;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record(["device", "name", "value"]).map_err(io_error)?;
     for device in &report.devices {

@@ -1,10 +1,11 @@
 //! The JSON of `memviz info`.
 
-use super::leaks::{StepSourceName, step_source};
-use super::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
 use crate::analysis::{DeviceInfo, InfoReport, Phase, PhaseSummary, Steps};
 use crate::model::{Action, AllocatorSettings};
-use crate::report::{Source, notes};
+use crate::report::Source;
+use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::notes;
+use crate::report::leaks::json::{StepSourceName, step_source};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,13 +1,14 @@
 //! `memviz info` as Markdown.
 
-use super::{cell, code, counters, escape};
 use crate::analysis::InfoReport;
 use crate::model::Action;
-use crate::report::notes::{self, device_name};
-use crate::report::{Source, training};
+use crate::report::Source;
+use crate::report::common::markdown::{cell, code, counters, escape};
+use crate::report::common::notes::{self, device_name};
+use crate::report::common::training;
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;

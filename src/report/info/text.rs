@@ -1,17 +1,19 @@
 //! `memviz info` as text.
 
-use super::{TextReport, counters, shorten, shorten_end};
 use crate::analysis::InfoReport;
 use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
-use crate::report::notes::{self, device_name, safe};
-use crate::report::{Source, training};
+use crate::report::Source;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::text::{TextReport, counters};
+use crate::report::common::training;
 use std::io::{self, Write};
 
 /// Annotations shown before the rest is counted.
 const ANNOTATIONS: usize = 12;
 
-pub(super) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
     let recording = source.recording;
     let file = &recording.snapshot.notes;
     let size = match recording.compression {

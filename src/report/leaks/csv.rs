@@ -1,10 +1,10 @@
 //! `memviz leaks` as CSV.
 
-use super::{cell, io_error};
 use crate::analysis::LeakReport;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record([
         "device",

@@ -1,9 +1,10 @@
 //! The JSON of `memviz leaks`.
 
-use super::{Head, InputHead, SCHEMA_VERSION};
+use super::words;
 use crate::analysis::leaks::{self, Projection};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, NoSteps, Rate, StepSource, Steps, Verdict};
-use crate::report::{Source, leaks as words};
+use crate::report::Source;
+use crate::report::common::json::{Head, InputHead, SCHEMA_VERSION};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -137,7 +138,7 @@ impl From<&LeakRow> for Leak {
 }
 
 /// How steps were found, and the name of what marks them.
-pub(super) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceName>, Option<String>) {
+pub(crate) fn step_source(steps: &Result<Steps, NoSteps>) -> (Option<StepSourceName>, Option<String>) {
     match steps.as_ref().map(|steps| &steps.source) {
         Ok(StepSource::Annotations(name)) => (Some(StepSourceName::Annotations), Some(name.clone())),
         Ok(StepSource::Requested(pattern)) => (Some(StepSourceName::Requested), Some(pattern.clone())),

@@ -1,14 +1,15 @@
 //! `memviz leaks` as Markdown.
 
-use super::{cell, code, escape};
+use super::words;
 use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe};
-use crate::report::words::{count, starred};
-use crate::report::{Source, leaks as words};
+use crate::report::Source;
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory leaks of {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;

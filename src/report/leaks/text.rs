@@ -1,11 +1,13 @@
 //! `memviz leaks` as text.
 
-use super::{TextReport, shorten};
+use super::words;
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{device_name, safe};
-use crate::report::words::{count, starred};
-use crate::report::{Source, leaks as words};
+use crate::report::Source;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::{device_name, safe};
+use crate::report::common::text::TextReport;
+use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -18,7 +20,7 @@ const STACKS: usize = 3;
 /// Longest curve, in columns.
 const CURVE: usize = 40;
 
-pub(super) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
     text.devices(source, &report.devices, out, TextReport::leaks_device)
 }
 

@@ -1,11 +1,11 @@
 //! What reports say about leaks, in words; shared by text, Markdown and JSON.
 
-use super::notes::{self, signed};
-use super::training;
-use super::words::count;
 use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakRow, NoSteps, Rate, Verdict};
 use crate::model::bytes::Bytes;
+use crate::report::common::notes::{self, signed};
+use crate::report::common::training;
+use crate::report::common::words::count;
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceLeaks) -> String {

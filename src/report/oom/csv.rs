@@ -1,11 +1,11 @@
 //! `memviz oom` as CSV: a line per failed request.
 
-use super::{cell, io_error};
+use super::words as oom_words;
 use crate::analysis::oom::{Oom, OomReport};
-use crate::report::oom_words;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record([
         "device",

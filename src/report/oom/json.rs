@@ -1,11 +1,15 @@
 //! The JSON of `memviz oom`.
 
-use super::fragmentation::{FigureBytes, Instant, PinningGroup, segment_type};
-use super::{AttributionRows, DeviceComparison, Head, InputHead, PeakDevice, SCHEMA_VERSION};
+use super::words as oom_words;
+use super::words::Statement;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::PoolId;
-use crate::report::oom_words::{self, Statement};
-use crate::report::{Source, notes};
+use crate::report::Source;
+use crate::report::common::comparison::json::DeviceComparison;
+use crate::report::common::json::{AttributionRows, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::notes;
+use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
+use crate::report::peak::json::PeakDevice;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

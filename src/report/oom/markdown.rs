@@ -1,16 +1,18 @@
 //! `memviz oom` as Markdown.
 
-use super::comparison::comparison;
-use super::fragmentation::pinning;
-use super::peak::{attribution, peak_device};
-use super::{code, escape};
+use super::words as oom_words;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, signed};
-use crate::report::{Source, oom_words, words};
+use crate::report::Source;
+use crate::report::common::comparison::markdown::comparison;
+use crate::report::common::markdown::{code, escape};
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::words;
+use crate::report::fragmentation::markdown::pinning;
+use crate::report::peak::markdown::{attribution, peak_device};
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Out of memory in {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;

@@ -1,10 +1,13 @@
 //! `memviz oom` as text.
 
-use super::{TextReport, shorten};
+use super::words as oom_words;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe};
-use crate::report::{Source, oom_words, words};
+use crate::report::Source;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::text::TextReport;
+use crate::report::common::words;
 use std::io::{self, Write};
 
 /// Indent of the frames of a request.
@@ -12,7 +15,7 @@ const FRAME_INDENT: &str = "      ";
 /// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
 const IN_FULL: usize = 10;
 
-pub(super) fn write(text: TextReport, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextReport, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
     text.notes(&notes::source(&source.recording.snapshot), out)?;
     if report.devices.is_empty() {
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));

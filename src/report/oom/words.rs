@@ -1,9 +1,9 @@
 //! What is said of a failed request, the same in every format.
 
-use super::words::{count, pool};
 use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom, Replayed};
 use crate::model::bytes::Bytes;
 use crate::replay::History;
+use crate::report::common::words::{count, pool};
 use indexmap::IndexMap;
 
 /// A statement: what it is called, what it says, and its figures by JSON key.

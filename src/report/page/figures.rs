@@ -4,7 +4,7 @@ use super::Page;
 use crate::analysis::{DevicePeak, DeviceSegmentMap, Figures};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::notes::{self, device_name, signed};
+use crate::report::common::notes::{self, device_name, signed};
 use crate::report::percent;
 
 /// Names of the columns.

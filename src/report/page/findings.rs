@@ -4,9 +4,11 @@ use super::Page;
 use crate::analysis::peak::comparison::GroupShares;
 use crate::analysis::{Comparison, DeviceLeaks, DeviceOoms, Oom, Verdict};
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name};
-use crate::report::words::starred;
-use crate::report::{comparison, leaks, oom_words};
+use crate::report::common::comparison::words as comparison;
+use crate::report::common::notes::{self, device_name};
+use crate::report::common::words::starred;
+use crate::report::leaks::words as leaks;
+use crate::report::oom::words as oom_words;
 
 /// Failed requests told in full; later ones mostly repeat them.
 const OOMS: usize = 3;

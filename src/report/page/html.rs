@@ -4,10 +4,10 @@ use super::findings::findings;
 use super::{Page, figures};
 use crate::analysis::DevicePeak;
 use crate::model::bytes::Bytes;
-use crate::report::notes::{self, device_name, safe};
+use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
+use crate::report::common::words::starred;
 use crate::report::percent;
-use crate::report::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
-use crate::report::words::starred;
 use std::io::{self, Write};
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {

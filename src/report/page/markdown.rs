@@ -4,10 +4,11 @@ use super::findings::findings;
 use super::{Page, SITES, figures};
 use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
-use crate::report::markdown::{cell, code, escape};
-use crate::report::notes::{self, device_name, safe};
-use crate::report::words::{count, starred};
-use crate::report::{fit, percent};
+use crate::report::common::fit;
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::notes::{self, device_name, safe};
+use crate::report::common::words::{count, starred};
+use crate::report::percent;
 use std::io::{self, Write};
 
 /// Stacks that are written out in full.

@@ -7,7 +7,11 @@ mod markdown;
 mod svg;
 
 use super::Source;
-use super::picture::{BlockColor, MAX_PANELS, Picture, flamegraph, panels, segments, timeline};
+use super::common::picture::{MAX_PANELS, Picture, panels};
+use super::flamegraph::picture as flamegraph;
+use super::fragmentation::picture as segments;
+use super::fragmentation::picture::BlockColor;
+use super::timeline::picture as timeline;
 use crate::analysis::{DevicePeak, Overview};
 use std::io::{self, Write};
 

@@ -5,10 +5,10 @@ use super::{Page, figures};
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, Row};
 use crate::model::bytes::Bytes;
-use crate::report::notes::device_name;
+use crate::report::common::notes::device_name;
+use crate::report::common::picture::{self, Cell, Picture};
+use crate::report::common::words::starred;
 use crate::report::percent;
-use crate::report::picture::{self, Cell, Picture};
-use crate::report::words::starred;
 
 pub fn page(page: &Page<'_>) -> Picture {
     let mut parts =

@@ -1,11 +1,12 @@
 //! `memviz peak` as CSV.
 
-use super::{cell, each, io_error};
+use super::each::csv as each;
 use crate::analysis::PeakReport;
 use crate::replay::Bound;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let with_ranges = || report.devices.iter().filter_map(|device| Some((device, device.ranges.as_ref()?)));
     if with_ranges().next().is_some() {
         return each::write(with_ranges(), out);

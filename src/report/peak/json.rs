@@ -1,11 +1,13 @@
 //! The JSON of `memviz peak`.
 
-use super::each::{EachRange, RangeRow};
-use super::{AttributionRows, CounterBytes, DeviceComparison, Head, InputHead, SCHEMA_VERSION};
+use super::each::json::{EachRange, RangeRow};
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::profile::OperatorUsage;
 use crate::replay::{Bound, History};
-use crate::report::{Source, notes};
+use crate::report::Source;
+use crate::report::common::comparison::json::DeviceComparison;
+use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::notes;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

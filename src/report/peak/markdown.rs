@@ -1,18 +1,18 @@
 //! `memviz peak` as Markdown.
 
-use super::comparison::comparison;
-use super::each::ranges;
-use super::{cell, code, counters, escape, star};
+use super::each::markdown::ranges;
+use super::operators::{COLUMNS, ROWS, cells};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
-use crate::report::notes::{self, device_name, signed};
-use crate::report::operators::{COLUMNS, ROWS, cells};
-use crate::report::words::starred;
+use crate::report::common::comparison::markdown::comparison;
+use crate::report::common::markdown::{cell, code, counters, escape, star};
+use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
-pub(super) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory peak of {}\n", code(source.path))?;
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;
@@ -26,7 +26,7 @@ pub(super) fn write(source: Source<'_>, report: &PeakReport, out: &mut dyn Write
     report.comparison.iter().try_for_each(|devices| comparison(devices, out))
 }
 
-pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Result<()> {
     let metric = device.metric;
     let bytes = device.at.get(metric);
     writeln!(out, "### {}: {} {}\n", device_name(device.device), signed(bytes), metric.name())?;
@@ -57,7 +57,7 @@ pub(super) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Resul
 }
 
 /// Rows and their total.
-pub(super) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
     for row in &attribution.rows {
         let share = percent(row.bytes, attribution.total_bytes);

@@ -1,8 +1,8 @@
 //! What passed through each operator, as TensorBoard's memory view shows it.
 
-use super::notes::signed;
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
+use crate::report::common::notes::signed;
 
 /// Rows for people; JSON has all.
 pub const ROWS: usize = 20;

@@ -1,14 +1,15 @@
 //! `memviz peak` as text.
 
-use super::{BAR, TextReport, bar, counters, shorten, shorten_end};
+use super::operators;
 use crate::analysis::code::sites::NO_STACK;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::profile::OperatorUsage;
-use crate::report::notes::{self, safe};
-use crate::report::operators;
-use crate::report::words::starred;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::{self, safe};
+use crate::report::common::text::{BAR, TextReport, bar, counters};
+use crate::report::common::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -24,14 +25,14 @@ const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
 
-pub(super) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))?;
     report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
 }
 
 impl TextReport {
-    pub(super) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         self.heading(&notes::headline(device), &notes::place(device), out)?;
         let mut lines = notes::device(device);
         lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
@@ -47,7 +48,7 @@ impl TextReport {
     }
 
     /// Rows and their total. Why there are rows without a stack is said of snapshots, where it can be changed.
-    pub(super) fn attribution(
+    pub(crate) fn attribution(
         &self,
         attribution: &Attribution,
         is_snapshot: bool,
@@ -87,7 +88,7 @@ impl TextReport {
     }
 
     /// What the star behind labels means, below them.
-    pub(super) fn star(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn star(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
         let line = format!("             {meaning}");
         writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
     }
@@ -115,7 +116,7 @@ impl TextReport {
         }
     }
 
-    pub(super) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
         let width = self.width.unwrap_or(usize::MAX);
         let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
@@ -135,7 +136,7 @@ impl TextReport {
     }
 
     /// The frames under a row, innermost first.
-    pub(super) fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
         const INDENT: &str = "                       ";
         let width = self.width.unwrap_or(usize::MAX).saturating_sub(INDENT.len());
         for frame in &row.stack {

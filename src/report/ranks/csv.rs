@@ -1,9 +1,9 @@
 //! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
 
-use super::{cell, io_error};
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{RankLine, RankSummary, Relation};
 use crate::replay::{Bound, Metric};
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
 const HEAD: [&str; 28] = [
@@ -37,7 +37,7 @@ const HEAD: [&str; 28] = [
     "error",
 ];
 
-pub(super) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     let mut csv = ::csv::Writer::from_writer(out);
     csv.write_record(HEAD).map_err(io_error)?;
     for (index, line) in report.lines.iter().enumerate() {

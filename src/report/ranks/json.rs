@@ -1,12 +1,12 @@
 //! The last line of JSON that `memviz ranks` writes, about all ranks. The lines before it are summaries:
 //! [`crate::analysis::ranks::RankSummary`] and what else [`crate::analysis::ranks::RankLine`] holds.
 
+use super::words::relation;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
     EmptyRank, FailedInput, Group, Outlier, RankLine, RankSummary, Relation, Scale, SkippedInput,
 };
 use crate::replay::{Bound, Metric};
-use crate::report::ranks::relation;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,16 +1,16 @@
 //! `memviz ranks` as Markdown.
 
-use super::{cell, code, escape};
+use super::words;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{Group, Outlier, RankLine};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::notes::{self, signed};
-use crate::report::ranks as words;
-use crate::report::words::{count, starred};
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::notes::{self, signed};
+use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 
-pub(super) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory of {}\n", count(report.ranks().count() as u64, words::noun(report)))?;
     for note in words::notes(report) {
         writeln!(out, "> {}\n", escape(&note))?;

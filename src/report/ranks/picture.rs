@@ -1,16 +1,16 @@
 //! `memviz ranks`: a bar for each rank, those that stand out marked, and what they hold that the median rank does not.
 
-use super::chart::{self, Area, Axis, Unit};
-use super::palette::{self, Color};
-use super::shape::{Anchor, px, rectangle, text, titled};
-use super::{Cell, Picture, caption, remark, stacked, table, warnings};
+use super::words;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{Difference, Figure, Group as Ranks, Outlier, RankSummary, Spread};
 use crate::replay::Metric;
-use crate::report::fit::{broken, shorten_end};
-use crate::report::notes::signed;
-use crate::report::ranks as words;
-use crate::report::words::{count, starred};
+use crate::report::common::fit::{broken, shorten_end};
+use crate::report::common::notes::signed;
+use crate::report::common::picture::chart::{self, Area, Axis, Unit};
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
+use crate::report::common::picture::{Cell, LINE_WIDTH, Picture, caption, remark, stacked, table, warnings};
+use crate::report::common::words::{count, starred};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use svg::node::Blob;
@@ -44,7 +44,7 @@ const MAXIMUM: Color = palette::GROUPS[0];
 const RESERVED: Color = palette::GRID;
 
 /// All kinds of memory below each other.
-pub fn ranks(report: &RanksReport) -> Picture {
+pub fn draw(report: &RanksReport) -> Picture {
     let title = format!("Memory by {}", words::noun(report));
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &title).set("font-size", 16).set("font-weight", 600);
     let (body, height) = warnings(Group::new().add(title), 32.0, &words::notes(report));
@@ -312,7 +312,7 @@ fn outlier(report: &RanksReport, row: &[Outlier]) -> Vec<Picture> {
     let mut parts = vec![caption(&title)];
     let path = report.rank(outlier.row).map(|rank| rank.path.clone());
     for line in words::scores(report, row).into_iter().chain(path) {
-        parts.extend(broken(&line, super::LINE_WIDTH).iter().map(|line| line_of_text(line)));
+        parts.extend(broken(&line, LINE_WIDTH).iter().map(|line| line_of_text(line)));
     }
     match &outlier.difference {
         Some(difference) => parts.extend(rows(report, outlier.row, difference)),

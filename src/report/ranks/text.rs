@@ -1,13 +1,14 @@
 //! `memviz ranks` as text: a row for each rank as soon as it is there, then what the ranks are together.
 
-use super::{TextReport, shorten, shorten_end};
+use super::words;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{Difference, Group, Outlier, RankLine, RankSummary, TopRow};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::notes::{self, safe, signed};
-use crate::report::ranks as words;
-use crate::report::words::starred;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::text::TextReport;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -28,7 +29,7 @@ const ROWS: usize = 10;
 
 impl TextReport {
     /// A line of the table, the first one with its head.
-    pub(super) fn rank_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn rank_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         if index == 0 {
             writeln!(out, "{}", self.dim(self.rank_row(&HEAD.map(str::to_owned), "path").trim_end()))?;
         }
@@ -78,7 +79,7 @@ impl TextReport {
     }
 
     /// What the ranks are together.
-    pub(super) fn ranks_end(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn ranks_end(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
         let is_starred = |rank: &RankSummary| rank.largest().is_some_and(|row| row.inferred);
         if self.has_columns(SITE_FROM) && report.ranks().any(|(_, rank)| is_starred(rank)) {
             self.legend(notes::INFERRED_SITE, out)?;

@@ -1,7 +1,5 @@
 //! What is said about ranks, the same in every format.
 
-use super::notes::{self, signed};
-use super::words::count;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
     Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary,
@@ -10,6 +8,8 @@ use crate::analysis::ranks::{
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
+use crate::report::common::notes::{self, signed};
+use crate::report::common::words::count;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 

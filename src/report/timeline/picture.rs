@@ -1,16 +1,18 @@
 //! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
 
-use super::chart::{self, Area, Axis, Line, Unit};
-use super::palette::{self, Color};
-use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use super::{Picture, Room, WIDTH, device_heading, heading, panels, ribbons, stacked, warnings};
+use super::ribbons;
 use crate::analysis::timeline::{INACTIVE, OomMark};
 use crate::analysis::{DeviceTimeline, RangePeak, RangePeaks, TimelineReport, XAxis};
 use crate::model::bytes::Bytes;
-use crate::report::each as words;
-use crate::report::notes::{self, safe, signed};
-use crate::report::words::starred;
-use crate::report::{Source, fit, percent};
+use crate::report::common::fit;
+use crate::report::common::notes::{self, safe, signed};
+use crate::report::common::picture::chart::{self, Area, Axis, Line, Unit};
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
+use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked, warnings};
+use crate::report::common::words::starred;
+use crate::report::peak::each::words;
+use crate::report::{Source, percent};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use svg::node::Blob;
@@ -43,7 +45,7 @@ pub fn columns(devices: usize) -> usize {
 }
 
 /// All devices below each other.
-pub fn timeline(source: Source<'_>, report: &TimelineReport) -> Picture {
+pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
     parts.extend(panels(&report.devices, true, panel));
     stacked(parts)

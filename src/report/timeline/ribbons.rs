@@ -1,10 +1,10 @@
 //! Annotations below a timeline: a row per depth, a box per range.
 
-use super::shape::{Anchor, px, rectangle, text, titled};
-use super::{Room, palette};
 use crate::analysis::timeline::Ribbon;
 use crate::analysis::{DeviceTimeline, XAxis};
-use crate::report::notes;
+use crate::report::common::notes;
+use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
+use crate::report::common::picture::{Room, palette};
 use svg::node::element::{Group, Path};
 
 /// Height of a row.

@@ -1,7 +1,6 @@
 //! The JSON of how devices compare.
 
-use crate::analysis::Comparison;
-use crate::analysis::GroupBy;
+use crate::analysis::{Comparison, GroupBy};
 use crate::replay::{Bound, Metric};
 use schemars::JsonSchema;
 use serde::Serialize;

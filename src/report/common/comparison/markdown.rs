@@ -1,13 +1,13 @@
 //! How devices compare, as Markdown.
 
-use super::{cell, escape};
+use super::words;
 use crate::analysis::Comparison;
 use crate::model::bytes::Bytes;
-use crate::report::comparison as words;
-use crate::report::words::starred;
+use crate::report::common::markdown::{cell, escape};
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
-pub(super) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}\n", escape(&words::headline(comparison)))?;
     if comparison.rows.is_empty() {
         return Ok(());

@@ -1,12 +1,12 @@
 //! How devices compare, as text: a line, and a short table of what makes the difference.
 
-use super::{TextReport, shorten};
+use super::words;
 use crate::analysis::Comparison;
 use crate::model::bytes::Bytes;
-use crate::report::comparison as words;
-use crate::report::notes;
-use crate::report::notes::safe;
-use crate::report::words::starred;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::{self, safe};
+use crate::report::common::text::TextReport;
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -16,7 +16,7 @@ const LABEL: usize = 22;
 
 impl TextReport {
     /// An empty line, and which device holds how much of what.
-    pub(super) fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
         for (index, line) in self.broken(2, &words::headline(comparison)).iter().enumerate() {
             writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;

@@ -1,9 +1,9 @@
 //! How devices compare, in words; the same in every format.
 
-use super::notes::signed;
 use crate::analysis::Comparison;
 use crate::analysis::peak::comparison::DeviceShare;
 use crate::replay::Bound;
+use crate::report::common::notes::signed;
 
 /// Devices that have a column each; of more, the one that holds most and the one that holds least.
 const COLUMNS: usize = 4;

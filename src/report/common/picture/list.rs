@@ -1,10 +1,9 @@
 //! A statement with what is behind it.
 
-use super::palette;
 use super::shape::{Anchor, text};
-use super::{LINE_WIDTH, Picture};
-use crate::report::fit::broken;
-use crate::report::notes::safe;
+use super::{LINE_WIDTH, Picture, palette};
+use crate::report::common::fit::broken;
+use crate::report::common::notes::safe;
 use svg::node::element::Group;
 
 /// Height of a line.

@@ -2,33 +2,20 @@
 //!
 //! plotters draws axes and lines, the svg crate everything else.
 
-mod chart;
-mod checkpoint;
-pub(super) mod flamegraph;
+pub(crate) mod chart;
 mod list;
-mod overlay;
-pub(super) mod palette;
-mod ranks;
-mod ribbons;
-pub(super) mod segments;
-mod shape;
+pub(crate) mod palette;
+pub(crate) mod shape;
 mod table;
-pub(super) mod timeline;
 
-pub use checkpoint::checkpoint;
-pub use flamegraph::flamegraph;
-pub(super) use list::statement;
-pub use overlay::{overlay, overlay_columns};
-pub use ranks::ranks;
-pub use segments::{BlockColor, segment_map};
-pub(super) use table::{Cell, table};
-pub use timeline::{columns, timeline};
+pub(crate) use list::statement;
+pub(crate) use table::{Cell, table};
 
-use super::fit::{shorten, shorten_end};
+use super::fit::{self, shorten, shorten_end};
 use super::notes::{self, safe};
 use super::words::count;
-use super::{Source, fit};
 use crate::analysis::DevicePeak;
+use crate::report::Source;
 use shape::{Anchor, text};
 use std::io::{self, Write};
 use svg::Document;
@@ -38,14 +25,14 @@ use svg::node::element::{Group, Rectangle, Style};
 pub const WIDTH: u32 = 1200;
 
 /// Characters of proportional text that fit into a line.
-const LINE_WIDTH: usize = 165;
+pub(crate) const LINE_WIDTH: usize = 165;
 
 /// A part of a page: a drawing with its height, [`WIDTH`] wide.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// Height in pixels.
     pub height: f64,
-    body: Group,
+    pub(crate) body: Group,
 }
 
 impl Picture {
@@ -70,7 +57,7 @@ impl Picture {
 }
 
 /// Parts below each other.
-pub(super) fn stacked(parts: Vec<Picture>) -> Picture {
+pub(crate) fn stacked(parts: Vec<Picture>) -> Picture {
     let mut height = 0.0;
     let mut body = Group::new();
     for part in parts {
@@ -81,7 +68,7 @@ pub(super) fn stacked(parts: Vec<Picture>) -> Picture {
 }
 
 /// The file's name, what is shown of it, and what the file as a whole lacks.
-pub(super) fn heading(source: Source<'_>, what: &str) -> Picture {
+pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
     let path = shorten(&safe(source.path), 110);
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
@@ -91,10 +78,10 @@ pub(super) fn heading(source: Source<'_>, what: &str) -> Picture {
 }
 
 /// Devices that are drawn, so that a picture stays small enough to be attached.
-pub(super) const MAX_PANELS: usize = 8;
+pub(crate) const MAX_PANELS: usize = 8;
 
 /// Panels of the first [`MAX_PANELS`] devices, and what is left out.
-pub(super) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> Picture) -> Vec<Picture> {
+pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> Picture) -> Vec<Picture> {
     let room = Room { devices: devices.len().min(MAX_PANELS), notes };
     let mut panels: Vec<Picture> = devices.iter().take(MAX_PANELS).map(|device| panel(device, room)).collect();
     let more = devices.len().saturating_sub(MAX_PANELS);
@@ -109,7 +96,7 @@ pub(super) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> 
 
 /// How much of a page a device's panel may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Devices that share the page, and the size of its file.
     pub devices: usize,
     /// Whether to say what the history lacks; a report says it once.
@@ -117,7 +104,7 @@ pub(super) struct Room {
 }
 
 /// What is held on a device where, and what its history lacks; and where that ends.
-fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
+pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
     let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
     let lines = if room.notes { notes::device(device) } else { Vec::new() };
@@ -125,18 +112,18 @@ fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
 }
 
 /// A line of its own.
-pub(super) fn remark(line: &str) -> Picture {
+pub(crate) fn remark(line: &str) -> Picture {
     Picture { height: 40.0, body: Group::new().add(text(16.0, 18.0, Anchor::Start, palette::MUTED, line)) }
 }
 
 /// The title of a section.
-pub(super) fn caption(content: &str) -> Picture {
+pub(crate) fn caption(content: &str) -> Picture {
     let title = text(16.0, 30.0, Anchor::Start, palette::TEXT, content).set("font-size", 15).set("font-weight", 600);
     Picture { height: 38.0, body: Group::new().add(title) }
 }
 
 /// Adds notes below `y`, a line each or more, and tells where they end.
-fn warnings(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
+pub(crate) fn warnings(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
     for line in lines.iter().flat_map(|line| fit::broken(&safe(line), LINE_WIDTH)) {
         y += 17.0;
         body = body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line));

@@ -1,8 +1,8 @@
 //! Building blocks: numbers, text that fits, shapes with a tooltip.
 
 use super::palette::{self, Color};
-use crate::report::fit::shorten;
-use crate::report::notes::safe;
+use crate::report::common::fit::shorten;
+use crate::report::common::notes::safe;
 use svg::node::element::{Group, Rectangle, Text, Title};
 
 /// Size of text in pixels.

@@ -1,9 +1,8 @@
 //! Tables.
 
-use super::palette;
 use super::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, SANS, code, rectangle, text, titled};
-use super::{Picture, WIDTH};
-use crate::report::notes::safe;
+use super::{Picture, WIDTH, palette};
+use crate::report::common::notes::safe;
 use svg::node::element::Group;
 use unicode_width::UnicodeWidthStr;
 

@@ -1,9 +1,9 @@
 //! `memviz peak --each` as CSV: a line for each range.
 
-use super::{cell, io_error};
+use super::words::lead;
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
 use crate::replay::Bound;
-use crate::report::each::lead;
+use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 
 const HEAD: [&str; 22] = [
@@ -31,7 +31,7 @@ const HEAD: [&str; 22] = [
     "anomalies",
 ];
 
-pub(super) fn write<'r>(
+pub(crate) fn write<'r>(
     devices: impl Iterator<Item = (&'r DevicePeak, &'r RangePeaks)>,
     out: &mut dyn Write,
 ) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! The JSON of `memviz peak --each`.
 
-use super::leaks::{StepSourceName, step_source};
-use super::{CounterBytes, PeakInstant};
 use crate::analysis::{RangePeak, RangePeaks, Row};
 use crate::replay::{Bound, History};
+use crate::report::common::json::CounterBytes;
+use crate::report::leaks::json::{StepSourceName, step_source};
+use crate::report::peak::json::PeakInstant;
 use schemars::JsonSchema;
 use serde::Serialize;
 

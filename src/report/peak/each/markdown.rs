@@ -1,14 +1,14 @@
 //! `memviz peak --each` as Markdown: a table of ranges.
 
-use super::{cell, escape};
+use super::words;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
 use crate::model::bytes::Bytes;
-use crate::report::each as words;
-use crate::report::words::starred;
+use crate::report::common::markdown::{cell, escape};
+use crate::report::common::words::starred;
 use std::io::{self, Write};
 
-pub(super) fn ranges(device: &DevicePeak, ranges: &RangePeaks, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn ranges(device: &DevicePeak, ranges: &RangePeaks, out: &mut dyn Write) -> io::Result<()> {
     let metric = device.metric;
     writeln!(out, "{}:\n", escape(&words::headline(ranges)))?;
     let by = device.attribution.by.name();

@@ -1,13 +1,14 @@
 //! `memviz peak --each` as text: a line for each range.
 
-use super::{BAR, TextReport, bar, shorten, shorten_end};
+use super::words;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, RangePeak, RangePeaks, Row};
 use crate::model::bytes::Bytes;
-use crate::report::each as words;
-use crate::report::notes::safe;
+use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::notes::safe;
+use crate::report::common::text::{BAR, TextReport, bar};
+use crate::report::common::words::starred;
 use crate::report::percent;
-use crate::report::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -26,7 +27,7 @@ const TIME: usize = 11;
 
 impl TextReport {
     /// The ranges of a device, and what leads to the peak of each.
-    pub(super) fn ranges(&self, device: &DevicePeak, ranges: &RangePeaks, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn ranges(&self, device: &DevicePeak, ranges: &RangePeaks, out: &mut dyn Write) -> io::Result<()> {
         let metric = device.metric;
         self.words("  ", &words::headline(ranges), out)?;
         writeln!(out)?;

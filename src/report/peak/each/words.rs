@@ -1,11 +1,11 @@
 //! What is said about the peaks of ranges, the same in text and Markdown.
 
-use super::notes::{self, signed};
-use super::training;
-use super::words::{count, starred};
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DevicePeak, Each, RangePeak, RangePeaks, Row};
 use crate::replay::{Bound, Metric};
+use crate::report::common::notes::{self, signed};
+use crate::report::common::training;
+use crate::report::common::words::{count, starred};
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 

@@ -1,0 +1,15 @@
+//! What answers share: words, styles and shapes.
+
+pub(crate) mod advice;
+pub(crate) mod comparison;
+pub mod csv;
+pub(crate) mod fit;
+pub mod json;
+pub mod markdown;
+pub mod no_commands;
+pub mod notes;
+#[cfg(feature = "plot")]
+pub mod picture;
+pub mod text;
+pub(crate) mod training;
+pub(crate) mod words;

@@ -1,0 +1,12 @@
+//! What `memviz diff` says and draws.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+#[cfg(feature = "plot")]
+pub(crate) mod picture;
+pub(crate) mod text;
+pub(crate) mod words;
+
+#[cfg(feature = "plot")]
+pub use picture::{columns, draw};

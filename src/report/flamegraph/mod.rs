@@ -1,0 +1,8 @@
+//! What `memviz flamegraph` draws, or writes for other tools.
+
+pub mod folded;
+#[cfg(feature = "plot")]
+pub(crate) mod picture;
+
+#[cfg(feature = "plot")]
+pub use picture::draw;

@@ -1,0 +1,7 @@
+//! What `memviz leaks` says.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+pub(crate) mod text;
+pub(crate) mod words;
