@@ -10,6 +10,7 @@
 //! [`super::template`] can recognise the next entry like it without decoding.
 
 use super::lists::{ListId, Lists, NO_LIST, has_items};
+use super::memo::Memo;
 use super::opcode as op;
 use super::recording::{Recording, action, name, pool_id};
 use super::value::{Heap, Value};
@@ -18,7 +19,7 @@ use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
 
 /// What entries refer to and add to.
 pub struct Tables<'m> {
-    pub memo: &'m [Value],
+    pub memo: &'m Memo,
     pub heap: &'m mut Heap,
     pub recording: &'m mut Recording,
 }
@@ -141,7 +142,7 @@ impl EntryDecoder {
                 break;
             }
             let (slot, length) = reference(&bytes[at..])?;
-            let &Value::Str(key) = tables.memo.get(slot)? else { return None };
+            let Value::Str(key) = tables.memo.get(slot)? else { return None };
             at += length;
             self.stopped = at;
             self.value(key, bytes, &mut at, &mut found, &mut memoized, tables)?;
@@ -219,7 +220,7 @@ impl EntryDecoder {
             }
             _ => {
                 let (slot, length) = reference(rest)?;
-                let &Value::Str(text) = tables.memo.get(slot)? else { return None };
+                let Value::Str(text) = tables.memo.get(slot)? else { return None };
                 *at += length;
                 return Some(text);
             }
@@ -251,7 +252,7 @@ impl EntryDecoder {
             }
             _ => {
                 let (slot, length) = reference(rest)?;
-                let stack = match *tables.memo.get(slot)? {
+                let stack = match tables.memo.get(slot)? {
                     Value::Stack(stack) => stack,
                     // A list that the machine has read.
                     list @ Value::List(_) => tables.recording.stack(tables.heap, 0, list).ok()?,
@@ -297,7 +298,7 @@ impl EntryDecoder {
         let rest = bytes.get(*at..)?;
         if let Some((slot, length)) = reference(rest) {
             // A list could still grow.
-            let &tuple @ Value::Tuple(_) = tables.memo.get(slot)? else { return None };
+            let tuple @ Value::Tuple(_) = tables.memo.get(slot)? else { return None };
             *at += length;
             return pool_id(tables.heap, 0, tuple).ok();
         }
@@ -452,7 +453,8 @@ mod tests {
 
     #[test]
     fn a_memoization_must_take_the_next_slot() {
-        let memo = [Value::None; 7];
+        let mut memo = Memo::default();
+        (0..7).for_each(|_| memo.push(Value::None));
         let taken = |bytes: &[u8], before: usize| {
             let mut recording = Recording::default();
             let tables = Tables { memo: &memo, heap: &mut Heap::default(), recording: &mut recording };

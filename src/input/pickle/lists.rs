@@ -115,7 +115,7 @@ impl Lists {
         self.frames.clear();
         let mut at = usize::from(items.first() == Some(&op::MARK));
         while let Some((slot, length)) = items.get(at..).and_then(reference) {
-            let Value::Frame(frame) = tables.heap.resolve(*tables.memo.get(slot)?) else { return None };
+            let Value::Frame(frame) = tables.heap.resolve(tables.memo.get(slot)?) else { return None };
             self.frames.push(frame);
             at += length;
         }

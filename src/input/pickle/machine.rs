@@ -6,6 +6,7 @@
 
 use super::cut::Cut;
 use super::fast_entry::{Decoded as DecodedEntry, EntryDecoder, Tables};
+use super::memo::Memo;
 use super::opcode as op;
 use super::recording::{Recording, Rows, name};
 use super::template::Templates;
@@ -51,8 +52,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         options,
         stack: Vec::new(),
         marks: Vec::new(),
-        memo: Vec::new(),
-        memo_filled: 0,
+        memo: Memo::default(),
         heap: Heap::default(),
         recording: Recording { rows, ..Recording::default() },
         decoder: EntryDecoder::new(options.limits.string_bytes),
@@ -104,10 +104,7 @@ pub struct Machine<R> {
     pub(super) stack: Vec<Value>,
     /// Stack heights at the open marks.
     pub(super) marks: Vec<usize>,
-    memo: Vec<Value>,
-    /// Memo slots in use. Python numbers a MEMOIZE by this count, which only differs from the memo's length when a
-    /// PUT left a gap.
-    memo_filled: usize,
+    memo: Memo,
     pub(super) heap: Heap,
     recording: Recording,
     decoder: EntryDecoder,
@@ -153,40 +150,40 @@ impl<R: Read> Machine<R> {
     fn fast_entries(&mut self) -> Result<bool> {
         let list = self.open_list();
         for taken in 0..BILL_INTERVAL {
-            if self.memo_filled != self.memo.len() {
+            if !self.memo.is_dense() {
                 return Ok(taken > 0);
             }
             let bytes = self.window.look_ahead(ENTRY_AHEAD);
             if bytes.first() != Some(&op::EMPTY_DICT) {
                 return Ok(taken > 0);
             }
+            if self.recording.rows.len() >= MAX_ENTRIES {
+                let message = format!("more trace entries than the limit of {MAX_ENTRIES}");
+                return Err(Error::Limit { at: self.window.offset(), message });
+            }
             let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
-            let predicted = self.templates.predict(bytes, &mut self.decoder.lists, &mut tables);
-            let Some(decoded) = predicted.or_else(|| {
-                let decoded = self.decoder.decode(bytes, &mut tables)?;
-                self.templates.learn(bytes, &decoded, &self.decoder.shape);
-                Some(decoded)
-            }) else {
-                match self.entry_around_frame() {
-                    Some(decoded) => {
-                        self.take(list, decoded)?;
-                        continue;
-                    }
-                    None => return Ok(taken > 0),
+            if let Some(fit) = self.templates.predict(bytes, list, &mut self.decoder.lists, &mut tables) {
+                self.templates.memoize(&fit, &mut self.memo);
+                self.took(fit.row, fit.length);
+                continue;
+            }
+            let decoded = match self.decoder.decode(bytes, &mut tables) {
+                Some(decoded) => {
+                    self.templates.learn(bytes, &decoded, &self.decoder.shape);
+                    decoded
                 }
+                None => match self.entry_around_frame() {
+                    Some(decoded) => decoded,
+                    None => return Ok(taken > 0),
+                },
             };
-            self.take(list, decoded)?;
+            self.take(list, decoded);
         }
         Ok(true)
     }
 
     /// Puts a decoded entry where the machine would have put it.
-    #[inline]
-    fn take(&mut self, list: u32, mut decoded: DecodedEntry) -> Result<()> {
-        if self.recording.rows.len() >= MAX_ENTRIES {
-            let message = format!("more trace entries than the limit of {MAX_ENTRIES}");
-            return Err(Error::Limit { at: self.window.offset(), message });
-        }
+    fn take(&mut self, list: u32, mut decoded: DecodedEntry) {
         let row = self.recording.rows.push(list, decoded.entry);
         let memoized = decoded.memoized.values();
         if decoded.memoize_entry
@@ -194,11 +191,17 @@ impl<R: Read> Machine<R> {
         {
             *entry = row;
         }
-        self.memo.extend_from_slice(memoized);
-        self.memo_filled = self.memo.len();
+        for &value in &*memoized {
+            self.memo.push(value);
+        }
+        self.took(row, decoded.length);
+    }
+
+    /// Steps behind an entry of so many bytes.
+    #[inline]
+    fn took(&mut self, row: Value, length: usize) {
         self.stack.push(row);
-        self.window.skip(decoded.length);
-        Ok(())
+        self.window.skip(length);
     }
 
     /// Decodes the entry ahead if a frame begins in it, which is all that keeps it from having the usual shape.
@@ -395,19 +398,15 @@ impl<R: Read> Machine<R> {
 
             op::GET | op::BINGET | op::LONG_BINGET => {
                 let slot = self.slot(at, opcode)?;
-                match self.memo.get(slot) {
-                    Some(&value) if value != Value::Missing => value,
-                    _ => {
-                        let message = format!("expected a value in memo slot {slot}, found none");
-                        return Err(Error::malformed(at, message));
-                    }
-                }
+                self.memo
+                    .get(slot)
+                    .ok_or_else(|| Error::malformed(at, format!("expected a value in memo slot {slot}, found none")))?
             }
             op::PUT | op::BINPUT | op::LONG_BINPUT => {
                 let slot = self.slot(at, opcode)?;
                 return self.memoize(at, slot);
             }
-            op::MEMOIZE => return self.memoize(at, self.memo_filled),
+            op::MEMOIZE => return self.memoize(at, self.memo.next()),
 
             op::GLOBAL | op::INST => {
                 let module = text::lossy(self.window.line(self.options.limits.string_bytes)?);
@@ -528,16 +527,10 @@ impl<R: Read> Machine<R> {
             let message = format!("expected a memo slot below {at}, found {slot}");
             return Err(Error::malformed(at, message));
         }
-        if slot >= self.memo.len() {
-            self.memo.resize(slot + 1, Value::Missing);
-        }
-        if self.memo[slot] == Value::Missing {
-            self.memo_filled += 1;
-        } else {
+        if self.memo.put(slot, value) {
             self.decoder.lists.forget();
             self.templates.forget();
         }
-        self.memo[slot] = value;
         Ok(())
     }
 
@@ -678,8 +671,8 @@ impl<R: Read> Machine<R> {
     /// Refuses files whose objects take much more memory than the bytes that describe them.
     fn check_bill(&self) -> Result<()> {
         let limits = &self.options.limits;
-        let values = (self.stack.len() + self.memo.len()) * size_of::<Value>() + self.marks.len() * size_of::<usize>();
-        let bill = self.heap.charged() + values as u64;
+        let stacks = self.stack.len() * size_of::<Value>() + self.marks.len() * size_of::<usize>();
+        let bill = self.heap.charged() + (stacks + self.memo.bytes()) as u64;
         let at = self.window.offset();
         if bill > at.saturating_mul(limits.memory_per_byte).saturating_add(limits.base_memory) {
             let message = format!("{bill} bytes of objects from {at} bytes of input are more than any snapshot needs");

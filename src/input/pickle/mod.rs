@@ -8,6 +8,7 @@ pub mod fast_entry;
 pub mod forward;
 mod lists;
 pub mod machine;
+mod memo;
 pub mod opcode;
 pub mod recording;
 pub mod template;

@@ -115,6 +115,8 @@ const BATCH: usize = 2048;
 #[derive(Default)]
 pub struct Rows {
     batch: Batch,
+    /// The list of the last run in the batch.
+    list: Option<u32>,
     count: u32,
     emit: Option<Emit>,
 }
@@ -136,15 +138,22 @@ impl Rows {
     /// Numbers an entry that is being put into `list` and hands it on.
     #[inline]
     pub fn push(&mut self, list: u32, entry: TraceEntry) -> Value {
-        if self.batch.runs.last().is_none_or(|run| run.list != list) {
-            self.batch.runs.push(Run { list, start: self.batch.entries.len() });
+        if self.batch.entries.len() >= BATCH || self.list != Some(list) {
+            self.begin_run(list);
         }
         self.batch.entries.push(entry);
+        self.count += 1;
+        Value::Entry(self.count - 1)
+    }
+
+    /// Makes room for an entry, which is put into `list`.
+    #[cold]
+    fn begin_run(&mut self, list: u32) {
         if self.batch.entries.len() >= BATCH {
             self.flush();
         }
-        self.count += 1;
-        Value::Entry(self.count - 1)
+        self.list = Some(list);
+        self.batch.runs.push(Run { list, start: self.batch.entries.len() });
     }
 
     /// Hands on what is waiting.
@@ -157,6 +166,7 @@ impl Rows {
         }
         self.batch.entries.clear();
         self.batch.runs.clear();
+        self.list = None;
     }
 }
 

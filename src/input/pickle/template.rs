@@ -11,9 +11,10 @@
 
 use super::fast_entry::{Decoded, Hole, HoleKind, Shape, Tables, little_endian};
 use super::lists::{ListId, Lists, NO_LIST};
+use super::memo::{Memo, Slot};
 use super::value::Value;
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, ContextId};
+use crate::model::{Action, ContextId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -26,7 +27,6 @@ struct Piece {
     length: usize,
     /// The bytes in words, zero in the holes and behind the end; then as many words with ones where those count.
     words: Box<[u64]>,
-    holes: Box<[Hole]>,
 }
 
 /// An entry with holes.
@@ -35,8 +35,14 @@ struct Template {
     /// What stands before the items of the list of frames, or all there is when there is no such list.
     head: Piece,
     list: Option<Gap>,
-    /// The decoded entry; what stands in the holes and the list is overwritten.
-    decoded: Decoded,
+    /// Where address, size and time are read.
+    numbers: [Number; 3],
+    slots: Box<[SlotHole]>,
+    /// The entry, of which the numbers and, with a list, the stack are overwritten.
+    entry: TraceEntry,
+    memoize_entry: bool,
+    /// Values to append to the memo, of which the entry and the list are overwritten.
+    memoized: Box<[Slot]>,
 }
 
 /// The place of the items of a list.
@@ -46,6 +52,45 @@ struct Gap {
     memoized: Option<usize>,
     /// What stands behind it.
     tail: Piece,
+}
+
+/// A number of an entry: `fixed`, or what stands in a hole.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number {
+    at: Position,
+    /// Ones for the bytes of the hole; nothing where there is none.
+    mask: u64,
+    /// The bit that says that it is negative, if it has one.
+    sign: u64,
+    fixed: u64,
+}
+
+/// A memo slot in a hole.
+#[derive(Clone, Copy, Debug)]
+struct SlotHole {
+    at: Position,
+    mask: u64,
+    /// For a slot that is taken: how many the entry takes before. Otherwise it is that of the list of frames.
+    taken: Option<usize>,
+}
+
+/// A place in the bytes of an entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    /// Whether it is counted from the end of the list of frames, not from the start of the entry.
+    behind_list: bool,
+    offset: usize,
+}
+
+/// An entry that stood in the bytes ahead and was put into the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    /// Bytes it took.
+    pub length: usize,
+    /// The entry.
+    pub row: Value,
+    stack: StackId,
+    template: u16,
 }
 
 /// What distinguishes templates, nearly. Of two that share a key the later replaces the other.
@@ -89,32 +134,77 @@ impl Templates {
         *self = Self::default();
     }
 
-    /// The entry at the start of `bytes`, if it equals a template that is likely to come next.
+    /// Puts the entry at the start of `bytes` into the rows of `list`, if it equals a template that is likely to come
+    /// next.
     #[inline]
-    pub fn predict(&mut self, bytes: &[u8], lists: &mut Lists, tables: &mut Tables<'_>) -> Option<Decoded> {
+    pub fn predict(&mut self, bytes: &[u8], list: u32, lists: &mut Lists, tables: &mut Tables<'_>) -> Option<Fit> {
         let slot = slot_of(self.history, HISTORY_BITS);
         let likely = *self.next.get(slot)?;
         let mut index = likely.template;
-        if !self.known.get(usize::from(index))?.head.is_start_of(bytes) {
+        let mut template = self.known.get(usize::from(index))?;
+        if !template.head.is_start_of(bytes) {
             index = self.next_kind[slot_of(self.kinds, KINDS_BITS)];
-            if index == likely.template || !self.known.get(usize::from(index))?.head.is_start_of(bytes) {
+            template = self.known.get(usize::from(index))?;
+            if index == likely.template || !template.head.is_start_of(bytes) {
                 return None;
             }
         }
-        let (decoded, list) = self.known[usize::from(index)].fit(bytes, likely.list, lists, tables)?;
-        let next = Next { template: index, list };
+        let (mut stack, mut frames, mut length, mut tail) =
+            (template.entry.stack, NO_LIST, template.head.length, bytes);
+        if let Some(gap) = &template.list {
+            let found = lists.find(bytes.get(length..)?, likely.list, tables)?;
+            tail = bytes.get(length + found.length..)?;
+            if !gap.tail.is_start_of(tail) {
+                return None;
+            }
+            length += found.length + gap.tail.length;
+            (stack, frames) = (found.stack, found.id);
+        }
+        for slot in &template.slots {
+            let value = slot.at.word(bytes, tail)? & slot.mask;
+            match slot.taken {
+                Some(before) if value == (tables.memo.len() + before) as u64 => {}
+                Some(_) => return None,
+                None => {
+                    let Value::Stack(known) = tables.memo.get(value as usize)? else { return None };
+                    stack = known;
+                }
+            }
+        }
+        let [addr, size, time] = &template.numbers;
+        let (addr, size, time) = (addr.read(bytes, tail)?, size.read(bytes, tail)?, time.read(bytes, tail)?);
+        let entry = TraceEntry { addr, size, time_us: time as i64, stack, ..template.entry };
+        let row = tables.recording.rows.push(list, entry);
+        let next = Next { template: index, list: frames };
         if next != likely {
             self.next[slot] = next;
             self.next_kind[slot_of(self.kinds, KINDS_BITS)] = index;
         }
         self.remember(next);
-        Some(decoded)
+        Some(Fit { length, row, stack, template: index })
+    }
+
+    /// Appends to `memo` what an entry puts there.
+    #[inline]
+    pub fn memoize(&self, fit: &Fit, memo: &mut Memo) {
+        let Some(template) = self.known.get(usize::from(fit.template)) else { return };
+        let start = memo.len();
+        memo.extend(&template.memoized);
+        if template.memoize_entry {
+            memo.replace(start, fit.row);
+        }
+        if let Some(Gap { memoized: Some(slot), .. }) = template.list {
+            memo.replace(start + slot, Value::Stack(fit.stack));
+        }
     }
 
     /// Remembers an entry of this shape that was just decoded from `bytes`.
     pub fn learn(&mut self, bytes: &[u8], decoded: &Decoded, shape: &Shape) {
         let list_length = shape.list.map_or(0, |list| list.length);
-        if decoded.length - list_length > TEMPLATE_BYTES {
+        let number_of = |kind| shape.holes.iter().filter(|hole| hole.kind == kind).count();
+        let is_said_twice =
+            [HoleKind::Addr, HoleKind::Size, HoleKind::Time].into_iter().any(|kind| number_of(kind) > 1);
+        if decoded.length - list_length > TEMPLATE_BYTES || is_said_twice {
             return;
         }
         if self.known.len() >= TEMPLATES {
@@ -130,13 +220,20 @@ impl Templates {
             places.rotate_left(11) ^ (((hole.start - after) << 4) + hole.length) as u64
         });
         let key = (entry.action, entry.context, decoded.length - list_length, start, shape.holes.len(), places);
-        let new = self.known.len() as u16;
-        let index = *self.by_key.entry(key).or_insert(new);
-        if index == new {
-            self.known.push(Template::new(bytes, decoded, shape));
-        } else if !self.known[usize::from(index)].head.is_start_of(bytes) {
-            self.known[usize::from(index)] = Template::new(bytes, decoded, shape);
-        }
+        let known = self.by_key.get(&key).copied();
+        let index = match known {
+            Some(index) if self.known[usize::from(index)].head.is_start_of(bytes) => index,
+            _ => {
+                let Some(template) = Template::new(bytes, decoded, shape) else { return };
+                let index = known.unwrap_or(self.known.len() as u16);
+                match self.known.get_mut(usize::from(index)) {
+                    Some(replaced) => *replaced = template,
+                    None => self.known.push(template),
+                }
+                self.by_key.insert(key, index);
+                index
+            }
+        };
         let next = Next { template: index, list: shape.list.map_or(NO_LIST, |list| list.id) };
         self.next[slot_of(self.history, HISTORY_BITS)] = next;
         self.next_kind[slot_of(self.kinds, KINDS_BITS)] = index;
@@ -159,58 +256,80 @@ fn slot_of(history: u64, bits: u32) -> usize {
 }
 
 impl Template {
-    fn new(bytes: &[u8], decoded: &Decoded, shape: &Shape) -> Self {
-        let Some(list) = shape.list else {
-            return Self { head: Piece::new(&bytes[..decoded.length], &shape.holes, 0), list: None, decoded: *decoded };
+    fn new(bytes: &[u8], decoded: &Decoded, shape: &Shape) -> Option<Self> {
+        let (start, end) = shape.list.map_or((decoded.length, 0), |list| (list.start, list.start + list.length));
+        let position = |hole: &Hole| match hole.start.checked_sub(end) {
+            Some(offset) if hole.start > start => Position { behind_list: true, offset },
+            _ => Position { behind_list: false, offset: hole.start },
         };
-        let (before, after) = shape.holes.split_at(shape.holes.partition_point(|hole| hole.start < list.start));
-        let end = list.start + list.length;
-        let tail = Piece::new(&bytes[end..decoded.length], after, end);
-        Self {
-            head: Piece::new(&bytes[..list.start], before, 0),
-            list: Some(Gap { memoized: list.memoized, tail }),
-            decoded: *decoded,
-        }
+        let mask = |hole: &Hole| u64::MAX >> (64 - 8 * hole.length);
+        let number = |kind, fixed| {
+            let hole = shape.holes.iter().find(|hole| hole.kind == kind);
+            hole.map_or(Number { fixed, ..Number::default() }, |hole| {
+                let sign = if hole.signed { 1 << (8 * hole.length - 1) } else { 0 };
+                Number { at: position(hole), mask: mask(hole), sign, fixed: 0 }
+            })
+        };
+        let new_or_known = |hole: &Hole| {
+            let taken = match hole.kind {
+                HoleKind::NewSlot(before) => Some(before),
+                HoleKind::StackSlot => None,
+                HoleKind::Addr | HoleKind::Size | HoleKind::Time => return None,
+            };
+            Some(SlotHole { at: position(hole), mask: mask(hole), taken })
+        };
+        let entry = decoded.entry;
+        let mut memoized = decoded.memoized;
+        Some(Self {
+            head: Piece::new(&bytes[..start], &shape.holes, 0),
+            list: shape.list.map(|list| Gap {
+                memoized: list.memoized,
+                tail: Piece::new(&bytes[end..decoded.length], &shape.holes, end),
+            }),
+            numbers: [
+                number(HoleKind::Addr, entry.addr),
+                number(HoleKind::Size, entry.size),
+                number(HoleKind::Time, entry.time_us as u64),
+            ],
+            slots: shape.holes.iter().filter_map(new_or_known).collect(),
+            entry,
+            memoize_entry: decoded.memoize_entry,
+            memoized: memoized.values().iter().map(|&value| Slot::of(value)).collect::<Option<_>>()?,
+        })
     }
+}
 
-    /// The entry that `bytes`, which begin with the head, are, and its list, if the rest is like this template, too.
+impl Position {
+    /// The word that stands here, given the bytes of the entry and those behind its list.
     #[inline]
-    fn fit(
-        &self,
-        bytes: &[u8],
-        likely: ListId,
-        lists: &mut Lists,
-        tables: &mut Tables<'_>,
-    ) -> Option<(Decoded, ListId)> {
-        let mut decoded = self.decoded;
-        self.head.fill(bytes, tables.memo, &mut decoded.entry)?;
-        let Some(gap) = &self.list else { return Some((decoded, NO_LIST)) };
-        let list = lists.find(bytes.get(self.head.length..)?, likely, tables)?;
-        let rest = bytes.get(self.head.length + list.length..)?;
-        if !gap.tail.is_start_of(rest) {
-            return None;
-        }
-        gap.tail.fill(rest, tables.memo, &mut decoded.entry)?;
-        decoded.length = self.head.length + list.length + gap.tail.length;
-        decoded.entry.stack = list.stack;
-        if let Some(slot) = gap.memoized {
-            decoded.memoized.values()[slot] = Value::Stack(list.stack);
-        }
-        Some((decoded, list.id))
+    fn word(self, entry: &[u8], behind_list: &[u8]) -> Option<u64> {
+        let bytes = if self.behind_list { behind_list } else { entry };
+        bytes.get(self.offset..self.offset + WORD).map(word_of)
+    }
+}
+
+impl Number {
+    /// The number, if it is not negative.
+    #[inline]
+    fn read(&self, entry: &[u8], behind_list: &[u8]) -> Option<u64> {
+        let word = self.at.word(entry, behind_list)?;
+        (word & self.sign == 0).then_some(word & self.mask | self.fixed)
     }
 }
 
 impl Piece {
     /// The piece with these bytes, which begin at `start` of the entry that `holes` are in.
     fn new(bytes: &[u8], holes: &[Hole], start: usize) -> Self {
-        let holes: Box<[Hole]> = holes.iter().map(|hole| Hole { start: hole.start - start, ..*hole }).collect();
         let mut counts = vec![0xff; bytes.len()];
-        for hole in &holes {
-            counts[hole.start..hole.start + hole.length].fill(0);
+        for hole in holes {
+            let at = hole.start.checked_sub(start);
+            if let Some(hole) = at.and_then(|at| counts.get_mut(at..at + hole.length)) {
+                hole.fill(0);
+            }
         }
         let masks: Vec<u64> = counts.chunks(WORD).map(little_endian).collect();
         let words = bytes.chunks(WORD).zip(&masks).map(|(word, mask)| little_endian(word) & mask);
-        Self { length: bytes.len(), words: words.chain(masks.iter().copied()).collect(), holes }
+        Self { length: bytes.len(), words: words.chain(masks.iter().copied()).collect() }
     }
 
     /// Whether `bytes` begin with this piece, whatever stands in the holes.
@@ -227,39 +346,10 @@ impl Piece {
         }
         differences == 0
     }
-
-    /// Puts what stands in the holes of `bytes` into `entry`.
-    #[inline]
-    fn fill(&self, bytes: &[u8], memo: &[Value], entry: &mut TraceEntry) -> Option<()> {
-        for hole in &self.holes {
-            let value = word_of(bytes.get(hole.start..hole.start + WORD)?) & (u64::MAX >> (64 - 8 * hole.length));
-            match hole.kind {
-                HoleKind::Addr => entry.addr = non_negative(value, hole)?,
-                HoleKind::Size => entry.size = non_negative(value, hole)?,
-                HoleKind::Time => entry.time_us = non_negative(value, hole)? as i64,
-                HoleKind::StackSlot => {
-                    let &Value::Stack(stack) = memo.get(value as usize)? else { return None };
-                    entry.stack = stack;
-                }
-                HoleKind::NewSlot(offset) => {
-                    if value != (memo.len() + offset) as u64 {
-                        return None;
-                    }
-                }
-            }
-        }
-        Some(())
-    }
 }
 
 /// Eight bytes as a word.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
-}
-
-/// `value` if it has no sign or that is clear.
-#[inline]
-fn non_negative(value: u64, hole: &Hole) -> Option<u64> {
-    (!hole.signed || value >> (8 * hole.length - 1) == 0).then_some(value)
 }
