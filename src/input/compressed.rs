@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::window::unwrap_io;
 use crate::error::{Error, Result};
 use std::io::{self, Cursor, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 /// How an input is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,44 +74,60 @@ pub fn decompress(
 
 /// A reader of the same bytes that are read ahead on a thread of their own. The thread ends when the reader is dropped.
 pub fn ahead(mut reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
-    let (sender, receiver) = sync_channel(QUEUE);
-    std::thread::spawn(move || send_chunks(&mut reader, &sender));
-    Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
+    let (sender, chunks) = handover();
+    std::thread::spawn(move || sender.send_all(&mut reader));
+    Box::new(chunks)
 }
 
-/// Sends what `reader` has until it ends or fails, or nobody listens any more.
-fn send_chunks(reader: &mut impl Read, sender: &SyncSender<Result<Vec<u8>>>) {
-    loop {
-        let mut chunk = vec![0; CHUNK];
-        let next = match reader.read(&mut chunk) {
-            Ok(0) => return,
-            Ok(length) => {
-                chunk.truncate(length);
-                Ok(chunk)
+/// Two ends between threads. A few buffers go round, so that their memory is touched for the first time only once.
+fn handover() -> (ChunkSender, Chunks) {
+    let (sender, receiver) = sync_channel(QUEUE);
+    let (giver_back, used) = channel();
+    (ChunkSender { sender, used }, Chunks { receiver, giver_back, chunk: Vec::new(), start: 0 })
+}
+
+/// The sending end.
+struct ChunkSender {
+    sender: SyncSender<Result<Vec<u8>>>,
+    used: Receiver<Vec<u8>>,
+}
+
+impl ChunkSender {
+    /// Sends what `reader` has until it ends or fails, or nobody listens any more.
+    fn send_all(&self, reader: &mut impl Read) {
+        loop {
+            let mut chunk = self.used.try_recv().unwrap_or_default();
+            chunk.resize(CHUNK, 0);
+            let next = match reader.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(length) => {
+                    chunk.truncate(length);
+                    Ok(chunk)
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(unwrap_io(error)),
+            };
+            let failed = next.is_err();
+            if self.sender.send(next).is_err() || failed {
+                return;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Err(unwrap_io(error)),
-        };
-        let failed = next.is_err();
-        if sender.send(next).is_err() || failed {
-            return;
         }
     }
 }
 
 /// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
 fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Box<dyn Read + Send> {
-    let (sender, receiver) = sync_channel(QUEUE);
+    let (sender, chunks) = handover();
     std::thread::spawn(move || {
         if let Err(error) = send_unzipped(reader, limits, &sender) {
             // Nobody listens any more when the reader was dropped; then there is nobody to tell.
-            let _ = sender.send(Err(error));
+            let _ = sender.sender.send(Err(error));
         }
     });
-    Box::new(Chunks { receiver, chunk: Vec::new(), start: 0 })
+    Box::new(chunks)
 }
 
-fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &SyncSender<Result<Vec<u8>>>) -> Result<()> {
+fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &ChunkSender) -> Result<()> {
     let format = Compression::Zip.name();
     let broken = |error| damaged(format, 0, &io::Error::other(error));
     let mut bytes = Vec::new();
@@ -120,7 +136,7 @@ fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &SyncSender<Resu
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let index = only_file(&mut archive)?;
     let file = archive.by_index(index).map_err(broken)?;
-    send_chunks(&mut Checked::new(file, |_| length, format, limits), sender);
+    sender.send_all(&mut Checked::new(file, |_| length, format, limits));
     Ok(())
 }
 
@@ -226,6 +242,7 @@ impl<R: Read> Read for Counted<R> {
 /// The receiving end: chunks as a reader.
 struct Chunks {
     receiver: Receiver<Result<Vec<u8>>>,
+    giver_back: Sender<Vec<u8>>,
     chunk: Vec<u8>,
     start: usize,
 }
@@ -235,7 +252,8 @@ impl Read for Chunks {
         while self.start == self.chunk.len() {
             match self.receiver.recv() {
                 Ok(Ok(chunk)) => {
-                    self.chunk = chunk;
+                    // Nobody wants it back once everything is read.
+                    let _ = self.giver_back.send(std::mem::replace(&mut self.chunk, chunk));
                     self.start = 0;
                 }
                 Ok(Err(error)) => return Err(io::Error::other(error)),
