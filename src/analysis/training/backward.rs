@@ -11,6 +11,7 @@ use super::tape::Tape;
 use crate::analysis::Sites;
 use crate::model::StackId;
 use crate::replay::{History, Instant};
+use std::borrow::Cow;
 
 /// The forward stack of allocations that backward made without Python frames, as far as it can be inferred.
 #[derive(Clone, Debug, Default)]
@@ -62,9 +63,9 @@ impl BackwardSites {
     }
 
     fn enter(&mut self, tape: &Tape, run: &Run, operators: &[Option<usize>]) {
-        for (node, operator) in run.nodes.iter().zip(operators) {
+        for (node, operator) in run.nodes().zip(operators) {
             let Some(operator) = operator.and_then(|operator| tape.get(operator)) else { continue };
-            for &made in &node.made {
+            for &made in node.made {
                 if let Some(stack) = self.stacks.get_mut(made as usize) {
                     *stack = operator.stack;
                 }
@@ -75,6 +76,8 @@ impl BackwardSites {
 
 /// Operators looked at for one node, and sizes of each kind: what bounds the time that a hostile file takes.
 const WINDOW: usize = 32;
+/// What it counts that the gradient that comes in has the size of what an operator made; each input counts 1.
+const FITS: usize = 2;
 
 /// Nodes beside operators.
 struct Alignment<'a> {
@@ -86,10 +89,10 @@ struct Alignment<'a> {
 impl Alignment<'_> {
     /// The operator of each node.
     fn operators(&self) -> Vec<Option<usize>> {
-        let mut operators = Vec::with_capacity(self.run.nodes.len());
+        let mut operators = Vec::with_capacity(self.run.len());
         // Operators from here on are done with.
         let mut done = self.run.tape_len;
-        for index in 0..self.run.nodes.len() {
+        for index in 0..self.run.len() {
             let operator = self.by_saved_tensors(index, done);
             // Recomputing stops as soon as everything is back, so the last operators may be missing on the tape: then their
             // nodes seem to be those of the last one that is there, which is still to come.
@@ -110,7 +113,7 @@ impl Alignment<'_> {
     /// first of them.) Sizes decide: the gradient that comes in is as large as what the operator made, those that the
     /// node makes are as large as its inputs, which it or the operator before it made.
     fn by_saved_tensors(&self, index: usize, done: usize) -> Option<usize> {
-        let node = self.run.nodes.get(index)?;
+        let node = self.run.node(index)?;
         let latest = |end: usize| node.saved.iter().copied().filter(|&maker| maker <= end).max();
         // What is later belongs to a variable that went out of scope; unless nothing else is there: then a second pass
         // goes through the same graph.
@@ -130,26 +133,31 @@ impl Alignment<'_> {
         let first = other_input.then_some(maker);
         let candidates = first.into_iter().chain(maker + 1..last).chain([maker, last]);
         let incoming = self.incoming(index);
+        // Of equal scores the first counts.
+        let most = self.sizes(&node).count() + FITS;
         let mut best = None;
         for candidate in candidates {
-            let score = self.score(node, &incoming, candidate);
+            let score = self.score(&node, &incoming, candidate);
             if best.is_none_or(|(known, _)| score > known) {
                 best = Some((score, candidate));
+            }
+            if score == most {
+                break;
             }
         }
         best.map(|(_, operator)| operator)
     }
 
     /// How well the sizes of a node go with an operator.
-    fn score(&self, node: &Node, incoming: &[u64], operator: usize) -> usize {
+    fn score(&self, node: &Node<'_>, incoming: &[u64], operator: usize) -> usize {
         // Where the node is two in truth, the gradient between them looks like a temporary.
-        let gradients = incoming.iter().chain(&node.temporary).take(WINDOW);
+        let gradients = incoming.iter().chain(node.temporary).take(WINDOW);
         let fits = gradients.into_iter().any(|&bytes| self.makes(operator, bytes));
         let is_input = |&bytes: &u64| {
             self.makes(operator, bytes) || operator.checked_sub(1).is_some_and(|before| self.makes(before, bytes))
         };
         let inputs = self.sizes(node).filter(is_input).count();
-        inputs + if fits { 2 } else { 0 }
+        inputs + if fits { FITS } else { 0 }
     }
 
     /// Finds the operators of nodes that freed no saved tensor: they lie between those of the nodes around them.
@@ -172,11 +180,11 @@ impl Alignment<'_> {
     /// The operator of a node that freed no saved tensor, below `upper`, between those of the nodes `before` and
     /// `after` it.
     fn between(&self, index: usize, upper: usize, before: Option<usize>, after: Option<usize>) -> Option<usize> {
-        let node = self.run.nodes.get(index)?;
+        let node = self.run.node(index)?;
         let incoming = self.incoming(index);
         // The gradients of views of a tensor that was split are put together to one of its size.
         let total = incoming.iter().fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
-        let joins = |&after: &usize| self.sizes(node).any(|bytes| bytes == total && self.makes(after, bytes));
+        let joins = |&after: &usize| self.sizes(&node).any(|bytes| bytes == total && self.makes(after, bytes));
         if let Some(after) = after.filter(|_| incoming.len() > 1).filter(joins) {
             return Some(after);
         }
@@ -189,17 +197,16 @@ impl Alignment<'_> {
 
     /// Sizes of the gradients that came in: those it freed; else those that the node before made, which someone else
     /// still needs.
-    fn incoming(&self, index: usize) -> Vec<u64> {
-        let nodes = &self.run.nodes;
-        match (nodes.get(index), index.checked_sub(1).and_then(|before| nodes.get(before))) {
-            (Some(node), Some(before)) if node.incoming.is_empty() => self.sizes(before).collect(),
-            (Some(node), _) => node.incoming.clone(),
-            (None, _) => Vec::new(),
+    fn incoming(&self, index: usize) -> Cow<'_, [u64]> {
+        let incoming = self.run.node(index).map_or(&[][..], |node| node.incoming);
+        match index.checked_sub(1).and_then(|before| self.run.node(before)) {
+            Some(before) if incoming.is_empty() => self.sizes(&before).collect(),
+            _ => Cow::Borrowed(incoming),
         }
     }
 
     /// Bytes of what a node made.
-    fn sizes(&self, node: &Node) -> impl Iterator<Item = u64> {
+    fn sizes<'n>(&'n self, node: &Node<'n>) -> impl Iterator<Item = u64> + use<'n> {
         let size = |&made: &u32| self.history.allocations.get(made as usize).map(|made| made.requested);
         node.made.iter().take(WINDOW).filter_map(size)
     }

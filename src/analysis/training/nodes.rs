@@ -12,29 +12,87 @@ use crate::replay::History;
 use std::ops::Range;
 
 /// What a node allocated and freed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Node {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Node<'a> {
     /// Allocations without Python frames, by index into [`History::allocations`], in order.
-    pub made: Vec<u32>,
+    pub made: &'a [u32],
     /// Makers of the tensors that it had saved and that are gone after it, by index into the tape.
-    pub saved: Vec<usize>,
+    pub saved: &'a [usize],
     /// Bytes of gradients of earlier nodes that it freed.
-    pub incoming: Vec<u64>,
+    pub incoming: &'a [u64],
     /// Bytes of allocations of its own that it freed.
-    pub temporary: Vec<u64>,
+    pub temporary: &'a [u64],
 }
 
 /// Nodes that ran without anything being added to the tape in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
-    /// In order.
-    pub nodes: Vec<Node>,
+    /// What the nodes made, one after the other; and so on with what they freed. A pass has tens of thousands of nodes with
+    /// a few items each, so they share four lists.
+    made: Vec<u32>,
+    saved: Vec<usize>,
+    incoming: Vec<u64>,
+    temporary: Vec<u64>,
+    /// Where each node's items begin in them.
+    starts: Vec<Starts>,
     /// The tape's length when they ran: the engine starts at its end.
     pub tape_len: usize,
     /// The tape's length when the engine ran before that.
     pub tape_start: usize,
     /// Whether the tape ends with operators that ran again.
     pub is_recomputed: bool,
+}
+
+/// Where a node's items begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Starts {
+    made: usize,
+    saved: usize,
+    incoming: usize,
+    temporary: usize,
+}
+
+impl Run {
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The nodes, in order.
+    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        (0..self.len()).filter_map(|index| self.node(index))
+    }
+
+    /// The node with this index.
+    pub fn node(&self, index: usize) -> Option<Node<'_>> {
+        let start = self.starts.get(index)?;
+        let end = self.starts.get(index + 1).copied().unwrap_or_else(|| self.ends());
+        Some(Node {
+            made: self.made.get(start.made..end.made)?,
+            saved: self.saved.get(start.saved..end.saved)?,
+            incoming: self.incoming.get(start.incoming..end.incoming)?,
+            temporary: self.temporary.get(start.temporary..end.temporary)?,
+        })
+    }
+
+    /// Where the items of the next node would begin.
+    fn ends(&self) -> Starts {
+        Starts {
+            made: self.made.len(),
+            saved: self.saved.len(),
+            incoming: self.incoming.len(),
+            temporary: self.temporary.len(),
+        }
+    }
+
+    /// Adds an allocation: of a new node, if the last one has freed anything yet.
+    fn make(&mut self, allocation: u32) {
+        let goes_on = |start: &Starts| start.saved == self.saved.len() && start.incoming == self.incoming.len();
+        if !self.starts.last().is_some_and(goes_on) {
+            self.starts.push(self.ends());
+        }
+        self.made.push(allocation);
+    }
 }
 
 /// Reads the entries of one device as nodes.
@@ -79,13 +137,11 @@ impl NodeReader<'_> {
                     if starts_anew {
                         let tape_start = runs.last().map_or(0, |run| run.tape_len);
                         let tape_len = self.tape.len_at(allocation);
-                        runs.push(Run { nodes: Vec::new(), tape_len, tape_start, is_recomputed });
+                        runs.push(Run { tape_len, tape_start, is_recomputed, ..Run::default() });
                         starts_anew = false;
                     }
-                    let Some(run) = runs.last_mut() else { continue };
-                    match run.nodes.last_mut().filter(|node| node.saved.is_empty() && node.incoming.is_empty()) {
-                        Some(node) => node.made.push(allocation),
-                        None => run.nodes.push(Node { made: vec![allocation], ..Node::default() }),
+                    if let Some(run) = runs.last_mut() {
+                        run.make(allocation);
                     }
                 }
                 Action::Alloc if self.roles.role(stack) == Role::Recompute => {
@@ -95,8 +151,8 @@ impl NodeReader<'_> {
                     (starts_anew, is_recomputed) = (true, false);
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
-                    if let Some(node) = runs.last_mut().and_then(|run| run.nodes.last_mut()) {
-                        self.free(node, allocation, entry);
+                    if let Some(run) = runs.last_mut() {
+                        self.free(run, allocation, entry);
                     }
                 }
                 _ => {}
@@ -105,8 +161,8 @@ impl NodeReader<'_> {
         runs
     }
 
-    /// Adds to a node what it freed.
-    fn free(&self, node: &mut Node, allocation: u32, entry: u32) {
+    /// Adds to the last node of a run what it freed.
+    fn free(&self, run: &mut Run, allocation: u32, entry: u32) {
         let freed = self.history.allocations.get(allocation as usize);
         // A free is recorded twice: when it is requested, and when it is completed.
         let Some(freed) = freed.filter(|freed| freed.freed == entry + 1) else { return };
@@ -117,11 +173,12 @@ impl NodeReader<'_> {
             return;
         }
         if let Some(maker) = self.tape.maker(allocation) {
-            node.saved.push(maker);
+            run.saved.push(maker);
         } else if self.roles.is_engine(made_by) {
             // Whatever was allocated since the node's first allocation is its own.
-            let own = node.made.first().is_some_and(|&first| first <= allocation);
-            if own { &mut node.temporary } else { &mut node.incoming }.push(freed.requested);
+            let first = run.starts.last().and_then(|start| run.made.get(start.made));
+            let own = first.is_some_and(|&first| first <= allocation);
+            if own { &mut run.temporary } else { &mut run.incoming }.push(freed.requested);
         }
     }
 }
