@@ -103,6 +103,13 @@ impl SizeRules {
         }
     }
 
+    /// Whether a trace replayed under `other` gives the same blocks as under these rules, when under these some block
+    /// kept a remainder that was too small to be split off (`kept_remainder`), or none did.
+    pub(crate) fn make_the_same_blocks(&self, other: &Self, kept_remainder: bool) -> bool {
+        (self.host, self.max_split_size, self.divisions) == (other.host, other.max_split_size, other.divisions)
+            && (self.expandable == other.expandable || !kept_remainder)
+    }
+
     /// Whether every remainder is split off, also in plain segments.
     pub fn splits_always(&self) -> bool {
         self.expandable

@@ -219,6 +219,8 @@ pub struct History {
     pub end: Counters,
     /// Each counter's maximum and the first instant that reaches it, in the order of [`super::Metric::ALL`].
     pub maxima: [Maximum; 4],
+    /// All counters at the instant of each of those, where counting took note of them.
+    pub(crate) at_maxima: Option<[Counters; 4]>,
     /// Contradictions found.
     pub anomalies: Anomalies,
     /// What is missing.
@@ -265,6 +267,12 @@ impl History {
 
     /// Counters at one instant.
     pub fn counters_at(&self, snapshot: &Snapshot, instant: Instant) -> Counters {
+        // The peak is what is asked for most, and this spares a walk over all entries.
+        if let Some(at_maxima) = &self.at_maxima
+            && let Some(metric) = self.maxima.iter().position(|maximum| maximum.instant == instant)
+        {
+            return at_maxima[metric];
+        }
         let mut counters = self.start;
         self.walk_to(snapshot, instant, |_, now| counters = *now);
         counters

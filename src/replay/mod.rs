@@ -9,6 +9,7 @@
 //! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
 //! (`baseline`), and a second one starts from that.
 
+mod address_map;
 mod anomaly;
 mod baseline;
 mod counters;
@@ -97,10 +98,10 @@ fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Sim
         None => run(Simulation::discovering(SizeRules::default()), snapshot, trace),
     };
     let baseline = Baseline::of(snapshot, trace, &discovery, &rules);
-    let simulation = if baseline.is_empty() && discovery.discovered.is_empty() && discovery.rules == rules {
+    let simulation = if baseline.is_empty() && discovery.discovered.is_empty() && discovery.holds_under(&rules) {
         discovery
     } else {
-        run(Simulation::from_baseline(rules, &baseline), snapshot, trace)
+        run(Simulation::from_baseline(rules, &baseline, discovery), snapshot, trace)
     };
     finish(snapshot, trace, simulation, &baseline)
 }
@@ -161,6 +162,7 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
         start,
         end: start,
         maxima: [Maximum::default(); 4],
+        at_maxima: None,
         anomalies,
         completeness,
         operators: Vec::new(),
@@ -190,6 +192,7 @@ fn count(snapshot: &Snapshot, history: &mut History) {
 /// Takes over what was counted along the whole trace.
 fn enter(tally: Tally, history: &mut History) {
     history.maxima = tally.maxima;
+    history.at_maxima = Some(tally.at_maxima);
     history.end = tally.now;
     history.anomalies.append(tally.anomalies);
 }

@@ -4,14 +4,14 @@ use crate::allocator::MIN_BLOCK;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Words of a page.
-const WORDS: usize = 8;
-/// Blocks of [`MIN_BLOCK`] bytes in a page: 256 KiB.
+/// Words of a page: the largest block of the pool touches two pages at most.
+const WORDS: usize = 32;
+/// Blocks of [`MIN_BLOCK`] bytes in a page: 1 MiB.
 const PAGE: u64 = 64 * WORDS as u64;
 
 /// One bit for each [`MIN_BLOCK`] bytes, in pages.
 ///
-/// Cheaper than an ordered map, since most blocks of the small pool lie within one page, and the largest in five.
+/// Cheaper than an ordered map, since most blocks of the small pool lie within one page.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
     pages: HashMap<u64, [u64; WORDS], RandomState>,
@@ -29,6 +29,11 @@ impl Occupancy {
             }
         }
         free
+    }
+
+    /// Marks everything as free.
+    pub fn clear(&mut self) {
+        self.pages.clear();
     }
 
     /// Marks a block as free.
@@ -74,7 +79,7 @@ mod tests {
         assert_eq!(bits(512, 1024), [(0, 0, 0b110)]);
         assert_eq!(bits(63 * 512, 1024), [(0, 0, 1 << 63), (0, 1, 1)]);
         assert_eq!(bits(0, 64 * 512), [(0, 0, u64::MAX)]);
-        assert_eq!(bits(511 * 512, 1024), [(0, 7, 1 << 63), (1, 0, 1)]);
+        assert_eq!(bits(2047 * 512, 1024), [(0, 31, 1 << 63), (1, 0, 1)]);
         assert_eq!(bits(1 << 18, 1 << 20).len(), 32);
         assert_eq!(bits(u64::MAX, 512).len(), 1);
     }

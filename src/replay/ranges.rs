@@ -1,13 +1,13 @@
 //! Reserved address ranges: segments and the mapped parts of expandable segments, with their lifetimes.
 
+use super::address_map::AddressMap;
 use super::history::{Instant, SegmentSpan};
-use std::collections::BTreeMap;
 
 /// The ranges reserved at one instant, and the spans of those that are gone.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
     /// Spans by start address: indexes into `spans`.
-    live: BTreeMap<u64, u32>,
+    live: AddressMap<u32>,
     spans: Vec<SegmentSpan>,
 }
 
@@ -15,33 +15,34 @@ impl Ranges {
     /// The range that contains `addr`.
     #[inline]
     pub fn containing(&self, addr: u64) -> Option<&SegmentSpan> {
-        let (_, &index) = self.live.range(..=addr).next_back()?;
+        let (_, &index) = self.live.up_to(addr)?;
         self.spans.get(index as usize).filter(|span| addr < span.end())
     }
 
     /// Adds a range; false, and no change, when it is empty, overlaps one that is there, or ends beyond 2^64.
     pub fn add(&mut self, span: SegmentSpan) -> bool {
-        let before = self.live.range(..span.end()).next_back().and_then(|(_, &index)| self.spans.get(index as usize));
+        let end = self.live.place(span.end());
+        let before = self.live.before(end).and_then(|(_, &index)| self.spans.get(index as usize));
         if span.size == 0
             || span.addr.checked_add(span.size).is_none()
             || before.is_some_and(|before| before.end() > span.addr)
         {
             return false;
         }
-        self.live.insert(span.addr, self.spans.len() as u32);
+        self.live.insert(self.live.place(span.addr), span.addr, self.spans.len() as u32);
         self.spans.push(span);
         true
     }
 
     /// Takes a whole segment out; false, and no change, when there is none with this address and size.
     pub fn remove(&mut self, addr: u64, size: u64, at: Instant) -> bool {
-        let Some(&index) = self.live.get(&addr) else { return false };
+        let Some(&index) = self.live.get(addr) else { return false };
         let span = &mut self.spans[index as usize];
         if span.size != size {
             return false;
         }
         span.gone = at;
-        self.live.remove(&addr);
+        self.live.remove(addr);
         true
     }
 
@@ -49,8 +50,9 @@ impl Ranges {
     /// a range lives on as a span of its own.
     pub fn cut(&mut self, addr: u64, size: u64, at: Instant) -> bool {
         let Some(end) = addr.checked_add(size) else { return false };
-        let first = self.live.range(..=addr).next_back().map_or(addr, |(&start, _)| start);
-        let hit: Vec<u32> = self.live.range(first..end).map(|(_, &index)| index).collect();
+        let first = self.live.up_to(addr).map_or(addr, |(start, _)| start);
+        let from_first = self.live.iter_from(self.live.place(first));
+        let hit: Vec<u32> = from_first.take_while(|&(start, _)| start < end).map(|(_, &index)| index).collect();
         let mut covered = addr;
         for &index in &hit {
             let span = &self.spans[index as usize];
@@ -70,7 +72,7 @@ impl Ranges {
             if span.end() <= addr {
                 continue;
             }
-            self.live.remove(&span.addr);
+            self.live.remove(span.addr);
             self.spans[index as usize].gone = at;
             // A piece is younger than the range it was cut from, so that each instant has one or the other.
             if span.addr < addr {

@@ -4,6 +4,7 @@
 //! ranges. Free blocks need no book of their own: the allocator merges neighbours at once, so a free block is the gap
 //! between two used ones, and the gap behind a new block is what decides its size.
 
+use super::address_map::AddressMap;
 use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
 use super::baseline::Baseline;
 use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
@@ -14,7 +15,7 @@ use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::model::Action;
 use crate::model::trace_entry::TraceEntry;
 use foldhash::fast::RandomState;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// A block of the large pool in use.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +46,10 @@ pub struct Simulation {
     /// The counters along the trace. Counted on the way where the size of every block is known when it is met, which
     /// spares a second walk over all entries.
     pub tally: Option<Tally>,
+    /// Whether a block took a remainder along that was too small to be split off.
+    kept_remainder: bool,
     live: HashMap<u64, u32, RandomState>,
-    large: BTreeMap<u64, LargeBlock>,
+    large: AddressMap<LargeBlock>,
     small: Occupancy,
 }
 
@@ -56,9 +59,20 @@ impl Simulation {
         Self { rules, discovering: true, tally: Some(Tally::default()), ..Self::default() }
     }
 
-    /// A simulation that starts from `baseline`.
-    pub fn from_baseline(rules: SizeRules, baseline: &Baseline) -> Self {
-        let mut simulation = Self { rules, ..Self::default() };
+    /// Whether this simulation, which ran under the rules that it assumed, would have been the same under `rules`.
+    pub fn holds_under(&self, rules: &SizeRules) -> bool {
+        self.rules.make_the_same_blocks(rules, self.kept_remainder)
+    }
+
+    /// A simulation that starts from `baseline`. It takes over the memory of `spent`, which for a million entries has
+    /// been touched for the first time already.
+    pub fn from_baseline(rules: SizeRules, baseline: &Baseline, spent: Self) -> Self {
+        let Self { mut allocations, mut links, mut live, mut small, .. } = spent;
+        allocations.clear();
+        links.clear();
+        live.clear();
+        small.clear();
+        let mut simulation = Self { rules, allocations, links, live, small, ..Self::default() };
         for &span in &baseline.ranges {
             simulation.ranges.add(span);
         }
@@ -69,7 +83,8 @@ impl Simulation {
             simulation.live.insert(allocation.addr, index);
             if simulation.rules.is_large(allocation.size) {
                 let end = allocation.addr.saturating_add(allocation.size);
-                simulation.large.insert(allocation.addr, LargeBlock { end, allocation: index });
+                let place = simulation.large.place(allocation.addr);
+                simulation.large.insert(place, allocation.addr, LargeBlock { end, allocation: index });
             } else if allocation.size <= SMALL_SIZE {
                 simulation.small.add(allocation.addr, allocation.size);
             }
@@ -151,14 +166,15 @@ impl Simulation {
             self.anomaly(AnomalyKind::OutsideSegment, addr);
             return rounded;
         };
-        if let Some((&before, &block)) = self.large.range(..addr).next_back() {
+        let place = self.large.place(addr);
+        if let Some((before, &block)) = self.large.before(place) {
             if block.end > addr {
                 self.anomaly(AnomalyKind::OverlappingAlloc, addr);
             } else if !self.unsettled.is_empty() && before >= range.addr {
                 self.settle(before, block, addr);
             }
         }
-        let next = self.large.range(addr..).next().map_or(u64::MAX, |(&next, _)| next);
+        let next = self.large.from(place).map_or(u64::MAX, |(next, _)| next);
         // Mapped ranges of an expandable segment may touch, and a block may lie across them.
         let limit = if range.expandable { next } else { next.min(range.end()) };
         let free = limit - addr;
@@ -169,10 +185,12 @@ impl Simulation {
             // Remainders of 512 bytes are split off, so a block is what was asked for, rounded.
             rounded
         } else {
-            self.rules.large_block(rounded, free)
+            let size = self.rules.large_block(rounded, free);
+            self.kept_remainder |= size != rounded;
+            size
         };
         let end = addr.saturating_add(size);
-        self.large.insert(addr, LargeBlock { end, allocation: index });
+        self.large.insert(place, addr, LargeBlock { end, allocation: index });
         size
     }
 
@@ -183,7 +201,9 @@ impl Simulation {
             return;
         }
         self.allocations[block.allocation as usize].size = next - addr;
-        self.large.insert(addr, LargeBlock { end: next, ..block });
+        if let Some(block) = self.large.get_mut(addr) {
+            block.end = next;
+        }
     }
 
     fn free_requested(&mut self, entry: &TraceEntry) -> u32 {
@@ -213,7 +233,7 @@ impl Simulation {
         }
         let size = allocation.size;
         if large {
-            self.large.remove(&entry.addr);
+            self.large.remove(entry.addr);
         } else if size <= SMALL_SIZE {
             self.small.remove(entry.addr, size);
         }

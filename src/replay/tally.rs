@@ -12,6 +12,8 @@ pub struct Tally {
     pub now: Counters,
     /// Each counter's maximum so far, in the order of [`Metric::ALL`].
     pub maxima: [Maximum; 4],
+    /// All counters at the instant of each maximum.
+    pub at_maxima: [Counters; 4],
     /// What contradicts itself.
     pub anomalies: Anomalies,
     /// Bytes by which blocks of the baseline may be larger than is counted.
@@ -26,7 +28,7 @@ impl Tally {
         if start.any_negative() {
             anomalies.add(AnomalyKind::Overflow, None, 0);
         }
-        Self { now: start, maxima, anomalies, uncertain }
+        Self { now: start, maxima, at_maxima: [start; 4], anomalies, uncertain }
     }
 
     /// Counts an entry that concerns `allocation`, records `size` and leads to `instant`.
@@ -40,14 +42,20 @@ impl Tally {
     /// Takes note of the counters right after an entry.
     #[inline]
     pub fn see(&mut self, action: Action, size: u64, instant: Instant, now: Counters) {
-        for (maximum, metric) in self.maxima.iter_mut().zip(Metric::ALL) {
-            let bytes = now.get(metric);
-            if bytes > maximum.bytes {
-                *maximum = Maximum { bytes, instant };
+        let rises = match action {
+            Action::Alloc => {
+                self.raise(Metric::Allocated, instant, &now);
+                self.raise(Metric::Active, instant, &now);
+                self.raise(Metric::Requested, instant, &now);
+                true
             }
-        }
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.raise(Metric::Reserved, instant, &now);
+                true
+            }
+            _ => false,
+        };
         if now.any_negative() && !self.now.any_negative() {
-            let rises = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
             let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
             self.anomalies.add(kind, Some(instant - 1), 0);
         }
@@ -56,5 +64,14 @@ impl Tally {
             self.anomalies.add(AnomalyKind::SnapshotMismatch, Some(instant - 1), 0);
         }
         self.now = now;
+    }
+
+    #[inline]
+    fn raise(&mut self, metric: Metric, instant: Instant, now: &Counters) {
+        let (maximum, bytes) = (&mut self.maxima[metric as usize], now.get(metric));
+        if bytes > maximum.bytes {
+            *maximum = Maximum { bytes, instant };
+            self.at_maxima[metric as usize] = *now;
+        }
     }
 }

@@ -213,6 +213,7 @@ mod tests {
             start: crate::replay::Counters::default(),
             end: crate::replay::Counters::default(),
             maxima: [Maximum::default(); 4],
+            at_maxima: None,
             anomalies: crate::replay::Anomalies::default(),
             completeness: Completeness::default(),
             operators: Vec::new(),

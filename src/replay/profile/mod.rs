@@ -71,6 +71,7 @@ fn close(ledger: Ledger<'_>, device: DeviceId, first_row: usize) -> History {
         start: ledger.start,
         end: ledger.start,
         maxima: [Maximum::default(); 4],
+        at_maxima: None,
         anomalies: ledger.anomalies,
         completeness: Completeness {
             has_baseline: ledger.start.allocated != 0 || ledger.start.reserved != 0,
