@@ -18,11 +18,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
-use support::{fixture, names};
+use support::difference::difference;
+use support::{BLESS, fixture, is_blessing, names};
 use unicode_width::UnicodeWidthStr;
 
 const GOLDEN: &str = "tests/golden";
-const BLESS: &str = "MEMVIZ_BLESS";
 /// A profiler trace.
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 /// What others are compared with.
@@ -318,8 +318,10 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
 /// The recordings of a run's ranks, for answers about several.
 const RANKS8: &str = "fixtures/snapshots/ranks8";
 
-/// Pictures of the README, made by the commands it gives: file, fixture, arguments.
-const README_PICTURES: &[(&str, &str, &[&str])] = &[
+/// Where the pictures of README and book are.
+const PICTURES: &str = "docs/src/pictures";
+/// Pictures, made by the commands that stand beside them: file, fixture, arguments.
+const DRAWN: &[(&str, &str, &[&str])] = &[
     ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
@@ -413,18 +415,16 @@ fn answers_are_as_before() {
         assert!(used.insert((*golden).to_owned()), "{golden} is there twice");
         failures.extend(compare(&format!("{GOLDEN}/{golden}"), &run.stdout));
     }
-    for (picture, recording, args) in README_PICTURES {
+    for (picture, recording, args) in DRAWN {
         let run = support::memviz(&[*args, &[path_of(recording).as_str()]].concat());
-        failures.extend(compare(&format!("docs/{picture}"), &run.expect(0).stdout));
+        failures.extend(compare(&format!("{PICTURES}/{picture}"), &run.expect(0).stdout));
     }
     for (stem, name, question) in IN_TERMINALS {
-        let recording = open(name);
-        for width in WIDTHS {
+        let texts = render(&open(name), &path_of(name), *question, &WIDTHS.map(Some));
+        assert_eq!(texts.len(), WIDTHS.len(), "{stem}");
+        for (width, text) in WIDTHS.iter().zip(&texts) {
             let golden = format!("{stem}.{width}.txt");
-            failures.extend(compare(
-                &format!("{GOLDEN}/{golden}"),
-                &render(&recording, &path_of(name), *question, Some(width)),
-            ));
+            failures.extend(compare(&format!("{GOLDEN}/{golden}"), text));
             assert!(used.insert(golden), "{stem} is there twice");
         }
     }
@@ -454,24 +454,12 @@ fn pipes_get_what_the_library_renders() {
         if matches!(question, Question::Diff(_)) {
             recording.snapshot.view = View::default();
         }
-        assert_eq!(run.stdout, render(&recording, &path, question, None), "{name} {args:?}");
+        assert_eq!([run.stdout], *render(&recording, &path, question, &[None]), "{name} {args:?}");
     }
 }
 
 #[test]
-fn lines_fit_into_the_terminal() {
-    // Said on one line whatever the width: see the next test.
-    let too_long = |line: &str| line.starts_with("snapshot.pickle: ") || line.starts_with("  entry ");
-    support::assert_none(&wide_lines(too_long));
-}
-
-#[test]
 fn every_line_fits_into_the_terminal() {
-    support::assert_none(&wide_lines(|_| false));
-}
-
-/// Lines that are wider than the terminal they are meant for.
-fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
     let groups = [
         GroupBy::Site,
         GroupBy::Stack,
@@ -489,6 +477,7 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
     let questions = one.into_iter().chain(both).chain(ranges);
     let questions = questions.chain(groups.map(Question::Peak)).chain(groups.map(Question::Fragmentation));
     let questions: Vec<Question> = questions.chain(groups.map(Question::Oom)).collect();
+    let widths: Vec<Option<usize>> = (50..=120).step_by(10).map(Some).collect();
     let mut problems = BTreeSet::new();
     for name in [
         "gpt_train",
@@ -509,20 +498,21 @@ fn wide_lines(excused: impl Fn(&str) -> bool) -> Vec<String> {
         "state_only",
     ] {
         let recording = open(name);
-        for width in (50..=120).step_by(10) {
-            for &question in &questions {
-                for line in render(&recording, "snapshot.pickle", question, Some(width)).lines() {
+        for &question in &questions {
+            let texts = render(&recording, "snapshot.pickle", question, &widths);
+            for (text, width) in texts.iter().zip(widths.iter().flatten()) {
+                for line in text.lines() {
                     // To be copied as it is.
                     let code = ["PYTORCH_CUDA_ALLOC_CONF=", "torch.utils", "block.forward = ", "model.gradient_"];
                     let is_code = code.iter().any(|code| line.trim_start().starts_with(code));
-                    if line.width() > width && !is_code && !excused(line) {
+                    if line.width() > *width && !is_code {
                         problems.insert(format!("{name} {question:?} in {width} columns: {line:?}"));
                     }
                 }
             }
         }
     }
-    problems.into_iter().collect()
+    support::assert_none(&problems.into_iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -546,34 +536,44 @@ fn open(name: &str) -> Recording {
     recording
 }
 
-fn render(recording: &Recording, path: &str, question: Question, width: Option<usize>) -> String {
-    let text = TextReport { width, color: false };
+/// The answer to a question as text of each width.
+fn render(recording: &Recording, path: &str, question: Question, widths: &[Option<usize>]) -> Vec<String> {
     let source = Source { path, recording };
-    let mut out = Vec::new();
+    let texts = |write: &dyn Fn(&TextReport, &mut Vec<u8>)| -> Vec<String> {
+        let text = |&width| {
+            let mut out = Vec::new();
+            write(&TextReport { width, color: false }, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        widths.iter().map(text).collect()
+    };
     match question {
         Question::Peak(by) => {
             let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
-            text.peak(source, &recording.peak(&options).unwrap(), &mut out).unwrap();
+            let report = recording.peak(&options).unwrap();
+            texts(&|text, out| text.peak(source, &report, out).unwrap())
         }
         Question::Each(each, top) => {
             let each = Some(EachOptions { each: each.parse().unwrap(), top });
             // Where there are no such ranges, there is nothing to render.
-            if let Ok(report) = recording.peak(&PeakOptions { each, ..PeakOptions::default() }) {
-                text.peak(source, &report, &mut out).unwrap();
-            }
+            let Ok(report) = recording.peak(&PeakOptions { each, ..PeakOptions::default() }) else { return Vec::new() };
+            texts(&|text, out| text.peak(source, &report, out).unwrap())
         }
         Question::Fragmentation(by) => {
             let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);
             let options = FragmentationOptions { by, at, top: Some(TOP), ..FragmentationOptions::default() };
-            text.fragmentation(source, &recording.fragmentation(&options).unwrap(), &mut out).unwrap();
+            let report = recording.fragmentation(&options).unwrap();
+            texts(&|text, out| text.fragmentation(source, &report, out).unwrap())
         }
         Question::OverTime => {
             let options = FragmentationOptions { points: Some(24), ..FragmentationOptions::default() };
-            text.fragmentation(source, &recording.fragmentation(&options).unwrap(), &mut out).unwrap();
+            let report = recording.fragmentation(&options).unwrap();
+            texts(&|text, out| text.fragmentation(source, &report, out).unwrap())
         }
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
-            text.oom(source, &recording.oom(&options).unwrap(), &mut out).unwrap();
+            let report = recording.oom(&options).unwrap();
+            texts(&|text, out| text.oom(source, &report, out).unwrap())
         }
         Question::Check => {
             let budgets = Budgets {
@@ -586,34 +586,40 @@ fn render(recording: &Recording, path: &str, question: Question, width: Option<u
             };
             let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
             let answer = Ok((InputHead::of(source).into_owned(), report));
-            text.check(&[CheckedInput { path: path.to_owned(), answer }], &mut out).unwrap();
+            let inputs = [CheckedInput { path: path.to_owned(), answer }];
+            texts(&|text, out| text.check(&inputs, out).unwrap())
         }
         Question::Checkpoint => {
             // As many candidates as people get.
             let options = CheckpointOptions { top: Some(10), ..CheckpointOptions::default() };
-            text.checkpoint(source, &recording.checkpoint(&options).unwrap(), &mut out).unwrap();
+            let report = recording.checkpoint(&options).unwrap();
+            texts(&|text, out| text.checkpoint(source, &report, out).unwrap())
         }
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
-            text.leaks(source, &recording.leaks(&options).unwrap(), &mut out).unwrap();
+            let report = recording.leaks(&options).unwrap();
+            texts(&|text, out| text.leaks(source, &report, out).unwrap())
         }
         Question::Diff(by) => {
             let base = &*BASE;
             let options = PeakOptions { by, ..PeakOptions::default() };
             let [from, to] = [base, recording].map(|side| side.side(&options).unwrap());
             let sources = Sources { base: Source { path: GPT_TRAIN, recording: base }, new: source };
-            text.diff(sources, &DiffReport::of(&from, &to, Some(TOP)), &mut out).unwrap();
+            let report = DiffReport::of(&from, &to, Some(TOP));
+            texts(&|text, out| text.diff(sources, &report, out).unwrap())
         }
-        Question::Info => text.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap(),
+        Question::Info => {
+            let report = recording.info(&[]).unwrap();
+            texts(&|text, out| text.info(source, &report, out).unwrap())
+        }
     }
-    String::from_utf8(out).unwrap()
 }
 
 /// What is different from the golden file, unless the file is to be written.
 fn compare(path: &str, found: &str) -> Option<String> {
     // A file with raw escape sequences cannot be looked at.
     let found = found.replace('\u{1b}', "\\e");
-    if std::env::var(BLESS).is_ok_and(|value| value == "1") {
+    if is_blessing() {
         fs::write(path, found).unwrap();
         return None;
     }
@@ -621,70 +627,4 @@ fn compare(path: &str, found: &str) -> Option<String> {
         return Some(format!("{path} does not exist; the answer is\n{found}"));
     }
     difference(&support::read_text(path), &found).map(|difference| format!("{path}\n{difference}"))
-}
-
-/// Lines that differ, each with two lines around it: `-` before, `+` now. `None` when there are none.
-fn difference(before: &str, now: &str) -> Option<String> {
-    const AROUND: usize = 2;
-    if before == now {
-        return None;
-    }
-    let lines = |text: &str| {
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        if !text.is_empty() && !text.ends_with('\n') {
-            lines.push("(no line break at the end)".to_owned());
-        }
-        lines
-    };
-    let (before, now) = (lines(before), lines(now));
-    let marked = align(&before, &now);
-    let changed: Vec<usize> = (0..marked.len()).filter(|&index| marked[index].0 != ' ').collect();
-    let shown = |index: usize| changed.iter().any(|&change| change.abs_diff(index) <= AROUND);
-    let mut text = String::new();
-    let mut gap = false;
-    for (index, (mark, line)) in marked.iter().enumerate() {
-        if shown(index) {
-            text += &format!("{mark} {line}\n");
-            gap = false;
-        } else if !gap {
-            // Nothing is said about what follows the last change.
-            if changed.iter().any(|&change| change > index) {
-                text += "  ...\n";
-            }
-            gap = true;
-        }
-    }
-    Some(text)
-}
-
-/// A longest common subsequence of lines, with what is only on one side marked.
-fn align<'l>(before: &'l [String], now: &'l [String]) -> Vec<(char, &'l str)> {
-    let columns = now.len() + 1;
-    let mut common = vec![0u32; (before.len() + 1) * columns];
-    for i in (0..before.len()).rev() {
-        for j in (0..now.len()).rev() {
-            common[i * columns + j] = if before[i] == now[j] {
-                common[(i + 1) * columns + j + 1] + 1
-            } else {
-                common[(i + 1) * columns + j].max(common[i * columns + j + 1])
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut marked = Vec::new();
-    while i < before.len() || j < now.len() {
-        let stays = i < before.len() && j < now.len() && before[i] == now[j];
-        let goes = i < before.len() && (j == now.len() || common[(i + 1) * columns + j] >= common[i * columns + j + 1]);
-        if stays {
-            marked.push((' ', before[i].as_str()));
-            (i, j) = (i + 1, j + 1);
-        } else if goes {
-            marked.push(('-', before[i].as_str()));
-            i += 1;
-        } else {
-            marked.push(('+', now[j].as_str()));
-            j += 1;
-        }
-    }
-    marked
 }

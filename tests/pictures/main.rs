@@ -16,9 +16,10 @@ use memviz::report::flamegraph::folded;
 use memviz::report::fragmentation::BlockColor;
 use memviz::report::page::Page;
 use memviz::report::{Source, checkpoint, flamegraph, fragmentation, timeline};
+use rayon::prelude::*;
 use roxmltree::Document;
 use std::collections::BTreeMap;
-use support::{assert_none, cases, fixture, names};
+use support::{Case, assert_none, cases, fixture, names};
 
 /// Bytes that no picture exceeds.
 const MAX_BYTES: usize = 500_000;
@@ -70,10 +71,7 @@ fn page(recording: &Recording) -> [String; 2] {
 
 #[test]
 fn every_picture_is_safe_and_small() {
-    let mut problems = Vec::new();
-    for case in cases(support::FIXTURES) {
-        problems.extend(flaws(&case.path, &support::open(&case.path)));
-    }
+    let mut problems = flaws_of(&cases(support::FIXTURES));
     for (name, recording) in synthetic::all() {
         problems.extend(flaws(name, &recording));
     }
@@ -143,12 +141,12 @@ fn pictures_of_broken_recordings_are_safe_and_small() {
 
 #[test]
 fn pictures_of_the_corpus_are_safe_and_small() {
-    let Some(corpus) = support::corpus() else { return };
-    let mut problems = Vec::new();
-    for case in cases(corpus) {
-        problems.extend(flaws(&case.path, &support::open(&case.path)));
-    }
-    assert_none(&problems);
+    let Some(cases) = support::corpus_cases() else { return };
+    assert_none(&flaws_of(&cases));
+}
+
+fn flaws_of(cases: &[Case]) -> Vec<String> {
+    cases.par_iter().flat_map_iter(|case| flaws(&case.path, &support::open(&case.path))).collect()
 }
 
 fn flaws(name: &str, recording: &Recording) -> Vec<String> {

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this one")]
 
 pub mod allocator_model;
+pub mod difference;
 pub mod pickle_writer;
 pub mod programs;
 pub mod snapshot_file;
@@ -23,6 +24,9 @@ pub const MALFORMED: &str = "fixtures/malformed";
 pub const CORPUS: &str = "../shared/corpus";
 /// When this is 1, a missing [`CORPUS`] is a failure.
 pub const REQUIRE_CORPUS: &str = "MEMVIZ_REQUIRE_CORPUS";
+
+/// When this is 1, tests of whole answers write what they found, instead of comparing it.
+pub const BLESS: &str = "MEMVIZ_BLESS";
 
 /// A recording and what PyTorch said about it.
 #[derive(Clone, Debug)]
@@ -119,6 +123,25 @@ pub fn corpus() -> Option<&'static str> {
     assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {CORPUS}");
     skipped(&format!("there is no {CORPUS}; {REQUIRE_CORPUS}=1 makes that a failure"));
     None
+}
+
+/// Recordings of the corpus that are not fixtures as well, which are tested as those; `None` where there is no corpus.
+pub fn corpus_cases() -> Option<Vec<Case>> {
+    let root = corpus()?;
+    let all = cases(root);
+    assert!(all.len() > 120, "only {} recordings were found in {root}", all.len());
+    let fixtures = cases(FIXTURES);
+    let is_fixture = |case: &Case| {
+        let path = case.path.replacen(root, FIXTURES, 1);
+        let twin = fixtures.iter().find(|fixture| fixture.path == path && fixture.truth == case.truth);
+        twin.is_some_and(|twin| fs::read(&twin.path).unwrap() == fs::read(&case.path).unwrap())
+    };
+    Some(all.into_iter().filter(|case| !is_fixture(case)).collect())
+}
+
+/// Whether answers are taken over: [`BLESS`].
+pub fn is_blessing() -> bool {
+    std::env::var(BLESS).is_ok_and(|value| value == "1")
 }
 
 /// Announces that a test did not run. Not with `eprintln!`, whose output the test harness hides.

@@ -12,7 +12,6 @@ use memviz::report::Source;
 use memviz::report::peak::json::{self, PeakDevice};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 /// Pinned host memory.
 const HOST: i32 = -1;
@@ -98,7 +97,7 @@ fn fixtures_equal_what_pytorch_counted() {
 
 #[test]
 fn corpus_equals_what_pytorch_counted() {
-    let Some(cases) = corpus_cases() else { return };
+    let Some(cases) = support::corpus_cases() else { return };
     let mut check = Check::default();
     for case in &cases {
         check.in_process(case);
@@ -174,20 +173,6 @@ fn a_lost_beginning_is_rebuilt() {
 fn a_paused_recording_starts_where_a_step_ended() {
     let paused = open(&fixture("paused"));
     assert_eq!(paused.histories[0].start.allocated, paused.histories[0].end.allocated);
-}
-
-/// Recordings of the corpus, without those that are fixtures: they have been checked.
-fn corpus_cases() -> Option<Vec<Case>> {
-    let root = support::corpus()?;
-    let all = cases(root);
-    assert!(all.len() > 120, "only {} recordings were found in {root}", all.len());
-    let fixtures = cases(support::FIXTURES);
-    let is_fixture = |case: &Case| {
-        let path = case.path.replacen(root, support::FIXTURES, 1);
-        let twin = fixtures.iter().find(|fixture| fixture.path == path && fixture.truth == case.truth);
-        twin.is_some_and(|twin| fs::read(&twin.path).unwrap() == fs::read(&case.path).unwrap())
-    };
-    Some(all.into_iter().filter(|case| !is_fixture(case)).collect())
 }
 
 /// What memviz says about one device.

@@ -1,9 +1,11 @@
 //! Every recording, with a budget one byte above what PyTorch counted, equal to it, and one byte below.
 
-use crate::support::{self, CORPUS, Case, assert_none, cases};
+use crate::support::{self, Case, assert_none, cases};
+use memviz::analysis::check::CheckVerdict;
+use memviz::analysis::{Budgets, CheckOptions};
 use rayon::prelude::*;
 
-/// Exit codes for a budget one byte above the true peak, equal to it and one byte below, on devices whose recording
+/// Verdicts, as exit codes, for a budget one byte above the true peak, equal to it and one byte below, on devices whose recording
 /// does not tell the peak exactly.
 const INEXACT: &[(&str, usize, [i32; 3], &str)] = &[
     ("no_history", 0, [2, 2, 2], "the peak before the dump is not known"),
@@ -31,15 +33,8 @@ fn one_byte_decides_on_every_fixture() {
 
 #[test]
 fn one_byte_decides_on_the_whole_corpus() {
-    let Some(root) = support::corpus() else { return };
-    let cases: Vec<Case> = cases(root).into_iter().filter(|case| !is_fixture(case)).collect();
+    let Some(cases) = support::corpus_cases() else { return };
     assert_none(&problems(&cases));
-}
-
-/// Whether the case is among the fixtures, and checked there.
-fn is_fixture(case: &Case) -> bool {
-    let twin = case.path.replacen(CORPUS, support::FIXTURES, 1);
-    std::fs::read(twin).is_ok_and(|bytes| bytes == std::fs::read(&case.path).unwrap())
 }
 
 fn problems(cases: &[Case]) -> Vec<String> {
@@ -47,22 +42,34 @@ fn problems(cases: &[Case]) -> Vec<String> {
 }
 
 fn case_problems(case: &Case) -> Vec<String> {
+    let recording = support::open(&case.path);
     let devices = case.truth["devices"].as_array().unwrap();
     let mut problems = Vec::new();
     for (device, counted) in devices.iter().enumerate() {
         let peak = counted["memory_stats"]["allocated_bytes.all.peak"].as_u64().unwrap_or(0);
         let Some(below) = peak.checked_sub(1) else { continue };
         let expected = INEXACT.iter().find(|row| row.0 == case.name && row.1 == device).map_or([0, 0, 1], |row| row.2);
-        let codes = [peak + 1, peak, below].map(|limit| {
-            let (limit, device) = (limit.to_string(), device.to_string());
-            let run = super::check(&[&case.path, "-q", "--max-peak", &limit, "--device", &device]);
-            run.code.unwrap_or(-1)
+        let budgets = [peak + 1, peak, below].map(|limit| Budgets {
+            devices: vec![i32::try_from(device).unwrap()],
+            max_peak: Some(limit),
+            ..Budgets::default()
         });
+        let report = recording.check(&CheckOptions { budgets: budgets.to_vec(), top: 1 });
+        let codes: Vec<i32> = report.checks.iter().map(|check| exit_code(check.verdict)).collect();
         if codes != expected {
             problems.push(format!("{} device {device}: expected {expected:?}, found {codes:?}", case.path));
         }
     }
     problems
+}
+
+/// What `memviz check` ends with when this is its only budget.
+fn exit_code(verdict: CheckVerdict) -> i32 {
+    match verdict {
+        CheckVerdict::Passed => 0,
+        CheckVerdict::Failed => 1,
+        CheckVerdict::Unknown => 2,
+    }
 }
 
 /// PyTorch counted nothing in these, and what a recording of nothing tells is as little as one that was off.
