@@ -201,7 +201,7 @@ impl Work<'_> {
         }
         let recording = Recording::unpacked(unpacked, &self.read)?;
         recording.require_history("ranks")?;
-        let lines = summarise(&input.name, input.number, &recording.snapshot, &recording.histories, self.summary)?;
+        let lines = summarise(&input.name, input.number, &recording.devices(), self.summary)?;
         Ok((lines, None))
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::analysis::diff::Side;
 use crate::analysis::{
-    CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, FlameOptions, FlameReport, FragmentationOptions,
-    FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview, PeakOptions, PeakReport,
-    SegmentMapReport, TimelineOptions, TimelineReport,
+    CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, Devices, FlameOptions, FlameReport,
+    FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview,
+    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
 };
 use crate::error::{Error, Result};
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
@@ -63,6 +63,12 @@ impl Recording {
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
     }
 
+    /// Its devices, ready to be asked. What answers have in common is worked out once for all that are given by one of
+    /// these.
+    pub fn devices(&self) -> Devices<'_> {
+        Devices::of(&self.snapshot, &self.histories)
+    }
+
     /// That the recording is about more than one instant, as `question` asks.
     ///
     /// # Errors
@@ -83,7 +89,7 @@ impl Recording {
     /// # Errors
     /// As [`PeakReport::of`].
     pub fn peak(&self, options: &PeakOptions) -> Result<PeakReport> {
-        PeakReport::of(&self.snapshot, &self.histories, options)
+        PeakReport::of(&self.devices(), options)
     }
 
     /// Live memory over time.
@@ -92,7 +98,7 @@ impl Recording {
     /// As [`TimelineReport::of`].
     pub fn timeline(&self, options: &TimelineOptions) -> Result<TimelineReport> {
         self.require_history("timeline")?;
-        TimelineReport::of(&self.snapshot, &self.histories, options)
+        TimelineReport::of(&self.devices(), options)
     }
 
     /// Live bytes by stack, as a tree.
@@ -100,7 +106,7 @@ impl Recording {
     /// # Errors
     /// As [`FlameReport::of`].
     pub fn flame(&self, options: &FlameOptions) -> Result<FlameReport> {
-        FlameReport::of(&self.snapshot, &self.histories, options)
+        FlameReport::of(&self.devices(), options)
     }
 
     /// Every segment at an instant, and whose blocks are in it.
@@ -108,7 +114,7 @@ impl Recording {
     /// # Errors
     /// As [`SegmentMapReport::of`].
     pub fn segment_map(&self, options: &PeakOptions) -> Result<SegmentMapReport> {
-        SegmentMapReport::of(&self.snapshot, &self.histories, options)
+        SegmentMapReport::of(&self.devices(), options)
     }
 
     /// Everything that a report shows.
@@ -117,7 +123,7 @@ impl Recording {
     /// As [`Overview::of`].
     pub fn overview(&self, options: &TimelineOptions) -> Result<Overview> {
         self.require_history("report")?;
-        Overview::of(&self.snapshot, &self.histories, options)
+        Overview::of(&self.devices(), options)
     }
 
     /// How much of what is reserved is inactive, and who pins it.
@@ -126,7 +132,7 @@ impl Recording {
     /// As [`FragmentationReport::of`].
     pub fn fragmentation(&self, options: &FragmentationOptions) -> Result<FragmentationReport> {
         self.require_history("fragmentation")?;
-        FragmentationReport::of(&self.snapshot, &self.histories, options)
+        FragmentationReport::of(&self.devices(), options)
     }
 
     /// Every request that failed, and why.
@@ -135,7 +141,7 @@ impl Recording {
     /// As [`OomReport::of`].
     pub fn oom(&self, options: &OomOptions) -> Result<OomReport> {
         self.require_history("oom")?;
-        OomReport::of(&self.snapshot, &self.histories, options)
+        OomReport::of(&self.devices(), options)
     }
 
     /// What survives step after step on each device.
@@ -144,7 +150,7 @@ impl Recording {
     /// As [`LeakReport::of`].
     pub fn leaks(&self, options: &LeakOptions) -> Result<LeakReport> {
         self.require_history("leaks")?;
-        LeakReport::of(&self.snapshot, &self.histories, options)
+        LeakReport::of(&self.devices(), options)
     }
 
     /// What activation checkpointing would save on each device.
@@ -153,12 +159,12 @@ impl Recording {
     /// As [`CheckpointReport::of`].
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         self.require_history("checkpoint")?;
-        CheckpointReport::of(&self.snapshot, &self.histories, options)
+        CheckpointReport::of(&self.devices(), options)
     }
 
     /// What it measures against what it may.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
-        CheckReport::of(&self.snapshot, &self.histories, options)
+        CheckReport::of(&self.devices(), options)
     }
 
     /// What a comparison with another recording needs of this one.
@@ -166,7 +172,7 @@ impl Recording {
     /// # Errors
     /// As [`PeakReport::of`].
     pub fn side(&self, options: &PeakOptions) -> Result<Side> {
-        Side::of(&self.snapshot, &self.histories, options)
+        Side::of(&self.devices(), options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.
@@ -174,7 +180,7 @@ impl Recording {
     /// # Errors
     /// As [`InfoReport::of`].
     pub fn info(&self, devices: &[DeviceId]) -> Result<InfoReport> {
-        InfoReport::of(&self.snapshot, &self.histories, devices)
+        InfoReport::of(&self.devices(), devices)
     }
 
     /// The history of a device, if the recording has one.

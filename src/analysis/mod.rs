@@ -6,6 +6,7 @@
 pub mod check;
 pub mod checkpoint;
 pub mod code;
+pub mod device;
 pub mod diff;
 pub mod flame;
 pub mod fragmentation;
@@ -24,6 +25,7 @@ pub mod training;
 pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 pub use code::sites::{Origin, Sites};
+pub use device::{Device, Devices};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};
 pub use fragmentation::over_time::{MostInactive, OverTimeRow};

@@ -1,5 +1,6 @@
 //! Everything a report on a recording shows.
 
+use crate::analysis::device::Devices;
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
@@ -8,8 +9,6 @@ use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::time::when::When;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport};
 use crate::error::Result;
-use crate::model::Snapshot;
-use crate::replay::History;
 
 /// The answers that belong into one report.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +34,7 @@ impl Overview {
     ///
     /// # Errors
     /// As [`PeakReport::of`] and [`TimelineReport::of`].
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &TimelineOptions) -> Result<Self> {
+    pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
@@ -43,18 +42,18 @@ impl Overview {
         let leaks = LeakOptions { inference, devices, ..LeakOptions::default() };
         let at_oom = PeakOptions { at: Some(When::Oom), ..peak.clone() };
         Ok(Self {
-            peak: PeakReport::of(snapshot, histories, &peak)?,
-            timeline: TimelineReport::of(snapshot, histories, options)?,
-            flame: FlameReport::of(snapshot, histories, &flame)?,
-            segments: if snapshot.notes.format.has_segments() {
-                SegmentMapReport::of(snapshot, histories, &peak)?
+            peak: PeakReport::of(recording, &peak)?,
+            timeline: TimelineReport::of(recording, options)?,
+            flame: FlameReport::of(recording, &flame)?,
+            segments: if recording.snapshot().notes.format.has_segments() {
+                SegmentMapReport::of(recording, &peak)?
             } else {
                 SegmentMapReport::default()
             },
             // No device has one in most recordings.
-            segments_at_oom: SegmentMapReport::of(snapshot, histories, &at_oom).unwrap_or_default(),
-            oom: OomReport::of(snapshot, histories, &oom)?,
-            leaks: LeakReport::of(snapshot, histories, &leaks)?,
+            segments_at_oom: SegmentMapReport::of(recording, &at_oom).unwrap_or_default(),
+            oom: OomReport::of(recording, &oom)?,
+            leaks: LeakReport::of(recording, &leaks)?,
         })
     }
 }

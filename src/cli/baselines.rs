@@ -37,7 +37,7 @@ impl Known {
             return read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error));
         }
         let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
-        let baseline = Baseline::of(&recording.snapshot, &recording.histories).map_err(|error| about(&error))?;
+        let baseline = Baseline::of(&recording.devices()).map_err(|error| about(&error))?;
         Ok(Self::Recording(baseline))
     }
 

@@ -20,12 +20,15 @@ mod ranges;
 mod reconcile;
 mod simulation;
 mod tally;
+mod track;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
+pub use track::Track;
+
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot};

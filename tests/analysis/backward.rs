@@ -3,7 +3,7 @@
 use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
 use memviz::Recording;
 use memviz::analysis::{Attribution, BackwardSites, GroupBy, Inference, PeakOptions, Roles, Row, Sites};
-use memviz::replay::Metric;
+use memviz::replay::{Metric, Track};
 use std::collections::BTreeMap;
 
 /// Recordings with the line behind each allocation: `fixtures/record_backward.py`.
@@ -22,7 +22,7 @@ impl Coverage {
         let roles = Roles::of(&sites);
         let mut coverage = Self::default();
         for history in &recording.histories {
-            let backward = BackwardSites::of(&sites, history, None);
+            let backward = BackwardSites::of(Track::new(&recording.snapshot, history), &roles, None);
             for (index, allocation) in history.allocations.iter().enumerate() {
                 let is_engine = roles.is_engine(history.stack_of(&recording.snapshot, index));
                 if !allocation.is_baseline() && is_engine {
@@ -70,7 +70,7 @@ fn agreement(name: &str) -> (f64, f64) {
         serde_json::from_slice(&read_unpacked(&format!("{KNOWN}/{name}/lines.json.gz"))).unwrap();
     let sites = Sites::new(&recording.snapshot);
     let history = recording.history(0).unwrap();
-    let backward = BackwardSites::of(&sites, history, None);
+    let backward = BackwardSites::of(Track::new(&recording.snapshot, history), &Roles::of(&sites), None);
     assert_eq!(history.allocations.len(), known.len(), "{name}: both runs allocate the same");
     let (mut total, mut same_function, mut same_line) = (0, 0, 0);
     for (index, (allocation, (bytes, known))) in history.allocations.iter().zip(&known).enumerate() {
@@ -164,12 +164,13 @@ fn the_flag_turns_inference_off() {
 fn one_instant_is_answered_as_the_whole_history_is() {
     for name in ["gpt_train", "gpt_train_ckpt", "oom", "ring", "leak", "gpt_late_alloc_only", "multi_gpu"] {
         let recording = open(&support::fixture(name));
-        let sites = Sites::new(&recording.snapshot);
+        let roles = Roles::of(&Sites::new(&recording.snapshot));
         for history in &recording.histories {
-            let all = BackwardSites::of(&sites, history, None);
+            let track = Track::new(&recording.snapshot, history);
+            let all = BackwardSites::of(track, &roles, None);
             let peak = history.maxima[Metric::Allocated as usize].instant;
             for instant in [peak, history.entries() / 2, history.entries()] {
-                let one = BackwardSites::of(&sites, history, Some(instant));
+                let one = BackwardSites::of(track, &roles, Some(instant));
                 for (index, allocation) in history.allocations.iter().enumerate() {
                     if allocation.active_at(instant) {
                         assert_eq!(one.forward_stack(index), all.forward_stack(index), "{name}: {index} at {instant}");

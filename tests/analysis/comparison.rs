@@ -93,7 +93,7 @@ fn recording(devices: &[Vec<u64>]) -> Recording {
 fn compare(devices: &[Vec<u64>]) -> Option<Comparison> {
     let recording = recording(devices);
     let options = PeakOptions { by: GroupBy::Site, top: Some(0), ..PeakOptions::default() };
-    PeakReport::of(&recording.snapshot, &recording.histories, &options).unwrap().comparison
+    PeakReport::of(&recording.devices(), &options).unwrap().comparison
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use crate::support::allocator_model::Expandable;
 use crate::support::programs::{EPOCH, plain_or_expandable, programs};
 use crate::support::{fixture, memviz};
 use memviz::analysis::{
-    Each, EachOptions, GroupBy, PeakOptions, PeakReport, RangePeak, RangePeaks, Row, StepSource, When,
+    Devices, Each, EachOptions, GroupBy, PeakOptions, PeakReport, RangePeak, RangePeaks, Row, StepSource, When,
 };
 use memviz::model::{Annotation, Snapshot, Stage};
 use memviz::replay::{Bound, Counters, History, Instant, Metric, replay};
@@ -44,7 +44,7 @@ fn ask(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Vec
     let devices = 0..histories.len();
     let one = |device: usize| {
         let options = PeakOptions { devices: vec![histories[device].device], ..options.clone() };
-        Some((PeakReport::of(snapshot, histories, &options).ok()?, device))
+        Some((PeakReport::of(&Devices::of(snapshot, histories), &options).ok()?, device))
     };
     devices.filter_map(one).collect()
 }
@@ -123,7 +123,7 @@ fn same_leaders(
         devices: vec![history.device],
         ..options.clone()
     };
-    let alone = &PeakReport::of(snapshot, histories, &alone).unwrap().devices[0].attribution;
+    let alone = &PeakReport::of(&Devices::of(snapshot, histories), &alone).unwrap().devices[0].attribution;
     prop_assert_eq!(range.total_bytes, alone.total_bytes);
     let fields = |rows: &[Row]| -> Vec<(String, u64, u64, bool)> {
         rows.iter().map(|row| (row.label.clone(), row.bytes, row.blocks, row.inferred)).collect()
@@ -381,7 +381,7 @@ fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     let most = memviz::analysis::peak::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
     let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
-    let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
+    let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let ranges = report.devices[0].ranges.as_ref().unwrap();
     assert_eq!(ranges.ranges.len(), most);
     assert_eq!(ranges.left_out, Some((most / 2, 2 << 20)));
@@ -389,7 +389,7 @@ fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     assert_eq!(high, most / 2, "the highest are all there");
     assert!(ranges.ranges.is_sorted_by_key(|range| range.from));
     let options = PeakOptions { each: Some(each(Each::Step, 1)), ..PeakOptions::default() };
-    let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
+    let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let steps = report.devices[0].ranges.as_ref().unwrap();
     assert!(matches!(&steps.steps.as_ref().unwrap().source, StepSource::Annotations(name) if name == "step_N"));
     assert!(steps.ranges.iter().all(|step| step.label.starts_with("step_")));
@@ -402,7 +402,7 @@ fn ranges_that_were_recorded_in_part_are_bounds() {
     snapshot.annotations.pop();
     let histories = replay(&snapshot);
     let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
-    let report = PeakReport::of(&snapshot, &histories, &options).unwrap();
+    let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let ranges = &report.devices[0].ranges.as_ref().unwrap().ranges;
     let bounds: Vec<_> = ranges.iter().map(|range| range.bound).collect();
     assert_eq!(bounds, [Some(Bound::Lower), None, None, Some(Bound::Lower)]);

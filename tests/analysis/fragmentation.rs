@@ -6,12 +6,13 @@ use crate::support::programs::{Program, plain_or_expandable, programs};
 use crate::support::{self, assert_none, cases, fixture, open};
 use memviz::Recording;
 use memviz::analysis::{
-    DeviceFragmentation, Figures, FragmentationOptions, FragmentationReport, GroupBy, Layout, OomOptions, Sweep, When,
+    DeviceFragmentation, Devices, Figures, FragmentationOptions, FragmentationReport, GroupBy, Layout, OomOptions,
+    Sweep, When,
 };
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot, TraceEntries};
-use memviz::replay::{History, Instant, replay};
+use memviz::replay::{History, Instant, Track, replay};
 use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -66,7 +67,7 @@ proptest! {
         let snapshot = recording.snapshot();
         let Some(history) = replay(&snapshot).into_iter().next() else { return Ok(()) };
         let instant = pick.index(history.entries() as usize + 1) as Instant;
-        let layout = Layout::at(&snapshot, &history, instant);
+        let layout = Layout::at(Track::new(&snapshot, &history), instant);
         let before = Figures::of(&history, &layout);
         for row in at(&snapshot, &history, instant, GroupBy::Pool).pinning.rows {
             let private = !row.label.contains("default");
@@ -88,10 +89,10 @@ proptest! {
     ) {
         let snapshot = program.run().snapshot();
         for history in &replay(&snapshot) {
-            let mut sweep = Sweep::new(&snapshot, history);
+            let mut sweep = Sweep::new(Track::new(&snapshot, history));
             for pick in &picks {
                 let instant = pick.index(history.entries() as usize + 1) as Instant;
-                prop_assert_eq!(sweep.at(instant), Layout::at(&snapshot, history, instant));
+                prop_assert_eq!(sweep.at(instant), Layout::at(Track::new(&snapshot, history), instant));
             }
         }
     }
@@ -105,7 +106,7 @@ proptest! {
         let snapshot = program.run().snapshot();
         for history in &replay(&snapshot) {
             let options = FragmentationOptions { points: Some(points), ..FragmentationOptions::default() };
-            let report = FragmentationReport::of(&snapshot, std::slice::from_ref(history), &options).unwrap();
+            let report = FragmentationReport::of(&Devices::of(&snapshot, std::slice::from_ref(history)), &options).unwrap();
             let rows = report.devices[0].over_time.as_ref().unwrap();
             let mut inactive = vec![history.start.reserved - history.start.active];
             history.walk(&snapshot, |_, counters| inactive.push(counters.reserved - counters.active));
@@ -414,11 +415,11 @@ fn by_when(recording: &Recording, when: When) -> DeviceFragmentation {
 fn at(snapshot: &Snapshot, history: &History, instant: Instant, by: GroupBy) -> DeviceFragmentation {
     let at = Some(History::entry_before(instant).map_or(When::Start, When::Entry));
     let options = FragmentationOptions { at, by, ..FragmentationOptions::default() };
-    FragmentationReport::of(snapshot, std::slice::from_ref(history), &options).unwrap().devices.remove(0)
+    FragmentationReport::of(&Devices::of(snapshot, std::slice::from_ref(history)), &options).unwrap().devices.remove(0)
 }
 
 fn figures(snapshot: &Snapshot, history: &History, instant: Instant) -> Figures {
-    Figures::of(history, &Layout::at(snapshot, history, instant))
+    Figures::of(history, &Layout::at(Track::new(snapshot, history), instant))
 }
 
 /// Everything that must sum up.

@@ -4,7 +4,7 @@ use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
 use memviz::analysis::oom::{Advice, Cause, Evidence, Fit, Oom, Replayed};
-use memviz::analysis::{OomOptions, OomReport};
+use memviz::analysis::{Devices, OomOptions, OomReport};
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
@@ -472,7 +472,7 @@ fn program(ops: &[Op], capacity: u64) -> Program {
 }
 
 fn report(snapshot: &Snapshot) -> OomReport {
-    OomReport::of(snapshot, &replay(snapshot), &OomOptions::default()).unwrap()
+    OomReport::of(&Devices::of(snapshot, &replay(snapshot)), &OomOptions::default()).unwrap()
 }
 
 /// A program whose last request fails, with this much free on the device. The model would not fail like that.

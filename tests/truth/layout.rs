@@ -4,7 +4,7 @@ use crate::support::{self, assert_none, cases};
 use memviz::Recording;
 use memviz::analysis::{Layout, SegmentLayout};
 use memviz::model::{BlockState, DeviceId, PoolId, SegmentType};
-use memviz::replay::History;
+use memviz::replay::{History, Track};
 
 /// Instants of each history whose sums are compared.
 const INSTANTS: u32 = 24;
@@ -18,7 +18,7 @@ fn the_layout_at_the_end_is_the_snapshots_own() {
     for (path, recording) in recordings() {
         let snapshot = &recording.snapshot;
         for history in &recording.histories {
-            let layout = Layout::at(snapshot, history, history.entries());
+            let layout = Layout::at(Track::new(snapshot, history), history.entries());
             let found: Vec<SegmentRow> = layout
                 .segments
                 .iter()
@@ -73,7 +73,7 @@ fn parts_sum_to_the_counters_at_every_instant() {
 }
 
 fn sums(recording: &Recording, history: &History, instant: u32) -> Option<String> {
-    let layout = Layout::at(&recording.snapshot, history, instant);
+    let layout = Layout::at(Track::new(&recording.snapshot, history), instant);
     let counters = history.counters_at(&recording.snapshot, instant);
     let sum = |wanted: &dyn Fn(BlockState) -> bool| -> u64 {
         layout.pieces.iter().filter(|piece| wanted(piece.state)).map(|piece| piece.size).sum()

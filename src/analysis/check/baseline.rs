@@ -1,11 +1,12 @@
 //! What an earlier recording measured, to compare a new one with.
 
 use super::measure::maximum;
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::{PeakOptions, PeakReport};
 use crate::error::Result;
 use crate::input::saved::{SavedAnswer, SavedDevice};
-use crate::model::{DeviceId, Snapshot};
-use crate::replay::{History, Metric};
+use crate::model::DeviceId;
+use crate::replay::Metric;
 
 /// An earlier recording, reduced to what is compared.
 #[derive(Clone, Debug, Default)]
@@ -39,21 +40,19 @@ impl Baseline {
     ///
     /// # Errors
     /// As [`PeakReport::of`].
-    pub fn of(snapshot: &Snapshot, histories: &[History]) -> Result<Self> {
-        let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default())?;
-        let device = |(history, sites): (&History, Option<Vec<(String, u64)>>)| BaselineDevice {
-            device: history.device,
-            allocated: maximum(snapshot, history, Metric::Allocated).value(),
-            reserved: maximum(snapshot, history, Metric::Reserved).value(),
-            sites,
+    pub fn of(recording: &Devices<'_>) -> Result<Self> {
+        let peaks = PeakReport::of(recording, &PeakOptions::default())?;
+        let device = |device: &Device<'_>| {
+            let peak = peaks.devices.iter().find(|peak| peak.device == device.id());
+            let rows = peak.map(|peak| peak.attribution.rows.iter());
+            BaselineDevice {
+                device: device.id(),
+                allocated: maximum(device.track, Metric::Allocated).value(),
+                reserved: maximum(device.track, Metric::Reserved).value(),
+                sites: rows.map(|rows| rows.map(|row| (row.label.clone(), row.bytes)).collect()),
+            }
         };
-        let with_sites = histories.iter().map(|history: &History| {
-            let peak = peaks.devices.iter().find(|peak| peak.device == history.device);
-            let sites =
-                peak.map(|peak| peak.attribution.rows.iter().map(|row| (row.label.clone(), row.bytes)).collect());
-            (history, sites)
-        });
-        Ok(Self { devices: with_sites.map(device).collect() })
+        Ok(Self { devices: recording.all().iter().map(device).collect() })
     }
 
     /// What an answer says that memviz wrote earlier.

@@ -4,7 +4,7 @@ use super::baseline::BaselineDevice;
 use crate::analysis::diff::matching::{Name, match_rows};
 use crate::analysis::grouping::attribution::Row;
 use crate::analysis::{GroupBy, LeakRow, PinningRow, Sites, Verdict};
-use crate::model::{Snapshot, StackId};
+use crate::model::StackId;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -118,9 +118,9 @@ impl Culprit {
 pub(super) struct Locations(HashMap<String, Option<Location>>);
 
 impl Locations {
-    pub(super) fn of(snapshot: &Snapshot, sites: &Sites<'_>) -> Self {
+    pub(super) fn of(sites: &Sites<'_>) -> Self {
         let mut locations = HashMap::new();
-        for stack in (0..snapshot.stacks.len() as u32).map(StackId) {
+        for stack in (0..sites.snapshot().stacks.len() as u32).map(StackId) {
             let Some((file, line)) = sites.source_line(stack) else { continue };
             let here = Some(Location { file: file.to_owned(), line });
             for label in [sites.site(stack), sites.site_with_path(stack)] {

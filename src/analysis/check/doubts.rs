@@ -5,7 +5,7 @@
 
 use super::measure::Doubt;
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
-use crate::replay::{Completeness, History, Metric};
+use crate::replay::{Completeness, History, Metric, Track};
 
 /// What a doubt leaves of a figure that was replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,17 @@ pub enum Leaves {
 }
 
 /// What stands against a counter's maximum on a device.
-pub fn of_maximum(snapshot: &Snapshot, history: &History, metric: Metric) -> Option<(Doubt, Leaves)> {
-    of_device(snapshot, history).or_else(|| match metric {
-        Metric::Reserved => of_reserved(snapshot, history),
+pub fn of_maximum(track: Track<'_>, metric: Metric) -> Option<(Doubt, Leaves)> {
+    let history = track.history;
+    of_device(track).or_else(|| match metric {
+        Metric::Reserved => of_reserved(track),
         _ => of_allocated(history),
     })
 }
 
 /// What stands against every figure of a device.
-pub fn of_device(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leaves)> {
+pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
+    let Track { snapshot, history } = track;
     if history.anomalies.total() > 0 {
         return Some((Doubt::Contradicts(history.anomalies.total()), Leaves::Nothing));
     }
@@ -44,7 +46,7 @@ pub fn of_device(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leave
         Completeness { ring_full: true, .. } => lower(Doubt::RingFull),
         Completeness { truncated: true, .. } => lower(Doubt::CutOff),
         Completeness { no_totals: true, .. } => lower(Doubt::NoTotals),
-        _ => match beginning(snapshot, history) {
+        _ => match beginning(track) {
             Some(doubt) => lower(doubt),
             None => of_file,
         },
@@ -120,7 +122,8 @@ fn settings_are_missing(snapshot: &Snapshot) -> bool {
 /// Whether entries from before the first kept one are lost, or whether that cannot be told. A block from before has a
 /// stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or a pause did. A recording that
 /// began late has none; but one without any stacks looks the same.
-fn beginning(snapshot: &Snapshot, history: &History) -> Option<Doubt> {
+fn beginning(track: Track<'_>) -> Option<Doubt> {
+    let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || history.baseline.is_empty() {
         return None;
     }
@@ -133,7 +136,7 @@ fn beginning(snapshot: &Snapshot, history: &History) -> Option<Doubt> {
         return None;
     }
     // PyTorch 2.0 has no such choice.
-    let stacks = snapshot.entries.stacks().get(history.rows.clone()).unwrap_or(&[]);
+    let stacks = track.stacks();
     let has_stacks = stacks.iter().any(|&stack| stack != StackId::EMPTY);
     (!has_stacks && snapshot.notes.has_times).then_some(Doubt::NoStacks)
 }
@@ -166,16 +169,18 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
     }
 }
 
-fn of_reserved(snapshot: &Snapshot, history: &History) -> Option<(Doubt, Leaves)> {
+fn of_reserved(track: Track<'_>) -> Option<(Doubt, Leaves)> {
+    let snapshot = track.snapshot;
     if snapshot.notes.format == Format::MemoryTimeline {
         return Some((Doubt::NoReserved, Leaves::Nothing));
     }
-    lacks_segments(snapshot, history).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
+    lacks_segments(track).then_some((Doubt::SegmentsNotRecorded, Leaves::LowerBound))
 }
 
 /// Whether a block from before the first kept entry lies in no segment that is known to have been there then, so that
 /// the end of that segment was not recorded (`skip_actions`).
-fn lacks_segments(snapshot: &Snapshot, history: &History) -> bool {
+fn lacks_segments(track: Track<'_>) -> bool {
+    let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || history.completeness.unrecorded_frees {
         return false;
     }
@@ -227,7 +232,7 @@ mod tests {
         let (mut snapshot, mut history) = (Snapshot::default(), history());
         file(&mut snapshot.notes);
         device(&mut history);
-        of_maximum(&snapshot, &history, Metric::Allocated).map(|(doubt, _)| doubt)
+        of_maximum(Track::new(&snapshot, &history), Metric::Allocated).map(|(doubt, _)| doubt)
     }
 
     #[test]

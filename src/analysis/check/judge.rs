@@ -5,17 +5,16 @@ use super::culprits::{Basis, Culprits, Locations};
 use super::doubts::{self, Leaves};
 use super::measure::{Doubt, Measured, keeps, maximum, of_sites};
 use super::{Amount, BaselineDevice, Check, CheckKind, CheckVerdict, CheckedDevice};
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
 use crate::analysis::grouping::attribution::{Attribution, Row, grouped_rows};
 use crate::analysis::grouping::filter::{Filter, matching_stacks};
 use crate::analysis::grouping::{BASELINE, GroupBy, Grouper, Inference, Key, NOT_RECORDED};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::time::annotations::Annotations;
 use crate::model::percent::Percent;
-use crate::model::{DeviceId, Format, Snapshot};
-use crate::replay::{History, Instant, Metric};
+use crate::model::{DeviceId, Format};
+use crate::replay::{Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 
 /// A limit, as it is compared.
@@ -54,33 +53,30 @@ impl Limit<'_> {
 }
 
 /// A recording, and what is worked out of it once.
-pub(super) struct Judge<'r> {
-    snapshot: &'r Snapshot,
-    histories: &'r [History],
-    sites: Sites<'r>,
-    annotations: Annotations,
+pub(super) struct Judge<'d, 'a> {
+    recording: &'d Devices<'a>,
     peaks: Vec<DevicePeak>,
 }
 
 /// One device of it.
 #[derive(Clone, Copy)]
-struct Device<'r> {
-    history: &'r History,
-    peak: &'r DevicePeak,
+struct Case<'d, 'a> {
+    device: &'d Device<'a>,
+    peak: &'d DevicePeak,
     /// The same device in the baseline.
-    before: Option<&'r BaselineDevice>,
+    before: Option<&'d BaselineDevice>,
 }
 
-impl<'r> Judge<'r> {
-    pub(super) fn new(snapshot: &'r Snapshot, histories: &'r [History]) -> Self {
+impl<'d, 'a> Judge<'d, 'a> {
+    pub(super) fn new(recording: &'d Devices<'a>) -> Self {
         // The only error is a device that does not exist, and none is asked for.
-        let peaks = PeakReport::of(snapshot, histories, &PeakOptions::default()).unwrap_or_default().devices;
-        Self { snapshot, histories, sites: Sites::new(snapshot), annotations: Annotations::of(snapshot), peaks }
+        let peaks = PeakReport::of(recording, &PeakOptions::default()).unwrap_or_default().devices;
+        Self { recording, peaks }
     }
 
     /// Where the code of each site is.
     pub(super) fn locations(&self) -> Locations {
-        Locations::of(self.snapshot, &self.sites)
+        Locations::of(self.recording.sites())
     }
 
     /// The devices that budgets are about: those named, else those with data here, then those of the baseline.
@@ -94,11 +90,11 @@ impl<'r> Judge<'r> {
 
     /// What is measured on a device, whatever is limited.
     pub(super) fn checked(&self, device: DeviceId) -> Option<CheckedDevice> {
-        let (history, peak) = self.find(device)?;
+        let (device, peak) = self.find(device)?;
         Some(CheckedDevice {
             peak: peak.clone(),
-            allocated: self.maximum(history, Metric::Allocated),
-            reserved: self.maximum(history, Metric::Reserved),
+            allocated: maximum(device.track, Metric::Allocated),
+            reserved: maximum(device.track, Metric::Reserved),
         })
     }
 
@@ -112,20 +108,20 @@ impl<'r> Judge<'r> {
         devices.into_iter().flat_map(|device| self.on_device(budgets, device)).collect()
     }
 
-    fn on_device(&self, budgets: &Budgets, device: DeviceId) -> Vec<Check> {
+    fn on_device(&self, budgets: &Budgets, id: DeviceId) -> Vec<Check> {
         let limits = self.limits(budgets).into_iter();
-        let Some((history, peak)) = self.find(device) else {
-            if budgets.devices.contains(&device) {
+        let Some((device, peak)) = self.find(id) else {
+            if budgets.devices.contains(&id) {
                 let known: Vec<DeviceId> = self.peaks.iter().map(|peak| peak.device).collect();
                 let doubt = Doubt::NoSuchDevice(known);
-                return limits.map(|limit| unknown(budgets, Some(device), limit, doubt.clone())).collect();
+                return limits.map(|limit| unknown(budgets, Some(id), limit, doubt.clone())).collect();
             }
             let growth = limits.filter(|limit| matches!(limit, Limit::Growth(_)));
-            return growth.map(|limit| unknown(budgets, Some(device), limit, Doubt::OnlyInBaseline)).collect();
+            return growth.map(|limit| unknown(budgets, Some(id), limit, Doubt::OnlyInBaseline)).collect();
         };
-        let before = budgets.baseline.as_ref().and_then(|baseline| baseline.device(device));
-        let device = Device { history, peak, before };
-        limits.map(|limit| self.judge(budgets, device, limit)).collect()
+        let before = budgets.baseline.as_ref().and_then(|baseline| baseline.device(id));
+        let case = Case { device, peak, before };
+        limits.map(|limit| self.judge(budgets, case, limit)).collect()
     }
 
     /// Every limit, in the order in which they are shown.
@@ -138,70 +134,70 @@ impl<'r> Judge<'r> {
         if budgets.baseline.is_some() {
             limits.push(Limit::Growth(Metric::Allocated));
             // A format without reserved memory has none to compare.
-            let records_reserved = self.snapshot.notes.format != Format::MemoryTimeline;
+            let records_reserved = self.recording.snapshot().notes.format != Format::MemoryTimeline;
             limits.extend(records_reserved.then_some(Limit::Growth(Metric::Reserved)));
         }
         limits
     }
 
-    fn judge(&self, budgets: &Budgets, device: Device<'_>, limit: Limit<'_>) -> Check {
+    fn judge(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Check {
         let finding = match limit {
-            Limit::Peak(most) => Finding::bytes(most, self.maximum(device.history, Metric::Allocated)),
-            Limit::Reserved(most) => Finding::bytes(most, self.maximum(device.history, Metric::Reserved)),
-            Limit::Fragmentation(most) => self.fragmentation(device.history, most),
-            Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, device.history)),
-            Limit::Site(most) => self.held_by(device.history, most),
-            Limit::Growth(metric) => self.growth(budgets, device, metric),
+            Limit::Peak(most) => Finding::bytes(most, maximum(case.device.track, Metric::Allocated)),
+            Limit::Reserved(most) => Finding::bytes(most, maximum(case.device.track, Metric::Reserved)),
+            Limit::Fragmentation(most) => self.fragmentation(case.device, most),
+            Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, case.device)),
+            Limit::Site(most) => Self::held_by(case.device, most),
+            Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
-        let mut check = finding.into_check(budgets, Some(device.history.device), limit);
+        let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
         if check.verdict == CheckVerdict::Failed {
-            check.culprits = self.culprits(budgets, device, limit);
+            check.culprits = self.culprits(budgets, case, limit);
         }
         check
     }
 
     /// The sites behind a limit that is not kept.
-    fn culprits(&self, budgets: &Budgets, device: Device<'_>, limit: Limit<'_>) -> Culprits {
-        let history = device.history;
+    fn culprits(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Culprits {
+        let Case { device, peak, before } = case;
         match limit {
             Limit::Reserved(_) | Limit::Growth(Metric::Reserved) => {
-                let peak = (Metric::Reserved, history.maxima[Metric::Reserved as usize].instant);
-                let made = self.attribution(history, peak);
+                let highest = device.history().maxima[Metric::Reserved as usize].instant;
+                let made = attribution(device, (Metric::Reserved, highest));
                 Culprits::holding(Basis::Reserved, &made.rows)
             }
             Limit::Peak(_) | Limit::Growth(_) => {
-                let rows = &device.peak.attribution.rows;
-                let grown = device.before.and_then(|before| Culprits::grown(rows, before));
+                let rows = &peak.attribution.rows;
+                let grown = before.and_then(|before| Culprits::grown(rows, before));
                 grown.unwrap_or_else(|| Culprits::holding(Basis::Held, rows))
             }
             Limit::Fragmentation(_) => {
-                let rows = self.fragmented(history).map(|device| device.pinning.rows).unwrap_or_default();
+                let rows = self.fragmented(device).map(|device| device.pinning.rows).unwrap_or_default();
                 Culprits::pinning(&rows)
             }
             Limit::Leak(_) => {
-                let rows = self.leaks(budgets, history).map(|device| device.rows).unwrap_or_default();
+                let rows = self.leaks(budgets, device).map(|device| device.rows).unwrap_or_default();
                 Culprits::leaking(&rows)
             }
-            Limit::Site(most) => Culprits::holding(Basis::Held, &self.matching(history, most).1),
+            Limit::Site(most) => Culprits::holding(Basis::Held, &matching(device, most).1),
         }
     }
 
     /// Growth beyond the baseline. What it had, and the tolerance, are the limit.
-    fn growth(&self, budgets: &Budgets, device: Device<'_>, metric: Metric) -> Finding {
-        let measured = self.maximum(device.history, metric);
-        match device.before.map(|before| before.peak(metric)) {
+    fn growth(budgets: &Budgets, case: Case<'_, '_>, metric: Metric) -> Finding {
+        let measured = maximum(case.device.track, metric);
+        match case.before.map(|before| before.peak(metric)) {
             Some(Some(bytes)) => Finding::bytes(budgets.tolerance.above(bytes), measured),
             Some(None) => Finding::unlimited(measured, Doubt::BaselineNotExact),
             None => Finding::unlimited(measured, Doubt::NotInBaseline),
         }
     }
 
-    fn fragmentation(&self, history: &History, most: Percent) -> Finding {
+    fn fragmentation(&self, device: &Device<'_>, most: Percent) -> Finding {
         let limit = Amount::Share(most.share());
-        if let Some(doubt) = self.maximum(history, Metric::Allocated).doubt {
+        if let Some(doubt) = maximum(device.track, Metric::Allocated).doubt {
             return Finding::unknown(limit, Doubt::PeakNotExact(Box::new(doubt)));
         }
-        match self.fragmented(history) {
+        match self.fragmented(device) {
             Err(doubt) => Finding::unknown(limit, doubt),
             Ok(DeviceFragmentation { figures, .. }) => {
                 let share = Amount::Share(figures.inactive_share());
@@ -218,22 +214,22 @@ impl<'r> Judge<'r> {
         }
     }
 
-    fn fragmented(&self, history: &History) -> Result<DeviceFragmentation, Doubt> {
-        let options = FragmentationOptions { devices: vec![history.device], ..FragmentationOptions::default() };
-        let report = FragmentationReport::of(self.snapshot, self.histories, &options);
+    fn fragmented(&self, device: &Device<'_>) -> Result<DeviceFragmentation, Doubt> {
+        let options = FragmentationOptions { devices: vec![device.id()], ..FragmentationOptions::default() };
+        let report = FragmentationReport::of(self.recording, &options);
         let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
     }
 
     /// Bytes that the program asks for and leaks in a step.
-    fn leaked(&self, budgets: &Budgets, history: &History) -> Measured {
-        match doubts::of_device(self.snapshot, history) {
+    fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
+        match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
             // Steps that are missing at an end are as good as those that were not run; but a trace is not in order.
-            Some((doubt, _)) if history.completeness.blocks_only => return Measured::unknown(doubt),
+            Some((doubt, _)) if device.history().completeness.blocks_only => return Measured::unknown(doubt),
             _ => {}
         }
-        match self.leaks(budgets, history) {
+        match self.leaks(budgets, device) {
             Err(doubt) => Measured::unknown(doubt),
             Ok(leaks) if leaks.tells_leaks() => Measured::exact(leaks.leaking.bytes),
             Ok(leaks) if leaks.is_judged() => Measured::unknown(Doubt::TooFewSteps(0)),
@@ -241,62 +237,57 @@ impl<'r> Judge<'r> {
         }
     }
 
-    fn leaks(&self, budgets: &Budgets, history: &History) -> Result<DeviceLeaks, Doubt> {
-        let (steps, devices) = (budgets.steps.clone(), vec![history.device]);
-        let report =
-            LeakReport::of(self.snapshot, self.histories, &LeakOptions { steps, devices, ..LeakOptions::default() });
+    fn leaks(&self, budgets: &Budgets, device: &Device<'_>) -> Result<DeviceLeaks, Doubt> {
+        let (steps, devices) = (budgets.steps.clone(), vec![device.id()]);
+        let report = LeakReport::of(self.recording, &LeakOptions { steps, devices, ..LeakOptions::default() });
         let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
     }
 
-    fn held_by(&self, history: &History, most: &SiteLimit) -> Finding {
-        let (measured, sites) = self.matching(history, most);
+    fn held_by(device: &Device<'_>, most: &SiteLimit) -> Finding {
+        let (measured, sites) = matching(device, most);
         Finding { matching_sites: Some(sites.len()), ..Finding::bytes(most.limit.0, measured) }
     }
 
-    /// What sites hold together at the peak of allocated bytes, and each of them.
-    fn matching(&self, history: &History, most: &SiteLimit) -> (Measured, Vec<Row>) {
-        let filter = Filter::default();
-        // A budget is about what was recorded: memory of backward passes belongs to no site here.
-        let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Stack);
-        let peak = (Metric::Allocated, history.maxima[Metric::Allocated as usize].instant);
-        // A limit is about sites by their label, or by any frame of their stacks.
-        let stacks = matching_stacks(self.snapshot, |frame| most.pattern.is_match(frame));
-        let mut matching: IndexMap<String, Row> = IndexMap::new();
-        let mut unknown = 0;
-        for (key, row) in grouped_rows(&grouper, history, peak).1 {
-            let on_stack = matches!(key, Key::Stack(origin) if stacks.get(origin.stack.index()) == Some(&true));
-            if on_stack || most.pattern.is_match(&row.label) {
-                let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
-                site.bytes = site.bytes.saturating_add(row.bytes);
-                site.blocks += row.blocks;
-            } else if key == Key::Special(BASELINE) || key == Key::Special(NOT_RECORDED) {
-                unknown = row.bytes;
-            }
+    fn find(&self, device: DeviceId) -> Option<(&'d Device<'a>, &DevicePeak)> {
+        Some((self.recording.get(device)?, self.peaks.iter().find(|peak| peak.device == device)?))
+    }
+}
+
+/// What sites hold together at the peak of allocated bytes, and each of them.
+fn matching(device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
+    let filter = Filter::default();
+    // A budget is about what was recorded: memory of backward passes belongs to no site here.
+    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Stack);
+    let peak = (Metric::Allocated, device.history().maxima[Metric::Allocated as usize].instant);
+    // A limit is about sites by their label, or by any frame of their stacks.
+    let stacks = matching_stacks(device.snapshot(), |frame| most.pattern.is_match(frame));
+    let mut matching: IndexMap<String, Row> = IndexMap::new();
+    let mut unknown = 0;
+    for (key, row) in grouped_rows(&grouper, peak).1 {
+        let on_stack = matches!(key, Key::Stack(origin) if stacks.get(origin.stack.index()) == Some(&true));
+        if on_stack || most.pattern.is_match(&row.label) {
+            let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
+            site.bytes = site.bytes.saturating_add(row.bytes);
+            site.blocks += row.blocks;
+        } else if key == Key::Special(BASELINE) || key == Key::Special(NOT_RECORDED) {
+            unknown = row.bytes;
         }
-        let rows: Vec<Row> = matching.into_values().collect();
-        let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
-        let measured = match doubts::of_sites(self.snapshot) {
-            Some(doubt) => Measured::unknown(doubt),
-            None => of_sites(&self.maximum(history, Metric::Allocated), bytes, unknown),
-        };
-        (measured, rows)
     }
+    let rows: Vec<Row> = matching.into_values().collect();
+    let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
+    let measured = match doubts::of_sites(device.snapshot()) {
+        Some(doubt) => Measured::unknown(doubt),
+        None => of_sites(&maximum(device.track, Metric::Allocated), bytes, unknown),
+    };
+    (measured, rows)
+}
 
-    fn attribution(&self, history: &History, at: (Metric, Instant)) -> Attribution {
-        let filter = Filter::default();
-        let grouper = Grouper::new(&self.sites, &self.annotations, &filter, self.snapshot, history, GroupBy::Site);
-        Attribution::of(&grouper.inferring(Inference::On, history, at.0, Some(at.1)), history, at)
-    }
-
-    fn maximum(&self, history: &History, metric: Metric) -> Measured {
-        maximum(self.snapshot, history, metric)
-    }
-
-    fn find(&self, device: DeviceId) -> Option<(&History, &DevicePeak)> {
-        let history = self.histories.iter().find(|history| history.device == device)?;
-        Some((history, self.peaks.iter().find(|peak| peak.device == device)?))
-    }
+/// What holds memory at an instant, by site.
+fn attribution(device: &Device<'_>, at: (Metric, Instant)) -> Attribution {
+    let filter = Filter::default();
+    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);
+    Attribution::of(&grouper.inferring(device, Inference::On, at.0, Some(at.1)), at)
 }
 
 /// What is known of a figure, and whether it keeps its limit.

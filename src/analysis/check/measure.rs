@@ -1,8 +1,7 @@
 //! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
 
 use super::doubts::{self, Leaves};
-use crate::model::Snapshot;
-use crate::replay::{History, Metric};
+use crate::replay::{Metric, Track};
 
 /// A figure in bytes as far as it is known; exact where both bounds are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,8 +101,9 @@ impl Measured {
 }
 
 /// The highest value of a counter. A recording that started late is taken at its word: that is the peak since then.
-pub fn maximum(snapshot: &Snapshot, history: &History, metric: Metric) -> Measured {
-    let doubt = doubts::of_maximum(snapshot, history, metric);
+pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
+    let history = track.history;
+    let doubt = doubts::of_maximum(track, metric);
     // Only a recording that contradicts itself has a maximum below zero.
     let Ok(bytes) = u64::try_from(history.maxima[metric as usize].bytes) else {
         return Measured::unknown(doubt.map_or(Doubt::Contradicts(history.anomalies.total()), |(doubt, _)| doubt));

@@ -16,9 +16,9 @@ pub use budget::{Budgets, Ceiling, SiteLimit};
 pub use culprits::{Basis, Culprit, Culprits, Location};
 pub use measure::{Doubt, Measured};
 
+use crate::analysis::device::Devices;
 use crate::analysis::peak::DevicePeak;
-use crate::model::{DeviceId, Snapshot};
-use crate::replay::History;
+use crate::model::DeviceId;
 use indexmap::IndexSet;
 use judge::Judge;
 
@@ -166,8 +166,8 @@ impl Check {
 
 impl CheckReport {
     /// Checks a recording against budgets.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &CheckOptions) -> Self {
-        let judge = Judge::new(snapshot, histories);
+    pub fn of(recording: &Devices<'_>, options: &CheckOptions) -> Self {
+        let judge = Judge::new(recording);
         let mut checks: Vec<Check> = options.budgets.iter().flat_map(|budgets| judge.all(budgets)).collect();
         if checks.iter().any(|check| check.verdict == CheckVerdict::Failed) {
             let locations = judge.locations();

@@ -7,7 +7,7 @@
 use crate::analysis::Sites;
 use crate::analysis::training::{Phase, Phases, Roles};
 use crate::model::{FrameId, Snapshot, StackId};
-use crate::replay::{History, Instant};
+use crate::replay::{Instant, Track};
 use std::collections::BTreeMap;
 
 /// What is known of autocast on one device.
@@ -30,10 +30,9 @@ const SMALLEST_PARAMETER: u64 = 4 << 10;
 const MOST_COMPANIONS: usize = 4;
 
 impl Autocast {
-    pub(super) fn of(sites: &Sites<'_>, history: &History, phases: &Phases, roles: &Roles) -> Self {
-        let snapshot = sites.snapshot();
-        let rows = history.rows.clone();
-        let leaves = |entry: &u32| roles.leaves_autocast(snapshot.entries.stack(rows.start + *entry as usize));
+    pub(super) fn of(track: Track<'_>, sites: &Sites<'_>, phases: &Phases, roles: &Roles) -> Self {
+        let history = track.history;
+        let leaves = |&entry: &u32| roles.leaves_autocast(track.stack(entry));
         let ends: Vec<u32> = (0..history.entries()).filter(leaves).collect();
         let forward = || phases.spans.iter().filter(|span| span.phase == Phase::Forward);
         let (start, end) = forward().next().map_or((0, 0), |span| (span.start, span.end));
@@ -42,9 +41,9 @@ impl Autocast {
         parameter_sizes.sort_unstable();
         let made = history.allocations.iter().enumerate().filter(|(_, made)| made.born > start && made.born <= end);
         let kept = made.filter(|(_, made)| made.freed > end);
-        let kept = kept.map(|(index, made)| (innermost(sites, history.stack_of(snapshot, index)), made.requested));
+        let kept = kept.map(|(index, made)| (innermost(sites, track.stack_of(index)), made.requested));
         let frames = copied_at(&parameter_sizes, kept);
-        let is_used = || native_sign(snapshot).unwrap_or(!frames.is_empty());
+        let is_used = || native_sign(track.snapshot).unwrap_or(!frames.is_empty());
         if ends.is_empty() && !is_used() {
             return Self::default();
         }

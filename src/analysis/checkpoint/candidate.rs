@@ -9,12 +9,13 @@ use super::recompute::{Gap, Recompute, Recomputing};
 use super::simulation::{Curve, NewPeak};
 use super::{Checkpointed, NoCandidates};
 use crate::analysis::code::frames::FrameKind;
+use crate::analysis::device::Device;
 use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::{Grouper, Inference};
-use crate::analysis::training::{Call, Calls, ForwardFunction, Phase, Phases, Roles};
-use crate::analysis::{Annotations, Filter, GroupBy, Place, Sites};
-use crate::model::{Action, Snapshot};
+use crate::analysis::training::{Call, Calls, ForwardFunction, Phase};
+use crate::analysis::{Filter, GroupBy, Place};
+use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -71,15 +72,11 @@ const MOST_PLAYED: usize = 20_000_000;
 const FEWEST_TRIED: usize = 32;
 
 /// Everything needed to try functions out.
-pub(super) struct Workbench<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
-    annotations: &'a Annotations,
-    sites: &'a Sites<'a>,
-    phases: &'a Phases,
-    calls: &'a Calls,
-    passes: &'a Passes,
-    recomputing: Recomputing<'a>,
+pub(super) struct Workbench<'d, 'a> {
+    device: &'d Device<'a>,
+    calls: &'d Calls,
+    passes: &'d Passes,
+    recomputing: Recomputing<'d>,
     curve: Curve,
     /// The entries of the recorded peak's pass and all before, where they can be played.
     stage: Option<Stage<'a>>,
@@ -94,30 +91,18 @@ const LONGEST_PLAY: u32 = 200_000;
 /// Number of rows of a [`Limit`].
 const LIMIT_ROWS: usize = 5;
 
-impl<'a> Workbench<'a> {
-    pub(super) fn new(
-        history: &'a History,
-        annotations: &'a Annotations,
-        sites: &'a Sites<'a>,
-        roles: &'a Roles,
-        phases: &'a Phases,
-        calls: &'a Calls,
-        passes: &'a Passes,
-    ) -> Self {
-        let snapshot = sites.snapshot();
+impl<'d, 'a> Workbench<'d, 'a> {
+    pub(super) fn new(device: &'d Device<'a>, calls: &'d Calls, passes: &'d Passes) -> Self {
+        let (track, history) = (device.track, device.history());
         let peak = history.maxima[Metric::Allocated as usize].instant;
         let end = passes.end_of_step(peak, history.entries()).max(PLAYED.min(history.entries()));
         Self {
-            snapshot,
-            history,
-            annotations,
-            sites,
-            phases,
+            device,
             calls,
             passes,
-            recomputing: Recomputing::new(sites, history, phases, roles, calls, passes),
-            curve: Curve::of(snapshot, history),
-            stage: (end <= LONGEST_PLAY).then(|| Stage::new(snapshot, history, end)).flatten(),
+            recomputing: Recomputing::new(device, calls, passes),
+            curve: Curve::of(track),
+            stage: (end <= LONGEST_PLAY).then(|| Stage::new(track, end)).flatten(),
         }
     }
 
@@ -141,16 +126,16 @@ impl<'a> Workbench<'a> {
                 return pass.is_some_and(|pass| allocation.freed > pass.end);
             }
             allocation.freed != NEVER
-                && self.phases.at(allocation.born) == Phase::Forward
-                && self.phases.at(allocation.freed) == Phase::Backward
+                && self.device.phases().at(allocation.born) == Phase::Forward
+                && self.device.phases().at(allocation.freed) == Phase::Backward
         };
-        let there = self.history.allocations.iter().filter(|allocation| allocation.allocated_at(instant));
+        let there = self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant));
         there.filter(is_kept).map(|allocation| allocation.size).sum()
     }
 
     /// Mean time of a forward pass.
     pub(super) fn forward_us(&self) -> Option<i64> {
-        Some(self.passes.mean_us(self.snapshot, self.history, &[])?.0)
+        Some(self.passes.mean_us(self.device.track, &[])?.0)
     }
 
     /// Why the pass that a peak lies in does not tell what checkpointing would save.
@@ -158,16 +143,17 @@ impl<'a> Workbench<'a> {
         let passes = &self.passes.entries;
         let behind = passes.partition_point(|pass| pass.start < peak);
         let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
-        let no_backward =
-            !self.passes.is_open && self.phases.at(peak) == Phase::Forward && pass.is_none_or(|pass| pass.end < peak);
+        let no_backward = !self.passes.is_open
+            && self.device.phases().at(peak) == Phase::Forward
+            && pass.is_none_or(|pass| pass.end < peak);
         let start = if no_backward { peak } else { pass?.start };
-        let end = passes.get(behind).map_or(self.history.entries(), |next| next.start);
-        let actions = self.snapshot.entries.actions().get(self.history.rows.clone())?;
+        let end = passes.get(behind).map_or(self.device.history().entries(), |next| next.start);
+        let actions = self.device.track.actions();
         let fails = |entry: u32| {
             actions[entry as usize] == Action::Oom
-                && matches!(self.phases.at(entry + 1), Phase::Forward | Phase::Backward)
+                && matches!(self.device.phases().at(entry + 1), Phase::Forward | Phase::Backward)
         };
-        let is_cut = self.history.completeness.truncated && behind == passes.len();
+        let is_cut = self.device.history().completeness.truncated && behind == passes.len();
         if is_cut || (start..end).any(fails) {
             return Some(NoCandidates::Unfinished);
         }
@@ -184,7 +170,7 @@ impl<'a> Workbench<'a> {
             };
             let calls = most(|call| call.is_checkpoint);
             if calls > 0 {
-                let label = self.sites.label(function.frame);
+                let label = self.device.sites().label(function.frame);
                 found.push(Checkpointed { label, calls, other_calls: most(|call| !call.checkpointed) });
             }
         }
@@ -194,7 +180,8 @@ impl<'a> Workbench<'a> {
     /// The functions worth a try, the lowest new peak first.
     pub(super) fn candidates(&self) -> (Vec<Candidate>, usize) {
         let mut functions = self.repeated_functions();
-        let untried = self.keep_promising(&mut functions, self.history.maxima[Metric::Allocated as usize].instant);
+        let untried =
+            self.keep_promising(&mut functions, self.device.history().maxima[Metric::Allocated as usize].instant);
         let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
         let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
         candidates.sort_by(|a, b| {
@@ -226,7 +213,7 @@ impl<'a> Workbench<'a> {
         });
         let ((bytes, calls), &index) = most.filter(|((bytes, _), _)| *bytes > 0)?;
         let function = self.calls.functions.get(index)?;
-        let label = self.sites.label(function.frame);
+        let label = self.device.sites().label(function.frame);
         Some(HeldByCalls { label, calls: calls?, bytes, change: self.change(function) })
     }
 
@@ -253,7 +240,7 @@ impl<'a> Workbench<'a> {
     /// Keeps as many functions as there is time to try, those during whose calls most of what is there at an instant was
     /// allocated: the others cannot hold more. Says how many are left out.
     fn keep_promising(&self, functions: &mut Vec<usize>, instant: Instant) -> usize {
-        let entries = self.history.entries() as usize;
+        let entries = self.device.history().entries() as usize;
         let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);
         let untried = functions.len().saturating_sub(most);
         if untried == 0 {
@@ -261,7 +248,8 @@ impl<'a> Workbench<'a> {
         }
         // Bytes there that were allocated up to each instant.
         let mut held = vec![0u64; entries + 1];
-        for allocation in self.history.allocations.iter().filter(|allocation| allocation.allocated_at(instant)) {
+        for allocation in self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant))
+        {
             if let Some(held) = held.get_mut(allocation.born as usize) {
                 *held = held.saturating_add(allocation.size);
             }
@@ -287,7 +275,7 @@ impl<'a> Workbench<'a> {
     }
 
     fn is_users(&self, function: &ForwardFunction) -> bool {
-        self.sites.kind(function.frame) == FrameKind::User
+        self.device.sites().kind(function.frame) == FrameKind::User
     }
 
     /// A function with its calls checkpointed; `None` when that saves nothing.
@@ -298,7 +286,7 @@ impl<'a> Workbench<'a> {
         let recomputes: Vec<Vec<Option<Recompute>>> =
             passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
         let every = |every: usize| recomputes.iter().flat_map(move |calls| calls.iter().step_by(every).flatten());
-        let peak = self.history.maxima[Metric::Allocated as usize];
+        let peak = self.device.history().maxima[Metric::Allocated as usize];
         let workspace_bytes = self.workspace_bytes(&passes);
         let new_peak = |every_nth: usize| self.new_peak(&every(every_nth).collect::<Vec<_>>(), workspace_bytes);
         let lowest = new_peak(1);
@@ -318,10 +306,10 @@ impl<'a> Workbench<'a> {
             return None;
         }
         Some(Candidate {
-            label: self.sites.label(function.frame),
+            label: self.device.sites().label(function.frame),
             calls,
             activation_bytes,
-            recompute_us: self.passes.mean_us(self.snapshot, self.history, &passes).map(|(_, calls)| calls),
+            recompute_us: self.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls),
             predicted_peak_bytes: lowest.bytes,
             saved_bytes,
             plan: (1..=longest).into_par_iter().map(plan).collect(),
@@ -348,7 +336,7 @@ impl<'a> Workbench<'a> {
         let recomputes: Vec<&Recompute> = recomputes.iter().collect();
         let workspace_bytes = self.workspace_bytes(&passes);
         let peak = candidate.limit.place.instant;
-        curve::overlay(self.snapshot, self.history, options, peak, |visit| {
+        curve::overlay(self.device.track, options, peak, |visit| {
             let played = self.stage.as_ref().filter(|stage| peak <= stage.end());
             if let Some(stage) = played {
                 stage.points(&recomputes, workspace_bytes, visit);
@@ -359,7 +347,7 @@ impl<'a> Workbench<'a> {
     }
 
     fn workspace_bytes(&self, passes: &[Vec<&Call>]) -> u64 {
-        let first_step = self.passes.entries.get(1).map_or(self.history.entries(), |pass| pass.start);
+        let first_step = self.passes.entries.get(1).map_or(self.device.history().entries(), |pass| pass.start);
         self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step)
     }
 
@@ -368,18 +356,23 @@ impl<'a> Workbench<'a> {
         let played = self.stage.as_ref().filter(|stage| peak.instant <= stage.end());
         let left = match played {
             Some(stage) => stage.blocks_at(recomputes, workspace_bytes, peak),
-            None => blocks_left(self.history, recomputes, peak),
+            None => blocks_left(self.device.history(), recomputes, peak),
         };
         let filter = Filter::default();
-        let grouper = Grouper::new(self.sites, self.annotations, &filter, self.snapshot, self.history, GroupBy::Site)
-            .inferring(Inference::On, self.history, Metric::Allocated, Some(peak.instant));
-        let mut attribution = Attribution::of_blocks(&grouper, self.history, Metric::Allocated, left);
+        let device = self.device;
+        let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site).inferring(
+            device,
+            Inference::On,
+            Metric::Allocated,
+            Some(peak.instant),
+        );
+        let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, left);
         attribution.keep_top(LIMIT_ROWS);
         let first = recomputes.iter().map(|recompute| recompute.resume).min();
         let workspace_bytes = if first.is_some_and(|first| first <= peak.instant) { workspace_bytes } else { 0 };
         Limit {
-            place: Place::of(self.snapshot, self.history, self.annotations, peak.instant),
-            phase: self.phases.at(peak.instant),
+            place: Place::of(device.track, device.annotations(), peak.instant),
+            phase: self.device.phases().at(peak.instant),
             rerun: peak.rerun.is_some(),
             rerun_bytes: (peak.bytes as u64).saturating_sub(attribution.total_bytes.saturating_add(workspace_bytes)),
             workspace_bytes,
@@ -389,14 +382,14 @@ impl<'a> Workbench<'a> {
 
     /// What to write where.
     fn change(&self, function: &ForwardFunction) -> CodeChange {
-        if self.sites.package_of(function.frame) == "transformers" {
+        if self.device.sites().package_of(function.frame) == "transformers" {
             return CodeChange::Transformers;
         }
         match function.caller {
-            Some(caller) if self.sites.kind(caller) != FrameKind::User => {
-                CodeChange::WrapForward(self.sites.label(caller))
+            Some(caller) if self.device.sites().kind(caller) != FrameKind::User => {
+                CodeChange::WrapForward(self.device.sites().label(caller))
             }
-            caller => CodeChange::Wrap(caller.map(|caller| self.sites.label(caller))),
+            caller => CodeChange::Wrap(caller.map(|caller| self.device.sites().label(caller))),
         }
     }
 }

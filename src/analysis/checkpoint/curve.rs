@@ -3,8 +3,7 @@
 use crate::analysis::diff::overlay::{Columns, Sampler};
 use crate::analysis::diff::{Align, DeviceOverlay};
 use crate::analysis::timeline::XAxis;
-use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Instant, Metric, Track};
 
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +26,13 @@ pub(super) enum Point {
 /// The recorded curve as the base, and as the new one the points that `play` gives in the order of time, marked at its
 /// peak.
 pub(super) fn overlay(
-    snapshot: &Snapshot,
-    history: &History,
+    track: Track<'_>,
     options: CurveOptions,
     peak: Instant,
     play: impl FnOnce(&mut dyn FnMut(Instant, Point)),
 ) -> DeviceOverlay {
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let Track { snapshot, history } = track;
+    let times = track.times();
     let by_time = options.axis == XAxis::Time && snapshot.notes.has_times;
     let x = |instant: Instant| {
         if !by_time {
@@ -46,7 +45,7 @@ pub(super) fn overlay(
     let scale = Columns { last: x(history.entries()).max(0), columns: options.columns.max(1) };
     let start = history.start.get(Metric::Allocated);
     let mut recorded = Sampler::new(&scale, start);
-    history.walk(snapshot, |instant, counters| recorded.add(x(instant), counters.get(Metric::Allocated)));
+    track.walk(|instant, counters| recorded.add(x(instant), counters.get(Metric::Allocated)));
     let mut predicted = Sampler::new(&scale, start);
     play(&mut |instant, point| match point {
         Point::Level(bytes) => predicted.add(x(instant), bytes),

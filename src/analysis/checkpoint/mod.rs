@@ -23,15 +23,13 @@ pub use optimizer::{HeldByCalls, OptimizerPeak};
 pub use recompute::{Gap, Recompute};
 pub use simulation::NewPeak;
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::diff::DeviceOverlay;
-use crate::analysis::peak::{for_each_device, select_devices};
-use crate::analysis::time::annotations::Annotations;
 use crate::analysis::time::place::Place;
-use crate::analysis::training::{Calls, Phase, Phases, Roles};
+use crate::analysis::training::{Calls, Phase};
 use crate::error::Result;
-use crate::model::{DeviceId, Format, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
+use crate::model::{DeviceId, Format};
+use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use candidate::Workbench;
 use passes::Passes;
 use schemars::JsonSchema;
@@ -138,69 +136,60 @@ impl CheckpointReport {
     ///
     /// # Errors
     /// When a device is named that the recording does not have.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &CheckpointOptions) -> Result<Self> {
-        let wanted = select_devices(histories, &options.devices)?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
-        let roles = Roles::of(&sites);
-        let answer = |history: &History| Ok(device(snapshot, history, &annotations, &sites, &roles, options));
-        Ok(Self { devices: for_each_device(&wanted, answer)?.0 })
+    pub fn of(recording: &Devices<'_>, options: &CheckpointOptions) -> Result<Self> {
+        let wanted = recording.wanted(&options.devices)?;
+        Ok(Self { devices: ask_each(&wanted, |device| Ok(DeviceCheckpoint::of(device, options)))?.0 })
     }
 }
 
-fn device(
-    snapshot: &Snapshot,
-    history: &History,
-    annotations: &Annotations,
-    sites: &Sites<'_>,
-    roles: &Roles,
-    options: &CheckpointOptions,
-) -> DeviceCheckpoint {
-    let phases = Phases::of(snapshot, history, annotations, roles);
-    let calls = Calls::of(snapshot, history, &phases, sites, roles);
-    let peak = history.maxima[Metric::Allocated as usize];
-    let passes = Passes::of(&phases, &calls, history, peak.instant);
-    let bench = Workbench::new(history, annotations, sites, roles, &phases, &calls, &passes);
-    let none = match () {
-        () if history.entries() == 0 => Some(NoCandidates::NoHistory),
-        () if calls.functions.is_empty() && !has_python(snapshot, history, roles) => Some(NoCandidates::NoStacks),
-        () if snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
-        () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
-        () => bench.obstacle(peak.instant),
-    };
-    let (mut candidates, untried) = if none.is_none() { bench.candidates() } else { Default::default() };
-    let nothing = match phases.at(peak.instant) {
-        Phase::Optimizer => NoCandidates::PeakInOptimizer,
-        _ => NoCandidates::NothingSaves,
-    };
-    let none = none.or(candidates.is_empty().then_some(nothing));
-    let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
-    let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
-    let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
-    candidates.truncate(options.top.unwrap_or(usize::MAX));
-    DeviceCheckpoint {
-        device: history.device,
-        entries: history.entries(),
-        peak: Place::of(snapshot, history, annotations, peak.instant),
-        phase: phases.at(peak.instant),
-        peak_bytes: peak.bytes,
-        activation_bytes: bench.activation_bytes(peak.instant),
-        passes: bench.passes(),
-        without_backward: bench.is_open(),
-        optimizer: in_optimizer.then(|| OptimizerPeak::of(sites, history, &phases, &bench, peak.instant)),
-        forward_us: bench.forward_us(),
-        checkpointed: bench.checkpointed(),
-        candidates,
-        left_out,
-        untried,
-        none,
-        curves,
-        baseline: history.start,
-        completeness: history.completeness,
-        anomalies: history.anomalies.clone(),
+impl DeviceCheckpoint {
+    fn of(device: &Device<'_>, options: &CheckpointOptions) -> Self {
+        let (track, history, phases) = (device.track, device.history(), device.phases());
+        let calls = Calls::of(track, phases, device.sites(), device.roles());
+        let peak = history.maxima[Metric::Allocated as usize];
+        let passes = Passes::of(phases, &calls, history, peak.instant);
+        let bench = Workbench::new(device, &calls, &passes);
+        let none = match () {
+            () if history.entries() == 0 => Some(NoCandidates::NoHistory),
+            () if calls.functions.is_empty() && !has_python(device) => Some(NoCandidates::NoStacks),
+            () if track.snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
+            () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
+            () => bench.obstacle(peak.instant),
+        };
+        let (mut candidates, untried) = if none.is_none() { bench.candidates() } else { Default::default() };
+        let nothing = match phases.at(peak.instant) {
+            Phase::Optimizer => NoCandidates::PeakInOptimizer,
+            _ => NoCandidates::NothingSaves,
+        };
+        let none = none.or(candidates.is_empty().then_some(nothing));
+        let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
+        let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
+        let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
+        candidates.truncate(options.top.unwrap_or(usize::MAX));
+        Self {
+            device: device.id(),
+            entries: history.entries(),
+            peak: Place::of(track, device.annotations(), peak.instant),
+            phase: phases.at(peak.instant),
+            peak_bytes: peak.bytes,
+            activation_bytes: bench.activation_bytes(peak.instant),
+            passes: bench.passes(),
+            without_backward: bench.is_open(),
+            optimizer: in_optimizer.then(|| OptimizerPeak::of(device, &bench, peak.instant)),
+            forward_us: bench.forward_us(),
+            checkpointed: bench.checkpointed(),
+            candidates,
+            left_out,
+            untried,
+            none,
+            curves,
+            baseline: history.start,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
     }
 }
 
-fn has_python(snapshot: &Snapshot, history: &History, roles: &Roles) -> bool {
-    history.rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)))
+fn has_python(device: &Device<'_>) -> bool {
+    device.track.stacks().iter().any(|&stack| device.roles().has_python(stack))
 }

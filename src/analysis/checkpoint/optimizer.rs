@@ -3,7 +3,8 @@
 use super::candidate::{CodeChange, Workbench};
 use crate::analysis::Sites;
 use crate::analysis::code::frames::FrameKind;
-use crate::analysis::training::{Phase, Phases};
+use crate::analysis::device::Device;
+use crate::analysis::training::Phase;
 use crate::model::StackId;
 use crate::replay::{History, Instant, Metric};
 
@@ -42,14 +43,9 @@ pub struct HeldByCalls {
 
 impl OptimizerPeak {
     /// Looks at the blocks allocated at an instant within an optimizer's step.
-    pub(super) fn of(
-        sites: &Sites<'_>,
-        history: &History,
-        phases: &Phases,
-        bench: &Workbench<'_>,
-        instant: Instant,
-    ) -> Self {
-        let snapshot = sites.snapshot();
+    pub(super) fn of(device: &Device<'_>, bench: &Workbench<'_, '_>, instant: Instant) -> Self {
+        let (track, history) = (device.track, device.history());
+        let (sites, phases) = (device.sites(), device.phases());
         let mut found = Self::default();
         let end = History::entry_before(instant).and_then(|entry| phases.span(entry)).map_or(instant, |span| span.end);
         let there = history.allocations.iter().enumerate().filter(|(_, block)| block.allocated_at(instant));
@@ -57,14 +53,14 @@ impl OptimizerPeak {
             match phases.at(block.born) {
                 Phase::Optimizer if block.freed <= end => {
                     found.temporary_bytes += block.size;
-                    found.foreach |= is_foreach(sites, history.stack_of(snapshot, index));
+                    found.foreach |= is_foreach(sites, track.stack_of(index));
                 }
                 Phase::Optimizer => found.kept_bytes += block.size,
                 Phase::Backward => found.backward_bytes += block.size,
                 _ => found.other_bytes += block.size,
             }
         }
-        history.walk(snapshot, |instant, counters| {
+        track.walk(|instant, counters| {
             if matches!(phases.at(instant), Phase::Forward | Phase::Backward) {
                 let bytes = counters.get(Metric::Allocated);
                 found.elsewhere_bytes = Some(found.elsewhere_bytes.map_or(bytes, |known| known.max(bytes)));

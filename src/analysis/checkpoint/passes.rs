@@ -1,8 +1,7 @@
 //! Forward passes of a recording.
 
 use crate::analysis::training::{Call, Calls, Phase, Phases};
-use crate::model::Snapshot;
-use crate::replay::{History, Instant};
+use crate::replay::{History, Instant, Track};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -70,10 +69,10 @@ impl Passes {
     }
 
     /// The mean time of a pass and of the calls within it, in microseconds, where the file has times.
-    pub(super) fn mean_us(&self, snapshot: &Snapshot, history: &History, calls: &[Vec<&Call>]) -> Option<(i64, i64)> {
-        let times = snapshot.entries.times().get(history.rows.clone())?;
+    pub(super) fn mean_us(&self, track: Track<'_>, calls: &[Vec<&Call>]) -> Option<(i64, i64)> {
+        let times = track.times();
         let passes = self.entries.len() as i64;
-        if !snapshot.notes.has_times || passes == 0 {
+        if !track.has_times() || passes == 0 {
             return None;
         }
         // What happens at an entry lasts until the next one.

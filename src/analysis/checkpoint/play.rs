@@ -6,8 +6,8 @@ use super::recompute::Recompute;
 use super::simulation::NewPeak;
 use crate::allocator::SizeRules;
 use crate::analysis::segments::layout::Layout;
-use crate::model::{Action, HOST_DEVICE, PoolId, Snapshot};
-use crate::replay::{History, Instant, Metric, NEVER};
+use crate::model::{Action, HOST_DEVICE, PoolId};
+use crate::replay::{History, Instant, Metric, NEVER, Track};
 use std::collections::{HashMap, HashSet};
 
 /// The beginning of a history, ready to be played.
@@ -36,31 +36,30 @@ enum Change {
 impl<'a> Stage<'a> {
     /// Sets up the first `end` entries. `None` where a plain replay of them is not what was recorded: then the rules that
     /// are played are not those of this recording's allocator.
-    pub(super) fn new(snapshot: &'a Snapshot, history: &'a History, end: u32) -> Option<Self> {
+    pub(super) fn new(track: Track<'a>, end: u32) -> Option<Self> {
+        let Track { snapshot, history } = track;
         if history.device <= HOST_DEVICE || !snapshot.notes.format.has_segments() {
             return None;
         }
         let rules = SizeRules::device(&snapshot.settings);
         let made = history.allocations.partition_point(|allocation| allocation.born <= end);
         let mut handles = vec![None; made];
-        let layout = Layout::at(snapshot, history, 0);
+        let layout = Layout::at(track, 0);
         let mut start = Allocator::new(rules, &layout, |index, handle| {
             if let Some(slot) = handles.get_mut(index) {
                 *slot = Some(handle);
             }
         });
-        let rows = history.rows.clone();
         let mut known: HashMap<Pool, u32> = HashMap::new();
-        let pool = |row: usize| {
-            let context = snapshot.contexts.get(snapshot.entries.context(row));
+        let pool = |entry: u32| {
+            let context = track.context(entry);
             let pool = (context.stream, context.pool.filter(|&pool| pool != PoolId::default()));
             *known.entry(pool).or_insert_with(|| start.pool(pool))
         };
-        let pools = rows.clone().take(end as usize).map(pool).collect();
-        let actions = snapshot.entries.actions().get(rows)?;
-        let stage = Self { history, actions, pools, start, handles, end };
+        let pools = (0..end.min(track.entries())).map(pool).collect();
+        let stage = Self { history, actions: track.actions(), pools, start, handles, end };
         let mut recorded = history.start.get(Metric::Allocated);
-        history.walk_to(snapshot, end, |_, counters| recorded = recorded.max(counters.get(Metric::Allocated)));
+        track.walk_to(end, |_, counters| recorded = recorded.max(counters.get(Metric::Allocated)));
         (stage.peak(&[], 0).bytes == recorded).then_some(stage)
     }
 

@@ -3,9 +3,10 @@
 use super::autocast::Autocast;
 use super::passes::Passes;
 use crate::analysis::Sites;
+use crate::analysis::device::Device;
 use crate::analysis::training::{Call, Calls, Phase, Phases, Roles};
-use crate::model::{Action, Snapshot};
-use crate::replay::{Allocation, History, Instant, NEVER};
+use crate::model::Action;
+use crate::replay::{Allocation, Instant, NEVER, Track};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -53,8 +54,7 @@ const LONGEST_NODE: usize = 256;
 /// Works out [`Recompute`]s for the calls of one device.
 pub(super) struct Recomputing<'a> {
     sites: &'a Sites<'a>,
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
     actions: &'a [Action],
@@ -70,15 +70,9 @@ pub(super) struct Recomputing<'a> {
 }
 
 impl<'a> Recomputing<'a> {
-    pub(super) fn new(
-        sites: &'a Sites<'a>,
-        history: &'a History,
-        phases: &'a Phases,
-        roles: &'a Roles,
-        calls: &'a Calls,
-        passes: &'a Passes,
-    ) -> Self {
-        let snapshot = sites.snapshot();
+    pub(super) fn new(device: &'a Device<'_>, calls: &'a Calls, passes: &'a Passes) -> Self {
+        let (track, history) = (device.track, device.history());
+        let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
         let mut freed_at = vec![NEVER; history.entries() as usize + 1];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(slot) = freed_at.get_mut(allocation.freed as usize) {
@@ -88,26 +82,13 @@ impl<'a> Recomputing<'a> {
         let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
         let youngest_freed =
             freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
-        let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let actions = track.actions();
         let mut of_size: HashMap<u64, u32> = HashMap::new();
         for allocation in history.allocations.iter().filter(|_| passes.is_open) {
             *of_size.entry(allocation.requested).or_default() += 1;
         }
-        let autocast = Autocast::of(sites, history, phases, roles);
-        Self {
-            sites,
-            snapshot,
-            history,
-            phases,
-            roles,
-            actions,
-            calls,
-            passes,
-            of_size,
-            freed_at,
-            youngest_freed,
-            autocast,
-        }
+        let autocast = Autocast::of(track, sites, phases, roles);
+        Self { sites, track, phases, roles, actions, calls, passes, of_size, freed_at, youngest_freed, autocast }
     }
 
     /// What checkpointing a call would change; `None` when it keeps nothing for backward.
@@ -183,11 +164,11 @@ impl<'a> Recomputing<'a> {
     pub(super) fn workspace_bytes<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> u64 {
         let stays = |allocation: &&Allocation| allocation.freed == NEVER;
         let of_engine = |size: u64| {
-            let made = self.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
+            let made = self.track.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
             let mut staying = made.filter(stays);
             staying.any(|other| other.requested == size && self.phases.at(other.born) == Phase::Backward)
         };
-        let made = calls.into_iter().flat_map(|call| self.history.allocations[range(&self.born_in(call))].iter());
+        let made = calls.into_iter().flat_map(|call| self.track.history.allocations[range(&self.born_in(call))].iter());
         let mut sizes: Vec<u64> = made.filter(stays).map(|allocation| allocation.requested).collect();
         sizes.sort_unstable();
         // What is made more than once is kept by the program itself.
@@ -200,13 +181,13 @@ impl<'a> Recomputing<'a> {
     }
 
     fn allocation(&self, index: u32) -> &Allocation {
-        &self.history.allocations[index as usize]
+        &self.track.history.allocations[index as usize]
     }
 
     /// The allocations made within a call.
     fn born_in(&self, call: &Call) -> Range<u32> {
         let behind =
-            |entry: u32| self.history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
+            |entry: u32| self.track.history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
         behind(call.start)..behind(call.end)
     }
 
@@ -229,7 +210,7 @@ impl<'a> Recomputing<'a> {
     /// the mean that `layer_norm` keeps, wait for the operator's own backward.
     fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
         let freed = |index: u32| self.allocation(index).freed;
-        let stack = |index: u32| self.history.stack_of(self.snapshot, index as usize);
+        let stack = |index: u32| self.track.stack_of(index as usize);
         // What is never freed may be an output only where nothing is freed by a backward.
         let is_alive = |&index: &u32| freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open);
         let alive: Vec<u32> = born.clone().filter(is_alive).collect();
@@ -275,14 +256,14 @@ impl<'a> Recomputing<'a> {
         let made: Vec<u32> =
             before.take_while(|&entry| !is_free(entry)).filter(|&entry| is_alloc(entry)).take(2).collect();
         let [gradient] = made[..] else { return false };
-        self.history.allocation_of(gradient).is_some_and(|gradient| gradient.requested == requested)
+        self.track.history.allocation_of(gradient).is_some_and(|gradient| gradient.requested == requested)
     }
 
     /// Whether an entry frees the local variables of a call that has just returned: Python does it while the frame that
     /// called, `Module._call_impl`, is innermost.
     fn is_return(&self, entry: u32) -> bool {
-        let stack = self.snapshot.entries.stack(self.history.rows.start + entry as usize);
-        let innermost = self.snapshot.stacks.frame_ids(stack).first();
+        let stack = self.track.stack(entry);
+        let innermost = self.track.snapshot.stacks.frame_ids(stack).first();
         self.phases.frees_tell && innermost.is_some_and(|&frame| self.roles.is_module_call(frame))
     }
 
@@ -293,7 +274,7 @@ impl<'a> Recomputing<'a> {
     fn begin_of_backward(&self, call: &Call, last_free: Instant, outputs: &[u32]) -> Instant {
         let later = |instant: Instant| {
             let index = self.freed_at[instant as usize];
-            let Some(freed) = self.history.allocations.get(index as usize) else { return false };
+            let Some(freed) = self.track.history.allocations.get(index as usize) else { return false };
             outputs.contains(&index) || (freed.born > call.end && self.phases.at(freed.born) == Phase::Forward)
         };
         let mut instant = last_free;
@@ -328,7 +309,7 @@ impl<'a> Recomputing<'a> {
         }
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
         let mut allocs =
-            entries.rev().filter(is_alloc).map_while(|entry| Some((entry, self.history.allocation_of(entry)?)));
+            entries.rev().filter(is_alloc).map_while(|entry| Some((entry, self.track.history.allocation_of(entry)?)));
         let (Some((_, semaphores)), Some((_, buffer)), Some((result, _))) =
             (allocs.next(), allocs.next(), allocs.next())
         else {
@@ -346,10 +327,11 @@ impl<'a> Recomputing<'a> {
     fn frees_others(&self, freed: Instant) -> bool {
         let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
         let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
-        let after = (freed + 1..=self.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        let after =
+            (freed + 1..=self.track.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
         before.chain(after).any(|instant| {
             let index = self.freed_at[instant as usize];
-            let other = self.history.allocations.get(index as usize);
+            let other = self.track.history.allocations.get(index as usize);
             other.is_some_and(|other| self.phases.at(other.born) == Phase::Forward) && !self.is_cast(index)
         })
     }
@@ -372,7 +354,7 @@ impl<'a> Recomputing<'a> {
                 begin -= 1;
             }
             let is_buffer = |entry: u32| {
-                let allocation = self.history.allocation_of(entry);
+                let allocation = self.track.history.allocation_of(entry);
                 allocation.is_none_or(|allocation| allocation.born > begin && allocation.born <= allocs)
             };
             // The frees that follow the last allocations are not among those in between.
@@ -398,7 +380,7 @@ impl<'a> Recomputing<'a> {
             return consumer.end;
         }
         // What one operator makes has one stack.
-        let stack = |entry: u32| self.snapshot.entries.stack(self.history.rows.start + entry as usize);
+        let stack = |entry: u32| self.track.stack(entry);
         let last = rest.take_while(|&entry| stack(entry) == stack(next)).last().unwrap_or(next);
         last + 1
     }
@@ -406,11 +388,11 @@ impl<'a> Recomputing<'a> {
     /// What a call is given and nobody else keeps: what its caller lets go of as soon as it returns.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
-        let after = (call.end..self.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
+        let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
         let freed = after.filter(|&entry| self.phases.frees_tell && !self.is_return(entry)).map(|entry| entry + 1);
         let of_caller = freed.filter_map(|instant| {
             let index = self.freed_at[instant as usize];
-            let block = self.history.allocations.get(index as usize)?;
+            let block = self.track.history.allocations.get(index as usize)?;
             let is_given = block.born <= call.start && self.phases.at(block.born) == Phase::Forward;
             (is_given && instant < until).then(|| self.gap(index, instant, until))
         });
@@ -424,7 +406,7 @@ impl<'a> Recomputing<'a> {
 
     /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends.
     fn is_cast(&self, index: u32) -> bool {
-        let stack = self.history.stack_of(self.snapshot, index as usize);
+        let stack = self.track.stack_of(index as usize);
         self.autocast.is_copy(self.sites, self.allocation(index).requested, stack)
     }
 
@@ -440,7 +422,7 @@ impl<'a> Recomputing<'a> {
         let (mut live, mut peak) = (0u64, 0u64);
         for instant in start + 1..=stop {
             if self.actions[instant as usize - 1] == Action::Alloc {
-                let made = self.history.allocation_of(instant - 1).filter(|allocation| allocation.freed != NEVER);
+                let made = self.track.history.allocation_of(instant - 1).filter(|allocation| allocation.freed != NEVER);
                 live += made.map_or(0, |allocation| allocation.size);
                 peak = peak.max(live);
             }

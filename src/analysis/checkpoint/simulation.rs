@@ -2,8 +2,7 @@
 
 use super::curve::Point;
 use super::recompute::Recompute;
-use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric, NEVER};
+use crate::replay::{Instant, Metric, NEVER, Track};
 
 /// The highest point of a history in which calls are checkpointed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,10 +32,11 @@ enum Change {
 }
 
 impl Curve {
-    pub(super) fn of(snapshot: &Snapshot, history: &History) -> Self {
+    pub(super) fn of(track: Track<'_>) -> Self {
+        let history = track.history;
         let mut allocated = Vec::with_capacity(history.entries() as usize + 1);
         allocated.push(history.start.get(Metric::Allocated));
-        history.walk(snapshot, |_, counters| allocated.push(counters.get(Metric::Allocated)));
+        track.walk(|_, counters| allocated.push(counters.get(Metric::Allocated)));
         Self { allocated }
     }
 

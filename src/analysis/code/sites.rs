@@ -1,11 +1,8 @@
 //! One label per stack: the line of code that an allocation is charged to.
 
 use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
-use crate::analysis::training::Roles;
-use crate::analysis::training::library;
 use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId, traceback};
-use crate::replay::History;
 use std::collections::{HashMap, HashSet};
 
 /// Label of allocations without a stack.
@@ -41,21 +38,22 @@ impl Origin {
 }
 
 /// Labels of frames and stacks, worked out once per frame.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sites<'s> {
     snapshot: &'s Snapshot,
     kinds: Vec<FrameKind>,
     /// Whether the code of each frame is the user's own.
     own: Vec<bool>,
-    /// Where a library's model runs.
-    library: Option<Library>,
+    library: LibraryLines,
 }
 
-/// Where lines of a library stand for those of the user's own.
-#[derive(Debug)]
-struct Library {
-    above: HashSet<FrameId>,
-    roles: Roles,
+/// Where lines of a library stand for those of the user's own: nowhere, unless something says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LibraryLines {
+    /// The lines of the user's own.
+    pub above: HashSet<FrameId>,
+    /// The library's line that a stack with one of them is charged to.
+    pub below: HashMap<StackId, FrameId>,
 }
 
 impl<'s> Sites<'s> {
@@ -73,21 +71,12 @@ impl<'s> Sites<'s> {
             kind == FrameKind::User || (kind.is_python() && frame().is_some_and(|frame| is_named_own(snapshot, frame)))
         };
         let own = kinds.iter().enumerate().map(is_own).collect();
-        Self { snapshot, kinds, own, library: None }
+        Self { snapshot, kinds, own, library: LibraryLines::default() }
     }
 
-    /// The same for what holds memory in a single recording, where sites may go down to a library's lines, as
-    /// [`crate::model::View::library_lines`] asks: where more than half of what module calls hold at a device's peak of
-    /// allocated, and a tenth of that peak, is a library's model below one line of the user's own. Answers that compare
-    /// recordings or steps stay with the user's lines, whatever holds most in which of them.
-    pub fn of(snapshot: &'s Snapshot, histories: &[History]) -> Self {
-        let mut sites = Self::new(snapshot);
-        if snapshot.view.library_lines {
-            let above = library::lines_above(&sites, histories);
-            let roles = if above.is_empty() { Roles::default() } else { Roles::of(&sites) };
-            sites.library = Some(Library { above, roles }).filter(|library| !library.above.is_empty());
-        }
-        sites
+    /// The same with lines of a library that stand for those of the user's own.
+    pub(crate) fn going_down(self, library: LibraryLines) -> Self {
+        Self { library, ..self }
     }
 
     /// Whether any frame belongs to a package that is not PyTorch.
@@ -102,8 +91,7 @@ impl<'s> Sites<'s> {
 
     /// Lines of the user's own that lines of a library stand for, as labels in order.
     pub fn library_below(&self) -> Vec<String> {
-        let above = self.library.iter().flat_map(|library| &library.above);
-        let mut labels: Vec<String> = above.map(|&frame| self.label(frame)).collect();
+        let mut labels: Vec<String> = self.library.above.iter().map(|&frame| self.label(frame)).collect();
         labels.sort_unstable();
         labels
     }
@@ -119,24 +107,19 @@ impl<'s> Sites<'s> {
     }
 
     /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
-    /// model below it (see [`Sites::of`]); else the innermost Python frame; else the first operator, or C++ frame that is not plumbing; else the innermost frame.
+    /// model below it (see [`crate::analysis::Device::deep_sites`]); else the innermost Python frame; else the first
+    /// operator, or C++ frame that is not plumbing; else the innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
         // Generated code that remembers the user's line is the user's code, and further in.
         let generated = frames.iter().copied().find(|&frame| self.original_line(frame).is_some());
         generated
-            .or_else(|| self.own_or_library(frames))
+            .or_else(|| self.library.below.get(&stack).copied())
+            .or_else(|| frames.iter().copied().find(|&frame| self.is_own(frame)))
             .or_else(|| first(&FrameKind::is_python))
             .or_else(|| first(&|kind| matches!(kind, FrameKind::Native | FrameKind::Operator | FrameKind::Category)))
             .or_else(|| frames.first().copied())
-    }
-
-    /// The innermost line of the user's own, or that of the library's which stands for it.
-    fn own_or_library(&self, frames: &[FrameId]) -> Option<FrameId> {
-        let own = frames.iter().copied().find(|&frame| self.is_own(frame))?;
-        let library = self.library.as_ref().filter(|library| library.above.contains(&own));
-        library.and_then(|library| library::library_line(self, &library.roles, frames)).or(Some(own))
     }
 
     /// The label of a stack under `--by site`: `file.py:line function`.

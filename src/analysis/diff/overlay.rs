@@ -1,12 +1,9 @@
 //! Both recordings' memory over time on one axis.
 
 use super::{DeviceDiff, DiffReport, SideDevice};
-use crate::analysis::code::sites::Sites;
-use crate::analysis::time::annotations::Annotations;
-use crate::analysis::training::steps::StepRule;
+use crate::analysis::device::Devices;
 use crate::error::{Error, Result};
-use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Instant, Metric, Track};
 
 /// What lies above each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,16 +48,19 @@ pub struct Curve {
     pub mark: usize,
 }
 
-/// A recording and what follows from it.
-pub type Played<'a> = (&'a Snapshot, &'a [History]);
-
 impl Overlay {
     /// Samples both sides of every device.
     ///
     /// # Errors
     /// Under [`Align::Step`], when a recording has no steps.
-    pub fn of(base: Played<'_>, new: Played<'_>, report: &DiffReport, align: Align, columns: usize) -> Result<Self> {
-        let has_times = base.0.notes.has_times && new.0.notes.has_times;
+    pub fn of(
+        base: &Devices<'_>,
+        new: &Devices<'_>,
+        report: &DiffReport,
+        align: Align,
+        columns: usize,
+    ) -> Result<Self> {
+        let has_times = base.snapshot().notes.has_times && new.snapshot().notes.has_times;
         let align = if align == Align::Time && !has_times { Align::Entry } else { align };
         let columns = columns.max(1);
         let device = |device: &DeviceDiff| {
@@ -129,8 +129,7 @@ impl<'s> Sampler<'s> {
 
 /// One side of a device with its x axis.
 struct Sampled<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     /// The instant looked at.
     instant: Instant,
     axis: Axis<'a>,
@@ -148,22 +147,19 @@ enum Axis<'a> {
 const STEP: i64 = 1000;
 
 impl<'a> Sampled<'a> {
-    fn of((snapshot, histories): Played<'a>, side: &SideDevice, align: Align, name: &str) -> Result<Self> {
-        let device = side.device();
-        let none = |what: &str| Error::Request(format!("expected {what} of device {device} in the {name}, found none"));
-        let history = histories.iter().find(|history| history.device == device).ok_or_else(|| none("a history"))?;
+    fn of(recording: &Devices<'a>, side: &SideDevice, align: Align, name: &str) -> Result<Self> {
+        let id = side.device();
+        let none = |what: &str| Error::Request(format!("expected {what} of device {id} in the {name}, found none"));
+        let device = recording.get(id).ok_or_else(|| none("a history"))?;
         let axis = match align {
-            Align::Time => Axis::Time(snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[])),
+            Align::Time => Axis::Time(device.track.times()),
             Align::Entry => Axis::Entry,
             Align::Step => {
-                let annotations = Annotations::of(snapshot);
-                let rule = StepRule::of(snapshot, &annotations, None)?;
-                let steps = rule.steps(snapshot, history, &Sites::new(snapshot)).ok();
-                let ends = steps.map(|steps| steps.ends).filter(|ends| !ends.is_empty());
+                let ends = device.steps().map(|steps| steps.ends.clone()).ok().filter(|ends| !ends.is_empty());
                 Axis::Step(ends.ok_or_else(|| none("steps"))?)
             }
         };
-        Ok(Self { snapshot, history, instant: side.peak.instant, axis })
+        Ok(Self { track: device.track, instant: side.peak.instant, axis })
     }
 
     fn x(&self, instant: Instant) -> i64 {
@@ -178,20 +174,20 @@ impl<'a> Sampled<'a> {
                 let step = ends.partition_point(|&end| end <= instant);
                 let start = step.checked_sub(1).map_or(0, |before| ends[before]);
                 // What comes after the last step takes as long as the rest of the recording.
-                let end = ends.get(step).copied().unwrap_or(self.history.entries() + 1).max(start + 1);
+                let end = ends.get(step).copied().unwrap_or(self.track.history.entries() + 1).max(start + 1);
                 step as i64 * STEP + i64::from(instant - start) * STEP / i64::from(end - start)
             }
         }
     }
 
     fn last(&self) -> i64 {
-        self.x(self.history.entries()).max(0)
+        self.x(self.track.history.entries()).max(0)
     }
 
     /// Picks each column's highest value, in one pass.
     fn curve(&self, scale: &Columns, metric: Metric) -> Curve {
-        let mut sampler = Sampler::new(scale, self.history.start.get(metric));
-        self.history.walk(self.snapshot, |instant, counters| sampler.add(self.x(instant), counters.get(metric)));
+        let mut sampler = Sampler::new(scale, self.track.history.start.get(metric));
+        self.track.walk(|instant, counters| sampler.add(self.x(instant), counters.get(metric)));
         sampler.finish(self.x(self.instant))
     }
 }

@@ -3,11 +3,12 @@
 use super::rows::SideRow;
 use crate::analysis::check::Doubt;
 use crate::analysis::check::doubts::{self, Leaves};
+use crate::analysis::device::Devices;
 use crate::analysis::segments::layout::Layout;
 use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
 use crate::error::Result;
-use crate::model::{AllocatorSettings, DeviceId, Format, Snapshot};
-use crate::replay::{Bound, History};
+use crate::model::{AllocatorSettings, DeviceId, Format};
+use crate::replay::Bound;
 use rayon::prelude::*;
 
 /// One of two recordings.
@@ -44,15 +45,16 @@ impl Side {
     ///
     /// # Errors
     /// As [`PeakReport::of`].
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
+    pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
+        let snapshot = recording.snapshot();
         let all_rows = PeakOptions { top: None, ..options.clone() };
-        let PeakReport { devices, skipped, .. } = PeakReport::of(snapshot, histories, &all_rows)?;
+        let PeakReport { devices, skipped, .. } = PeakReport::of(recording, &all_rows)?;
         let asks_for_peak = matches!(options.at, None | Some(When::Peak));
         let device = |peak: DevicePeak| {
-            let history = histories.iter().find(|history| history.device == peak.device);
-            let figures = history.filter(|_| snapshot.notes.format.has_segments()).map(|history| {
-                let layout = Layout::at(snapshot, history, peak.instant);
-                Figures::of(history, &layout)
+            let track = recording.get(peak.device).map(|device| device.track);
+            let figures = track.filter(|_| snapshot.notes.format.has_segments()).map(|track| {
+                let layout = Layout::at(track, peak.instant);
+                Figures::of(track.history, &layout)
             });
             // The state at the dump is recorded as such.
             let completeness = &peak.completeness;
@@ -62,7 +64,7 @@ impl Side {
             let partly = completeness.truncated || (asks_for_peak && peak.is_early(peak.metric));
             let bound = completeness.bound(peak.metric).or_else(|| partly.then_some(Bound::Lower));
             let bound = bound.filter(|_| !is_known);
-            let doubt = history.and_then(|history| doubts::of_device(snapshot, history));
+            let doubt = track.and_then(doubts::of_device);
             let doubt = doubt.filter(|(_, leaves)| *leaves == Leaves::Nothing).map(|(doubt, _)| doubt);
             SideDevice { peak, figures, bound, doubt }
         };

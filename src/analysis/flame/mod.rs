@@ -2,12 +2,11 @@
 
 use crate::analysis::code::frames::{FrameKind, package};
 use crate::analysis::code::sites::{Origin, Sites, clipped};
+use crate::analysis::device::Devices;
 use crate::analysis::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
-use crate::replay::History;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -84,7 +83,7 @@ impl FlameReport {
     ///
     /// # Errors
     /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &FlameOptions) -> Result<Self> {
+    pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;
             if by.is_inclusive() {
@@ -92,19 +91,16 @@ impl FlameReport {
             }
         }
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
-        let report = PeakReport::of(snapshot, histories, &peak)?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
+        let report = PeakReport::of(recording, &peak)?;
         let device = |peak: DevicePeak| {
-            let history = histories.iter().find(|history| history.device == peak.device)?;
-            let filter = &options.peak.filter;
-            let grouper = |by| Grouper::new(&sites, &annotations, filter, snapshot, history, by);
+            let device = recording.get(peak.device)?;
+            let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);
             let (metric, instant) = (peak.metric, peak.instant);
-            let stacks = grouper(GroupBy::Stack).inferring(options.peak.inference, history, metric, Some(instant));
+            let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric, Some(instant));
             let split = options.split.map(grouper);
             let mut sums: IndexMap<(Option<Key>, Key), (u64, u64)> = IndexMap::new();
             let counts = |born, gone| born <= instant && instant < gone;
-            Holder::visit(snapshot, history, metric, counts, |holder| {
+            Holder::visit(device.track, metric, counts, |holder| {
                 let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
                 for key in stacks.keys(holder) {
                     let (bytes, blocks) = sums.entry((group.clone(), key)).or_default();
@@ -113,7 +109,12 @@ impl FlameReport {
                 }
             });
             let mut tree = Tree::new();
-            let mut paths = Paths { sites: &sites, snapshot, all: options.all_frames, known: HashMap::new() };
+            let mut paths = Paths {
+                sites: device.sites(),
+                snapshot: device.snapshot(),
+                all: options.all_frames,
+                known: HashMap::new(),
+            };
             for ((group, key), (bytes, blocks)) in sums {
                 // What a filter excludes, or is from before the recording, needs no group of the same name around it.
                 let group = group.filter(|group| *group != key).zip(split.as_ref());

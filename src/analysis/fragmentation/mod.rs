@@ -3,18 +3,16 @@
 pub mod over_time;
 pub mod segment_map;
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Inference};
-use crate::analysis::peak::{for_each_device, select_devices};
 use crate::analysis::segments::figures::{Figures, SizeClass, size_classes};
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::analysis::segments::pinning::Pinning;
-use crate::analysis::time::annotations::Annotations;
 use crate::analysis::time::place::Place;
 use crate::analysis::time::when::{Purpose, When};
 use crate::error::Result;
-use crate::model::{DeviceId, PoolId, SegmentType, Snapshot};
+use crate::model::{DeviceId, PoolId, SegmentType};
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
@@ -125,70 +123,65 @@ impl FragmentationReport {
     ///
     /// # Errors
     /// When the recording has no segments, a device does not exist, or the instant asked for exists on none.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &FragmentationOptions) -> Result<Self> {
-        require_segments(snapshot)?;
-        let wanted = select_devices(histories, &options.devices)?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::new(snapshot);
-        let (devices, skipped) =
-            for_each_device(&wanted, |history| device(snapshot, history, &annotations, &sites, options))?;
+    pub fn of(recording: &Devices<'_>, options: &FragmentationOptions) -> Result<Self> {
+        require_segments(recording.snapshot())?;
+        let wanted = recording.wanted(&options.devices)?;
+        let (devices, skipped) = ask_each(&wanted, |device| DeviceFragmentation::of(device, options))?;
         Ok(Self { devices, skipped })
     }
 }
 
-fn device(
-    snapshot: &Snapshot,
-    history: &History,
-    annotations: &Annotations,
-    sites: &Sites<'_>,
-    options: &FragmentationOptions,
-) -> Result<DeviceFragmentation> {
-    let metric = Metric::Allocated;
-    let peak = history.maxima[metric as usize].instant;
-    let instant = match &options.at {
-        None => peak,
-        Some(when) => when.resolve(snapshot, history, annotations, metric, Purpose::At)?,
-    };
-    let layout = Layout::at(snapshot, history, instant);
-    let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by).inferring(
-        options.inference,
-        history,
-        metric,
-        Some(instant),
-    );
-    let mut pinning = Pinning::of(&grouper, history, &layout);
-    if let Some(top) = options.top {
-        pinning.keep_top(top, options.by.is_inclusive());
+impl DeviceFragmentation {
+    fn of(device: &Device<'_>, options: &FragmentationOptions) -> Result<Self> {
+        let (track, history) = (device.track, device.history());
+        let metric = Metric::Allocated;
+        let peak = history.maxima[metric as usize].instant;
+        let instant = match &options.at {
+            None => peak,
+            Some(when) => when.resolve(track, device.annotations(), metric, Purpose::At)?,
+        };
+        let layout = Layout::at(track, instant);
+        let grouper = Grouper::new(device, device.sites(), &options.filter, options.by).inferring(
+            device,
+            options.inference,
+            metric,
+            Some(instant),
+        );
+        let mut pinning = Pinning::of(&grouper, &layout);
+        if let Some(top) = options.top {
+            pinning.keep_top(top, options.by.is_inclusive());
+        }
+        let points = options.points.map(|points| affordable(history, points));
+        let most = most_inactive(track, 1);
+        let stray_bytes =
+            layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
+        let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
+            figures: Figures::of_segment(history, &layout, segment),
+            made_by: device.sites().site(segment.stack),
+            segment: segment.clone(),
+        });
+        Ok(Self {
+            device: device.id(),
+            place: Place::of(track, device.annotations(), instant),
+            is_peak: instant == peak && !history.completeness.no_entries,
+            entries: history.entries(),
+            figures: Figures::of(history, &layout),
+            pools: pools(history, &layout),
+            free_blocks: size_classes(history, &layout, layout.segments.iter(), true),
+            used_blocks: size_classes(history, &layout, layout.segments.iter(), false),
+            by: options.by,
+            pinning,
+            segments: segments.collect(),
+            most_inactive: most.first().copied().unwrap_or_default(),
+            over_time: points.map(|points| over_time(track, device.annotations(), points)),
+            fewer_points: points.filter(|_| points != options.points),
+            counters: track.counters_at(instant),
+            stray: (layout.stray.len() as u64, stray_bytes),
+            baseline: history.start,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        })
     }
-    let points = options.points.map(|points| affordable(history, points));
-    let most = most_inactive(snapshot, history, 1);
-    let stray_bytes = layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
-    let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
-        figures: Figures::of_segment(history, &layout, segment),
-        made_by: sites.site(segment.stack),
-        segment: segment.clone(),
-    });
-    Ok(DeviceFragmentation {
-        device: history.device,
-        place: Place::of(snapshot, history, annotations, instant),
-        is_peak: instant == peak && !history.completeness.no_entries,
-        entries: history.entries(),
-        figures: Figures::of(history, &layout),
-        pools: pools(history, &layout),
-        free_blocks: size_classes(history, &layout, layout.segments.iter(), true),
-        used_blocks: size_classes(history, &layout, layout.segments.iter(), false),
-        by: options.by,
-        pinning,
-        segments: segments.collect(),
-        most_inactive: most.first().copied().unwrap_or_default(),
-        over_time: points.map(|points| over_time(snapshot, history, annotations, points)),
-        fewer_points: points.filter(|_| points != options.points),
-        counters: history.counters_at(snapshot, instant),
-        stray: (layout.stray.len() as u64, stray_bytes),
-        baseline: history.start,
-        completeness: history.completeness,
-        anomalies: history.anomalies.clone(),
-    })
 }
 
 /// Segments apart by what the allocator keeps apart.

@@ -4,8 +4,7 @@ use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Sweep;
 use crate::analysis::time::annotations::Annotations;
 use crate::analysis::time::place::Place;
-use crate::model::Snapshot;
-use crate::replay::{History, Instant};
+use crate::replay::{History, Instant, Track};
 
 /// The figures at one instant of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +28,8 @@ pub struct MostInactive {
 
 /// Where in each of `windows` equal parts of a history most is inactive, in order of time. Instants before the first
 /// entry belong to the first part.
-pub(super) fn most_inactive(snapshot: &Snapshot, history: &History, windows: u32) -> Vec<MostInactive> {
+pub(super) fn most_inactive(track: Track<'_>, windows: u32) -> Vec<MostInactive> {
+    let history = track.history;
     let length = history.entries().div_ceil(windows.max(1)).max(1);
     let start = history.start;
     let mut window = 0;
@@ -38,7 +38,7 @@ pub(super) fn most_inactive(snapshot: &Snapshot, history: &History, windows: u32
         inactive: start.reserved.wrapping_sub(start.active),
         reserved: start.reserved,
     }];
-    history.walk(snapshot, |instant, counters| {
+    track.walk(|instant, counters| {
         let inactive = counters.reserved.wrapping_sub(counters.active);
         let row = MostInactive { instant, inactive, reserved: counters.reserved };
         if (instant - 1) / length != window {
@@ -84,20 +84,16 @@ pub(super) fn affordable(history: &History, points: u32) -> u32 {
 
 /// Rows for plotting: the highest point of inactive bytes in each of `points` equal parts of the history, so that no
 /// peak is lost, and the start, the end, and the maxima of the four counters.
-pub(super) fn over_time(
-    snapshot: &Snapshot,
-    history: &History,
-    annotations: &Annotations,
-    points: u32,
-) -> Vec<OverTimeRow> {
+pub(super) fn over_time(track: Track<'_>, annotations: &Annotations, points: u32) -> Vec<OverTimeRow> {
+    let history = track.history;
     let mut instants: Vec<Instant> = vec![0, history.entries()];
     instants.extend(history.maxima.iter().map(|maximum| maximum.instant));
-    instants.extend(most_inactive(snapshot, history, points).iter().map(|most| most.instant));
+    instants.extend(most_inactive(track, points).iter().map(|most| most.instant));
     instants.sort_unstable();
     instants.dedup();
-    let mut sweep = Sweep::new(snapshot, history);
+    let mut sweep = Sweep::new(track);
     let row = |instant| OverTimeRow {
-        place: Place::of(snapshot, history, annotations, instant),
+        place: Place::of(track, annotations, instant),
         figures: Figures::of(history, &sweep.at(instant)),
     };
     instants.into_iter().map(row).collect()

@@ -1,15 +1,13 @@
 //! Every segment at an instant, and whose blocks are in it.
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::Devices;
 use crate::analysis::grouping::attribution::grouped_rows;
 use crate::analysis::grouping::{Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
-use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::Snapshot;
-use crate::replay::History;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -42,26 +40,27 @@ impl SegmentMapReport {
     /// # Errors
     /// As [`PeakReport::of`]; when groups overlap, so that a block has no one colour; and when the recording has no
     /// segments.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Result<Self> {
-        require_segments(snapshot)?;
+    pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
+        require_segments(recording.snapshot())?;
         if options.by.is_inclusive() {
             let by = options.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
         }
-        let report = PeakReport::of(snapshot, histories, &PeakOptions { top: None, each: None, ..options.clone() })?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::of(snapshot, histories);
-        let device =
-            |peak: DevicePeak| {
-                let history = histories.iter().find(|history| history.device == peak.device)?;
-                let grouper = Grouper::new(&sites, &annotations, &options.filter, snapshot, history, options.by)
-                    .inferring(options.inference, history, peak.metric, Some(peak.instant));
-                let rows = rows(snapshot, history, &grouper, &peak);
-                let layout = Layout::at(snapshot, history, peak.instant);
-                let figures = |segment| Figures::of_segment(history, &layout, segment);
-                let figures = layout.segments.iter().map(figures).collect();
-                Some(DeviceSegmentMap { peak, layout, figures, rows })
-            };
+        let report = PeakReport::of(recording, &PeakOptions { top: None, each: None, ..options.clone() })?;
+        let device = |peak: DevicePeak| {
+            let device = recording.get(peak.device)?;
+            let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
+                device,
+                options.inference,
+                peak.metric,
+                Some(peak.instant),
+            );
+            let rows = rows(&grouper, &peak);
+            let layout = Layout::at(device.track, peak.instant);
+            let figures = |segment| Figures::of_segment(device.history(), &layout, segment);
+            let figures = layout.segments.iter().map(figures).collect();
+            Some(DeviceSegmentMap { peak, layout, figures, rows })
+        };
         Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
     }
 }
@@ -81,12 +80,12 @@ pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
     )))
 }
 
-fn rows(snapshot: &Snapshot, history: &History, grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {
-    let (_, groups) = grouped_rows(grouper, history, (peak.metric, peak.instant));
+fn rows(grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {
+    let (_, groups) = grouped_rows(grouper, (peak.metric, peak.instant));
     let by_key: HashMap<&Key, usize> = groups.iter().enumerate().map(|(index, (key, _))| (key, index)).collect();
     let mut rows = HashMap::new();
     let counts = |born, gone| born <= peak.instant && peak.instant < gone;
-    Holder::visit(snapshot, history, peak.metric, counts, |holder| {
+    Holder::visit(grouper.track, peak.metric, counts, |holder| {
         if let Some(&row) = grouper.keys(holder).first().and_then(|key| by_key.get(key)) {
             rows.insert(holder.index, row);
         }

@@ -46,7 +46,7 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::analysis::Sites::of`].
+    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::analysis::Device::deep_sites`].
     pub library_below: Vec<String>,
 }
 
@@ -95,21 +95,20 @@ impl Attribution {
     }
 
     /// Groups everything that counts for a metric at an instant.
-    pub(crate) fn of(grouper: &Grouper<'_>, history: &History, at: (Metric, Instant)) -> Self {
-        let (total_bytes, rows) = grouped_rows(grouper, history, at);
+    pub(crate) fn of(grouper: &Grouper<'_>, at: (Metric, Instant)) -> Self {
+        let (total_bytes, rows) = grouped_rows(grouper, at);
         Self::new(grouper, total_bytes, rows)
     }
 
     /// Groups the allocations with these indexes, with bytes of one's own.
     pub(crate) fn of_blocks(
         grouper: &Grouper<'_>,
-        history: &History,
         metric: Metric,
         blocks: impl IntoIterator<Item = (usize, u64)>,
     ) -> Self {
         let mut sums = Sums::new(grouper);
         for (index, bytes) in blocks {
-            if let Some(mut holder) = Holder::of_allocation(grouper.snapshot, history, metric, index) {
+            if let Some(mut holder) = Holder::of_allocation(grouper.track, metric, index) {
                 holder.bytes = bytes;
                 sums.add(&holder);
             }
@@ -121,13 +120,12 @@ impl Attribution {
     /// Groups the allocations with these indexes.
     pub(crate) fn of_allocations(
         grouper: &Grouper<'_>,
-        history: &History,
         metric: Metric,
         allocations: impl Iterator<Item = usize>,
     ) -> Self {
         let mut sums = Sums::new(grouper);
         for index in allocations {
-            if let Some(holder) = Holder::of_allocation(grouper.snapshot, history, metric, index) {
+            if let Some(holder) = Holder::of_allocation(grouper.track, metric, index) {
                 sums.add(&holder);
             }
         }
@@ -173,14 +171,10 @@ impl Attribution {
 }
 
 /// The rows of an attribution, largest first, with their keys, and the bytes of all blocks.
-pub(crate) fn grouped_rows(
-    grouper: &Grouper<'_>,
-    history: &History,
-    (metric, instant): (Metric, Instant),
-) -> (u64, Vec<(Key, Row)>) {
+pub(crate) fn grouped_rows(grouper: &Grouper<'_>, (metric, instant): (Metric, Instant)) -> (u64, Vec<(Key, Row)>) {
     let mut sums = Sums::new(grouper);
     let counts = |born, gone| born <= instant && instant < gone;
-    Holder::visit(grouper.snapshot, history, metric, counts, |holder| sums.add(holder));
+    Holder::visit(grouper.track, metric, counts, |holder| sums.add(holder));
     sums.rows()
 }
 

@@ -7,17 +7,19 @@ use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::{
     LONG_STACKS, LONGEST_STACK, NO_STACK, Origin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
 };
+use crate::analysis::device::Device;
 use crate::analysis::time::annotations::Annotations;
 use crate::analysis::training::module_path::ModulePaths;
-use crate::analysis::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases, Roles};
+use crate::analysis::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
 use crate::error::{Error, Result};
 use crate::model::{EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::profile::NO_OPERATOR;
-use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan};
+use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan, Track};
 use filter::{Filter, Passing};
 use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -190,8 +192,8 @@ pub(crate) struct Holder {
     pub(crate) index: usize,
     pub(crate) bytes: u64,
     pub(crate) stack: StackId,
-    /// Row of the entry that made it; `None` for what is from before the trace.
-    row: Option<usize>,
+    /// The entry that made it; `None` for what is from before the trace.
+    entry: Option<u32>,
     /// Stream and pool of a block from before the trace.
     origin: Option<BaselineOrigin>,
     baseline: bool,
@@ -205,19 +207,19 @@ pub(crate) struct Holder {
 impl Holder {
     /// Calls `visit` with everything that counts for a metric at some time, and whose lifetime is `wanted`.
     pub(crate) fn visit(
-        snapshot: &Snapshot,
-        history: &History,
+        track: Track<'_>,
         metric: Metric,
         wanted: impl Fn(Instant, Instant) -> bool,
         mut visit: impl FnMut(&Self),
     ) {
+        let history = track.history;
         if metric == Metric::Reserved {
             for (index, span) in history.segments.iter().enumerate().filter(|(_, span)| wanted(span.born, span.gone)) {
                 visit(&Self {
                     index,
                     bytes: span.size,
                     stack: span.stack,
-                    row: span.made.checked_sub(1).map(|entry| history.rows.start + entry as usize),
+                    entry: History::entry_before(span.made),
                     origin: None,
                     baseline: span.made == 0,
                     addr: span.addr,
@@ -229,7 +231,7 @@ impl Holder {
         }
         for (index, allocation) in history.allocations.iter().enumerate() {
             if wanted(allocation.born, gone(allocation, metric))
-                && let Some(holder) = Self::of_allocation(snapshot, history, metric, index)
+                && let Some(holder) = Self::of_allocation(track, metric, index)
             {
                 visit(&holder);
             }
@@ -238,13 +240,14 @@ impl Holder {
 
     /// The allocation with this index.
     #[inline]
-    pub(crate) fn of_allocation(snapshot: &Snapshot, history: &History, metric: Metric, index: usize) -> Option<Self> {
+    pub(crate) fn of_allocation(track: Track<'_>, metric: Metric, index: usize) -> Option<Self> {
+        let history = track.history;
         let allocation = history.allocations.get(index)?;
         Some(Self {
             index,
             bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
-            stack: history.stack_of(snapshot, index),
-            row: history.born_row(index),
+            stack: track.stack_of(index),
+            entry: History::entry_before(allocation.born),
             origin: history.baseline.get(index).copied(),
             baseline: allocation.is_baseline(),
             addr: allocation.addr,
@@ -262,18 +265,16 @@ fn gone(allocation: &Allocation, metric: Metric) -> Instant {
 
 /// Finds the groups of blocks of one device.
 pub(crate) struct Grouper<'a> {
+    pub(crate) track: Track<'a>,
     sites: &'a Sites<'a>,
     annotations: &'a Annotations,
     filter: &'a Filter,
     passing: Passing,
-    pub(crate) snapshot: &'a Snapshot,
     pools: Pools<'a>,
-    backward: BackwardSites,
-    training: Training,
+    backward: Cow<'a, BackwardSites>,
+    training: Training<'a>,
     /// Label of what is from before the first entry and has no stack.
     before: &'static str,
-    /// Row of the device's first entry.
-    first_row: usize,
     /// Whether any entry is marked as the allocator's own.
     has_own: bool,
     /// Whether any entry or block has `forward_frames`.
@@ -292,69 +293,51 @@ pub(crate) enum Shared {
 }
 
 /// What is known about the training step, where groups are made of it.
-enum Training {
+enum Training<'a> {
     NotAsked,
     Modules(ModulePaths),
-    Categories(Categories),
-    Phases {
-        phases: Phases,
-        /// Row of the device's first entry.
-        first_row: usize,
-    },
+    Categories(&'a Categories),
+    Phases(&'a Phases),
 }
 
-impl Training {
-    fn of(sites: &Sites<'_>, annotations: &Annotations, snapshot: &Snapshot, history: &History, by: GroupBy) -> Self {
-        if !matches!(by, GroupBy::Category | GroupBy::Phase | GroupBy::ModulePath) {
-            return Self::NotAsked;
+impl<'a> Training<'a> {
+    fn of(device: &'a Device<'_>, by: GroupBy) -> Self {
+        match by {
+            GroupBy::ModulePath => {
+                let paths = ModulePaths::of(device.track, device.sites(), device.phases(), device.roles());
+                Self::Modules(paths)
+            }
+            GroupBy::Phase => Self::Phases(device.phases()),
+            GroupBy::Category => Self::Categories(device.categories()),
+            _ => Self::NotAsked,
         }
-        let roles = Roles::of(sites);
-        let phases = Phases::of(snapshot, history, annotations, &roles);
-        if by == GroupBy::ModulePath {
-            return Self::Modules(ModulePaths::of(sites, &phases, &roles, history));
-        }
-        if by == GroupBy::Phase {
-            return Self::Phases { phases, first_row: history.rows.start };
-        }
-        Self::Categories(Categories::of(snapshot, history, &phases, &roles, sites))
     }
 }
 
 impl<'a> Grouper<'a> {
-    pub(crate) fn new(
-        sites: &'a Sites<'a>,
-        annotations: &'a Annotations,
-        filter: &'a Filter,
-        snapshot: &'a Snapshot,
-        history: &'a History,
-        by: GroupBy,
-    ) -> Self {
+    /// Groups of a device's blocks by code, labelled as `sites` does, or by anything else.
+    pub(crate) fn new(device: &'a Device<'_>, sites: &'a Sites<'a>, filter: &'a Filter, by: GroupBy) -> Self {
+        let track = device.track;
+        let Track { snapshot, history } = track;
         let pools = match by {
-            GroupBy::Stream | GroupBy::Pool => Pools::of(snapshot, history),
+            GroupBy::Stream | GroupBy::Pool => Pools::of(track),
             _ => Pools::default(),
         };
-        let training = Training::of(sites, annotations, snapshot, history, by);
-        let passing = filter.over(snapshot);
         let is_recorded = !history.completeness.no_entries || snapshot.notes.truncated_at.is_some();
-        let before = if is_recorded { BASELINE } else { NOT_RECORDED };
-        let (backward, first_row) = (BackwardSites::default(), history.rows.start);
         let contexts = &snapshot.contexts;
-        let has_own = contexts.iter().any(|context| is_allocators_own(snapshot, context));
-        let has_forward = contexts.iter().any(|context| context.forward != StackId::EMPTY)
-            || history.baseline.iter().any(|origin| origin.forward != StackId::EMPTY);
         Self {
+            track,
             sites,
-            annotations,
+            annotations: device.annotations(),
             filter,
-            passing,
-            snapshot,
+            passing: filter.over(snapshot),
             pools,
-            backward,
-            training,
-            before,
-            first_row,
-            has_own,
-            has_forward,
+            backward: Cow::default(),
+            training: Training::of(device, by),
+            before: if is_recorded { BASELINE } else { NOT_RECORDED },
+            has_own: contexts.iter().any(|context| is_allocators_own(snapshot, context)),
+            has_forward: contexts.iter().any(|context| context.forward != StackId::EMPTY)
+                || history.baseline.iter().any(|origin| origin.forward != StackId::EMPTY),
             by,
         }
     }
@@ -363,14 +346,14 @@ impl<'a> Grouper<'a> {
     /// blocks that are in use then. Segments ([`Metric::Reserved`]) are those of many allocations.
     pub(crate) fn inferring(
         mut self,
+        device: &'a Device<'_>,
         inference: Inference,
-        history: &History,
         metric: Metric,
         instant: Option<Instant>,
     ) -> Self {
-        let has_segments = self.snapshot.notes.format.has_segments();
+        let has_segments = self.track.snapshot.notes.format.has_segments();
         if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
-            self.backward = BackwardSites::of(self.sites, history, instant);
+            self.backward = device.backward(instant);
         }
         self
     }
@@ -398,19 +381,18 @@ impl<'a> Grouper<'a> {
         if !self.has_forward || !self.by.is_by_code() {
             return None;
         }
-        let of_entry = holder.row.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)).forward);
+        let of_entry = holder.entry.map(|entry| self.track.context(entry).forward);
         let forward = of_entry.or(holder.origin.map(|origin| origin.forward))?;
-        let frames = self.snapshot.stacks.frame_ids(holder.stack);
+        let frames = self.track.snapshot.stacks.frame_ids(holder.stack);
         let is_own = frames.iter().any(|&frame| self.sites.is_own(frame));
         (forward != StackId::EMPTY && !is_own).then_some(forward)
     }
 
     /// Whether a holder is the allocator's own. It lies in a pool and on a stream like any other.
     fn is_allocators_own(&self, holder: &Holder) -> bool {
-        let context = |row| self.snapshot.contexts.get(self.snapshot.entries.context(row));
         self.has_own
             && !matches!(self.by, GroupBy::Stream | GroupBy::Pool)
-            && holder.row.is_some_and(|row| is_allocators_own(self.snapshot, &context(row)))
+            && holder.entry.is_some_and(|entry| is_allocators_own(self.track.snapshot, &self.track.context(entry)))
     }
 
     /// What holders must share for their groups to be the same; `None` where each has to be looked at.
@@ -447,9 +429,9 @@ impl<'a> Grouper<'a> {
 
     /// The groups of a holder with this stack.
     fn recorded_keys(&self, holder: &Holder, stack: StackId) -> Vec<Key> {
-        let context = holder.row.filter(|_| self.snapshot.notes.format.has_segments());
-        let context = context.map(|row| self.snapshot.contexts.get(self.snapshot.entries.context(row)));
-        let origin = holder.origin.filter(|_| self.snapshot.notes.format.has_segments());
+        let has_segments = self.track.snapshot.notes.format.has_segments();
+        let context = holder.entry.filter(|_| has_segments).map(|entry| self.track.context(entry));
+        let origin = holder.origin.filter(|_| has_segments);
         let one = match self.by {
             by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
                 _ if holder.baseline => self.before,
@@ -503,13 +485,13 @@ impl<'a> Grouper<'a> {
 
     /// The phase that a block was made in; `None` for blocks from before the recording.
     fn phase(&self, holder: &Holder) -> Option<Phase> {
-        holder.row.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
+        holder.entry.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
     }
 
     /// The span of the phase that made a holder.
     fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
         match &self.training {
-            Training::Phases { phases, first_row } => phases.span(holder.row?.checked_sub(*first_row)? as u32),
+            Training::Phases(phases) => phases.span(holder.entry?),
             _ => None,
         }
     }
@@ -517,8 +499,7 @@ impl<'a> Grouper<'a> {
     /// The modules around a holder, as far as they are known.
     fn module_path(&self, holder: &Holder) -> Option<&str> {
         let Training::Modules(paths) = &self.training else { return None };
-        let entry = holder.row.and_then(|row| row.checked_sub(self.first_row)).map(|entry| entry as u32);
-        paths.path(holder.stack, entry)
+        paths.path(holder.stack, holder.entry)
     }
 
     /// Whether the group of a holder is inferred rather than recorded.
@@ -529,7 +510,7 @@ impl<'a> Grouper<'a> {
                 let Decision { category, evidence } = self.decision(holder);
                 category != Category::Unknown && !evidence.is_recorded()
             }
-            Training::Phases { .. } => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
             Training::NotAsked => false,
         }
     }
@@ -541,7 +522,7 @@ impl<'a> Grouper<'a> {
     }
 
     fn line(&self, id: FrameId) -> Key {
-        match (self.sites.original_line(id), self.snapshot.stacks.frame(id)) {
+        match (self.sites.original_line(id), self.track.snapshot.stacks.frame(id)) {
             (Some(original), _) => Key::Text(original),
             (None, Some(frame)) if self.sites.kind(id).is_python() => {
                 Key::Line { file: frame.filename, line: frame.line, name: frame.name }
@@ -554,12 +535,12 @@ impl<'a> Grouper<'a> {
     fn functions(&self, stack: StackId) -> Vec<Key> {
         let python = self.sites.has_python(stack);
         let mut functions: IndexSet<Key> = IndexSet::new();
-        for &id in self.snapshot.stacks.frame_ids(stack) {
+        for &id in self.track.snapshot.stacks.frame_ids(stack) {
             let kind = self.sites.kind(id);
             if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
                 continue;
             }
-            functions.insert(match self.snapshot.stacks.frame(id) {
+            functions.insert(match self.track.snapshot.stacks.frame(id) {
                 Some(frame) if kind.is_python() => Key::Function { file: frame.filename, name: frame.name },
                 _ => Key::Text(self.sites.function(id)),
             });
@@ -571,15 +552,15 @@ impl<'a> Grouper<'a> {
     }
 
     fn annotation(&self, holder: &Holder) -> Key {
-        let Some(row) = holder.row else { return Key::Special(self.before) };
-        let time = self.snapshot.entries.times().get(row).copied().unwrap_or(0);
+        let Some(entry) = holder.entry else { return Key::Special(self.before) };
+        let time = self.track.times().get(entry as usize).copied().unwrap_or(0);
         let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
         if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Nested(names) }
     }
 
     /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
     pub(crate) fn label(&self, key: &Key, whole_path: bool) -> String {
-        let strings = &self.snapshot.strings;
+        let strings = &self.track.snapshot.strings;
         match key {
             Key::Special(label) => (*label).to_owned(),
             Key::Text(text) => text.clone(),
@@ -628,16 +609,16 @@ impl<'g> Groups<'g> {
     }
 
     /// The groups that the allocation with this index counts in.
-    pub(crate) fn of_allocation(&mut self, history: &History, index: usize) -> &[usize] {
-        match Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index) {
+    pub(crate) fn of_allocation(&mut self, index: usize) -> &[usize] {
+        match Holder::of_allocation(self.grouper.track, Metric::Active, index) {
             Some(holder) => self.of(&holder),
             None => &[],
         }
     }
 
     /// The code behind the allocation with this index.
-    pub(crate) fn origin_of(&self, history: &History, index: usize) -> Origin {
-        let holder = Holder::of_allocation(self.grouper.snapshot, history, Metric::Active, index);
+    pub(crate) fn origin_of(&self, index: usize) -> Origin {
+        let holder = Holder::of_allocation(self.grouper.track, Metric::Active, index);
         holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
     }
 
@@ -695,8 +676,9 @@ struct Pools<'a> {
 }
 
 impl<'a> Pools<'a> {
-    fn of(snapshot: &'a Snapshot, history: &'a History) -> Self {
-        let segments = snapshot.segments_of(history.device);
+    fn of(track: Track<'a>) -> Self {
+        let history = track.history;
+        let segments = track.segments();
         let segment_of = |addr| {
             let after = segments.partition_point(|segment| segment.address <= addr);
             segments.get(after.checked_sub(1)?).filter(|segment| addr - segment.address < segment.total_size)

@@ -1,13 +1,11 @@
 //! What is in the file.
 
-use crate::analysis::code::sites::Sites;
-use crate::analysis::peak::select_devices;
-use crate::analysis::time::annotations::Annotations;
-use crate::analysis::training::steps::{NoSteps, StepRule, Steps};
-use crate::analysis::training::{Phase, PhaseSummary, Phases, Roles};
+use crate::analysis::device::{Device, Devices};
+use crate::analysis::training::steps::{NoSteps, Steps};
+use crate::analysis::training::{Phase, PhaseSummary};
 use crate::error::Result;
-use crate::model::{Action, DeviceId, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Maximum};
+use crate::model::{Action, DeviceId};
+use crate::replay::{Anomalies, Completeness, Counters, Maximum};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
@@ -43,6 +41,30 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    fn of(device: &Device<'_>) -> Self {
+        let (track, history) = (device.track, device.history());
+        let (segments, times) = (track.segments(), track.times());
+        let span = times.first().copied().zip(times.last().copied());
+        // What a loop without a model does may be no step of anything.
+        let steps =
+            device.steps().and_then(|steps| if steps.are_steps() { Ok(steps.clone()) } else { Err(NoSteps::Unknown) });
+        Self {
+            device: device.id(),
+            entries: history.entries(),
+            actions: track.action_counts(),
+            time_us: span.filter(|_| track.has_times()),
+            segments: segments.len(),
+            blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
+            baseline: history.start,
+            maxima: history.maxima,
+            end: history.end,
+            steps,
+            phases: PhaseSummary::all(track, device.phases()),
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
+    }
+
     /// Whether anything but [`Phase::Other`] was found.
     pub fn has_phases(&self) -> bool {
         self.phases.iter().any(|phase| phase.phase != Phase::Other)
@@ -80,14 +102,11 @@ impl InfoReport {
     ///
     /// # Errors
     /// When a device is named that the recording does not have.
-    pub fn of(snapshot: &Snapshot, histories: &[History], devices: &[DeviceId]) -> Result<Self> {
-        let devices = select_devices(histories, devices)?;
-        let ranges = Annotations::of(snapshot);
-        let rule = StepRule::of(snapshot, &ranges, None)?;
-        let sites = Sites::new(snapshot);
-        let roles = Roles::of(&sites);
+    pub fn of(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Self> {
+        let devices = recording.wanted(devices)?;
+        let snapshot = recording.snapshot();
         let mut annotations: IndexMap<_, AnnotationSummary> = IndexMap::new();
-        for range in &ranges.ranges {
+        for range in &recording.annotations().ranges {
             let name = snapshot.strings.get(range.name).to_owned();
             let new = AnnotationSummary { name, count: 0, total_us: 0, open: 0 };
             let summary = annotations.entry(range.name).or_insert(new);
@@ -99,45 +118,10 @@ impl InfoReport {
             }
         }
         Ok(Self {
-            devices: devices
-                .into_par_iter()
-                .map(|history| {
-                    let phases = Phases::of(snapshot, history, &ranges, &roles);
-                    let steps = rule.steps_in(history, &sites, &roles, &phases);
-                    let steps =
-                        steps.and_then(|steps| if steps.are_steps() { Ok(steps) } else { Err(NoSteps::Unknown) });
-                    device(snapshot, history, steps, PhaseSummary::all(snapshot, history, &phases))
-                })
-                .collect(),
+            devices: devices.into_par_iter().map(DeviceInfo::of).collect(),
             annotations: annotations.into_values().collect(),
             stacks: snapshot.stacks.len() - 1,
             frames: snapshot.stacks.frame_count(),
         })
-    }
-}
-
-fn device(
-    snapshot: &Snapshot,
-    history: &History,
-    steps: std::result::Result<Steps, NoSteps>,
-    phases: Vec<PhaseSummary>,
-) -> DeviceInfo {
-    let segments = snapshot.segments_of(history.device);
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
-    let span = times.first().copied().zip(times.last().copied());
-    DeviceInfo {
-        device: history.device,
-        entries: history.entries(),
-        actions: history.action_counts(snapshot),
-        time_us: span.filter(|_| snapshot.notes.has_times),
-        segments: segments.len(),
-        blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
-        baseline: history.start,
-        maxima: history.maxima,
-        end: history.end,
-        steps,
-        phases,
-        completeness: history.completeness,
-        anomalies: history.anomalies.clone(),
     }
 }

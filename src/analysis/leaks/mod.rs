@@ -7,14 +7,13 @@
 pub mod growth;
 
 use crate::analysis::code::sites::{LONGEST_STACK, Origin, Sites};
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
-use crate::analysis::peak::{highest, select_devices};
-use crate::analysis::time::annotations::Annotations;
-use crate::analysis::training::steps::{NoSteps, StepRule, Steps};
+use crate::analysis::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::error::{Error, Result};
-use crate::model::{Action, DeviceId, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use crate::model::{Action, DeviceId};
+use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -171,71 +170,69 @@ impl LeakReport {
     /// # Errors
     /// When a device does not exist, no annotation matches [`LeakOptions::steps`], or blocks cannot be grouped by
     /// [`LeakOptions::by`].
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &LeakOptions) -> Result<Self> {
+    pub fn of(recording: &Devices<'_>, options: &LeakOptions) -> Result<Self> {
         if !options.by.gives_each_stack_one_group() {
             let found = options.by.name();
             return Err(Error::Request(format!("expected leaks by site, stack, file or module, found {found}")));
         }
-        let wanted = select_devices(histories, &options.devices)?;
-        let annotations = Annotations::of(snapshot);
-        let rule = StepRule::of(snapshot, &annotations, options.steps.as_ref())?;
-        let sites = Sites::new(snapshot);
-        let device = |history: &&History| device_leaks(snapshot, history, &annotations, &rule, &sites, options);
+        let wanted = recording.wanted(&options.devices)?;
+        let steps = |pattern| RequestedSteps::of(recording.snapshot(), recording.annotations(), pattern);
+        let requested = options.steps.as_ref().map(steps).transpose()?;
+        let device = |device: &&Device<'_>| DeviceLeaks::of(device, requested.as_ref(), options);
         Ok(Self { devices: wanted.par_iter().map(device).collect() })
     }
 }
 
-fn device_leaks(
-    snapshot: &Snapshot,
-    history: &History,
-    annotations: &Annotations,
-    rule: &StepRule<'_>,
-    sites: &Sites<'_>,
-    options: &LeakOptions,
-) -> DeviceLeaks {
-    let steps = rule.steps(snapshot, history, sites);
-    let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
-    let sample = Sample::of(all_ends);
-    let mut rows = if all_ends.len() < MIN_STEPS {
-        Vec::new()
-    } else {
-        let grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by).inferring(
-            options.inference,
-            history,
-            Metric::Allocated,
-            None,
-        );
-        grown(snapshot, history, all_ends, &sample, &mut Groups::new(&grouper), sites)
-    };
-    if !steps.as_ref().is_ok_and(Steps::are_steps) {
-        rows.retain(|row| row.verdict != Verdict::Leak);
-    }
-    rows.sort_by(|a, b| {
-        (a.verdict.cmp(&b.verdict))
-            .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
-            .then_with(|| a.label.cmp(&b.label))
-            .then_with(|| a.stack.cmp(&b.stack))
-    });
-    let leaking = sum(&rows, Verdict::Leak);
-    let growing = sum(&rows, Verdict::Growth);
-    let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
-    let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
-    rows.truncate(options.top.unwrap_or(usize::MAX));
-    DeviceLeaks {
-        device: history.device,
-        by: options.by,
-        projection: project(snapshot, history, all_ends, options.capacity, allocated_bytes_per_step),
-        warm_up: sample.warm_up * sample.stride,
-        stride: sample.stride,
-        ends: step_ends(snapshot, history, &sample),
-        steps,
-        rows,
-        left_out,
-        leaking,
-        growing,
-        baseline: history.start,
-        completeness: history.completeness,
-        anomalies: history.anomalies.clone(),
+impl DeviceLeaks {
+    fn of(device: &Device<'_>, requested: Option<&RequestedSteps>, options: &LeakOptions) -> Self {
+        let (track, history) = (device.track, device.history());
+        let steps = match requested {
+            Some(requested) => requested.steps(track),
+            None => device.steps().cloned(),
+        };
+        let all_ends = steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
+        let sample = Sample::of(all_ends);
+        let mut rows = if all_ends.len() < MIN_STEPS {
+            Vec::new()
+        } else {
+            let grouper = Grouper::new(device, device.sites(), &options.filter, options.by).inferring(
+                device,
+                options.inference,
+                Metric::Allocated,
+                None,
+            );
+            grown(track, all_ends, &sample, &mut Groups::new(&grouper), device.sites())
+        };
+        if !steps.as_ref().is_ok_and(Steps::are_steps) {
+            rows.retain(|row| row.verdict != Verdict::Leak);
+        }
+        rows.sort_by(|a, b| {
+            (a.verdict.cmp(&b.verdict))
+                .then_with(|| (b.rate.bytes, b.live_bytes).cmp(&(a.rate.bytes, a.live_bytes)))
+                .then_with(|| a.label.cmp(&b.label))
+                .then_with(|| a.stack.cmp(&b.stack))
+        });
+        let leaking = sum(&rows, Verdict::Leak);
+        let growing = sum(&rows, Verdict::Growth);
+        let allocated_bytes_per_step = leaking.allocated_bytes.saturating_add(growing.allocated_bytes);
+        let left_out = rows.len().saturating_sub(options.top.unwrap_or(usize::MAX));
+        rows.truncate(options.top.unwrap_or(usize::MAX));
+        Self {
+            device: device.id(),
+            by: options.by,
+            projection: project(track, all_ends, options.capacity, allocated_bytes_per_step),
+            warm_up: sample.warm_up * sample.stride,
+            stride: sample.stride,
+            ends: step_ends(track, &sample),
+            steps,
+            rows,
+            left_out,
+            leaking,
+            growing,
+            baseline: history.start,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
     }
 }
 
@@ -289,13 +286,13 @@ struct Crossing {
 /// Judges every group. Linear in allocations and in groups: only blocks that are there when a step ends are grouped at
 /// all, and a group's series exists while it is judged.
 fn grown(
-    snapshot: &Snapshot,
-    history: &History,
+    track: Track<'_>,
     all_ends: &[Instant],
     sample: &Sample,
     groups: &mut Groups<'_>,
     sites: &Sites<'_>,
 ) -> Vec<LeakRow> {
+    let history = track.history;
     let ends = &sample.ends;
     let mut crossings = Vec::new();
     let mut born_in = 0;
@@ -308,7 +305,7 @@ fn grown(
         if !allocation.allocated_at(end) {
             continue;
         }
-        let Some(&group) = groups.of_allocation(history, index).first() else { continue };
+        let Some(&group) = groups.of_allocation(index).first() else { continue };
         if groups.is_filtered_out(group) {
             continue;
         }
@@ -334,7 +331,7 @@ fn grown(
             live_bytes: last(&held.requested)?,
             live_blocks: last(&held.blocks)?,
             filled_in: judgement.filled_in.map(|index| sample.number(index)),
-            oldest: origin.and_then(|origin| oldest(snapshot, groups, history, all_ends, blocks, origin)),
+            oldest: origin.and_then(|origin| oldest(track, groups, all_ends, blocks, origin)),
             stack: origin.map(|origin| sites.origin_labels(origin, LONGEST_STACK)).unwrap_or_default(),
         })
     };
@@ -371,8 +368,7 @@ fn example(
             Verdict::Cache => block.ends.start < last && block.ends.contains(&last),
         };
         if counts {
-            *origins.entry(groups.origin_of(history, block.allocation)).or_default() +=
-                u128::from(allocation.requested);
+            *origins.entry(groups.origin_of(block.allocation)).or_default() += u128::from(allocation.requested);
         }
     }
     origins.into_iter().max_by_key(|&(origin, bytes)| (bytes, Reverse(origin))).map(|(origin, _)| origin)
@@ -380,21 +376,21 @@ fn example(
 
 /// The oldest block of an origin that is live at the end of the last step.
 fn oldest(
-    snapshot: &Snapshot,
+    track: Track<'_>,
     groups: &Groups<'_>,
-    history: &History,
     all_ends: &[Instant],
     blocks: &[Crossing],
     origin: Origin,
 ) -> Option<Oldest> {
     let &end = all_ends.last()?;
+    let history = track.history;
     let block = blocks.iter().find(|block| {
-        history.allocations[block.allocation].allocated_at(end) && groups.origin_of(history, block.allocation) == origin
+        history.allocations[block.allocation].allocated_at(end) && groups.origin_of(block.allocation) == origin
     })?;
     let born = history.allocations[block.allocation].born;
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let times = track.times();
     let entry = History::entry_before(born);
-    let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| snapshot.notes.has_times);
+    let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| track.has_times());
     Some(Oldest {
         entry,
         step: entry.map(|_| all_ends.partition_point(|&end| end < born) + 1),
@@ -403,10 +399,11 @@ fn oldest(
 }
 
 /// What was allocated at the ends of steps.
-fn step_ends(snapshot: &Snapshot, history: &History, sample: &Sample) -> Vec<StepEnd> {
+fn step_ends(track: Track<'_>, sample: &Sample) -> Vec<StepEnd> {
+    let history = track.history;
     let mut allocated = vec![history.start.allocated; sample.ends.len()];
     let mut next = sample.ends.partition_point(|&end| end == 0);
-    history.walk(snapshot, |instant, counters| {
+    track.walk(|instant, counters| {
         while sample.ends.get(next).is_some_and(|&end| end == instant) {
             allocated[next] = counters.allocated;
             next += 1;
@@ -419,15 +416,14 @@ fn step_ends(snapshot: &Snapshot, history: &History, sample: &Sample) -> Vec<Ste
 
 /// When the device is full, from the most that the last step needed.
 fn project(
-    snapshot: &Snapshot,
-    history: &History,
+    track: Track<'_>,
     ends: &[Instant],
     capacity: Option<u64>,
     allocated_bytes_per_step: i64,
 ) -> Option<Projection> {
-    let capacity_bytes = capacity.or_else(|| capacity_at_oom(snapshot, history))?;
+    let capacity_bytes = capacity.or_else(|| capacity_at_oom(track))?;
     let &[.., from, to] = ends else { return None };
-    let peak_bytes = highest(snapshot, history, Metric::Allocated, from, to).bytes;
+    let peak_bytes = track.highest(Metric::Allocated, from, to).bytes;
     // Where the last step already needed more than there is, nothing more fits.
     let room = u64::try_from(i128::from(capacity_bytes) - i128::from(peak_bytes)).unwrap_or(0);
     let steps = room.checked_div(u64::try_from(allocated_bytes_per_step).ok()?)?;
@@ -436,13 +432,13 @@ fn project(
 
 /// What the program could have when a request first failed: what it had reserved, and what the driver had free, which
 /// profiler traces do not record.
-fn capacity_at_oom(snapshot: &Snapshot, history: &History) -> Option<u64> {
+fn capacity_at_oom(track: Track<'_>) -> Option<u64> {
+    let snapshot = track.snapshot;
     if !snapshot.notes.format.has_segments() {
         return None;
     }
-    let actions = snapshot.entries.actions().get(history.rows.clone())?;
-    let entry = actions.iter().position(|&action| action == Action::Oom)?;
-    let device_free = snapshot.entries.get(history.rows.start + entry)?.addr;
-    let reserved = history.counters_at(snapshot, entry as Instant + 1).reserved;
+    let entry = track.actions().iter().position(|&action| action == Action::Oom)? as u32;
+    let device_free = track.entry(entry)?.addr;
+    let reserved = track.counters_at(entry + 1).reserved;
     u64::try_from(reserved).ok()?.checked_add(device_free)
 }

@@ -7,8 +7,8 @@ use crate::allocator::SizeRules;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
-use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::History;
+use crate::model::{Action, BlockState, PoolId, SegmentType, StackId};
+use crate::replay::Track;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -111,7 +111,7 @@ impl Adviser<'_> {
     /// Whether `expandable_segments` would have helped, where it is off. Where it could hardly be expected to, it is
     /// mentioned only if it would have.
     fn expandable_segments(&self) -> Option<Advice> {
-        let Facts { snapshot, history, request, device_free, figures, .. } = *self.facts;
+        let Facts { track: Track { snapshot, history }, request, device_free, figures, .. } = *self.facts;
         let expected = self.cause == Cause::Fragmentation;
         if request.expandable || !(expected || self.cause == Cause::Capacity) {
             return None;
@@ -132,16 +132,16 @@ impl Adviser<'_> {
 
 /// How the request would be served in a layout, if at all.
 fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
-    let Facts { snapshot, history, request, device_free, .. } = facts;
+    let Facts { track, request, device_free, .. } = facts;
     let usable = layout.segments.iter().filter(|segment| request.may_use(segment));
     let free = usable.flat_map(|segment| layout.pieces_of(segment)).filter(|piece| piece.state == BlockState::Inactive);
-    let block = free.map(|piece| piece.size).filter(|&size| request.takes(snapshot, size)).min();
+    let block = free.map(|piece| piece.size).filter(|&size| request.takes(track.snapshot, size)).min();
     if let Some(block) = block {
         return Some(Fit::Block(block));
     }
     // Private pools keep their segments.
     let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
-    let released: u64 = shared.map(|segment| Figures::of_segment(history, layout, segment).releasable).sum();
+    let released: u64 = shared.map(|segment| Figures::of_segment(track.history, layout, segment).releasable).sum();
     let supply = device_free.saturating_add(released);
     (supply >= request.driver_bytes).then_some(Fit::Driver(supply))
 }
@@ -149,14 +149,14 @@ fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
 /// The largest transient site without which the request would have been served; if none is enough, the fewest of the
 /// largest together.
 fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites: &Sites<'_>) -> Option<Advice> {
-    let Facts { snapshot, history, .. } = facts;
+    let track = facts.track;
     let mut transient: IndexMap<String, (u64, Vec<usize>)> = IndexMap::new();
     for index in layout.pieces.iter().filter_map(|piece| piece.allocation) {
-        let stack = history.stack_of(snapshot, index);
+        let stack = track.stack_of(index);
         // Nobody could act on blocks without a stack.
         if stack != StackId::EMPTY && turnover.is_transient(stack) {
             let (bytes, blocks) = transient.entry(sites.site(stack)).or_default();
-            *bytes += history.allocations[index].size;
+            *bytes += track.history.allocations[index].size;
             blocks.push(index);
         }
     }
@@ -174,7 +174,7 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
 
 /// Inactive bytes of the shared pools in whole pages, as the blocks lie.
 fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
-    let rules = SizeRules::device(&facts.snapshot.settings);
+    let rules = SizeRules::device(&facts.track.snapshot.settings);
     let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
     let whole_pages = shared.map(|segment| {
         let page = rules.page_size(segment.segment_type);
@@ -204,7 +204,7 @@ fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<A
         if elsewhere {
             let key = (segment.segment_type == SegmentType::Large, segment.stream, segment.pool);
             let figures = others.entry(key).or_default();
-            *figures = figures.plus(&Figures::of_segment(facts.history, layout, segment));
+            *figures = figures.plus(&Figures::of_segment(facts.track.history, layout, segment));
         }
     }
     let (&(large, stream, pool), figures) =
@@ -220,13 +220,13 @@ fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<A
 
 /// Pending frees and rounding, where they are more than what was missing.
 fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
-    let Facts { snapshot, request, figures, .. } = facts;
+    let Facts { track, request, figures, .. } = facts;
     let missing = request.driver_bytes.saturating_sub(facts.together());
     let mut advice = Vec::new();
     if figures.pending_free > 0 && figures.pending_free >= missing {
         advice.push(Advice::PendingFree { bytes: figures.pending_free });
     }
-    let rounds = snapshot.settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1);
+    let rounds = track.snapshot.settings.roundup_power2_divisions.iter().any(|&divisions| divisions > 1);
     let lost = u64::try_from(figures.rounding()).unwrap_or(0);
     if rounds && lost > 0 && lost >= missing {
         advice.push(Advice::Rounding { bytes: lost, missing });
@@ -236,18 +236,20 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
 
 /// Blocks from before the recording without a stack, if they are a tenth of what is in use.
 fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
-    let Facts { snapshot, history, figures, .. } = facts;
-    let nameless = layout.pieces.iter().filter_map(|piece| piece.allocation).filter(|&index| {
-        history.allocations[index].is_baseline() && history.stack_of(snapshot, index) == StackId::EMPTY
-    });
+    let &Facts { track, figures, .. } = facts;
+    let history = track.history;
+    let nameless = layout
+        .pieces
+        .iter()
+        .filter_map(|piece| piece.allocation)
+        .filter(|&index| history.allocations[index].is_baseline() && track.stack_of(index) == StackId::EMPTY);
     let bytes: u64 = nameless.map(|index| history.allocations[index].size).sum();
     (bytes > 0 && bytes >= figures.active() / 10).then_some(Advice::RecordEarlier { bytes })
 }
 
 /// What happened up to an entry: how many blocks each stack made and freed.
 pub(super) struct Turnover<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     sites: &'a Sites<'a>,
     next: u32,
     /// By stack; so is what follows.
@@ -259,11 +261,10 @@ pub(super) struct Turnover<'a> {
 }
 
 impl<'a> Turnover<'a> {
-    pub fn new(snapshot: &'a Snapshot, history: &'a History, sites: &'a Sites<'a>) -> Self {
-        let stacks = snapshot.stacks.len();
+    pub fn new(track: Track<'a>, sites: &'a Sites<'a>) -> Self {
+        let stacks = track.snapshot.stacks.len();
         Self {
-            snapshot,
-            history,
+            track,
             sites,
             next: 0,
             made: vec![0; stacks],
@@ -276,14 +277,12 @@ impl<'a> Turnover<'a> {
     /// Counts the entries before this one that are not counted yet.
     pub fn advance(&mut self, entry: u32) {
         for now in self.next..entry {
-            let row = self.history.rows.start + now as usize;
-            let (Some(&action), Some(&link)) =
-                (self.snapshot.entries.actions().get(row), self.history.links.get(now as usize))
+            let (Some(action), Some(&link)) = (self.track.action(now), self.track.history.links.get(now as usize))
             else {
                 break;
             };
-            let Some(allocation) = self.history.allocations.get(link as usize) else { continue };
-            let stack = self.history.stack_of(self.snapshot, link as usize);
+            let Some(allocation) = self.track.allocation(link as usize) else { continue };
+            let stack = self.track.stack_of(link as usize);
             match action {
                 Action::Alloc => {
                     self.made[stack.index()] += 1;

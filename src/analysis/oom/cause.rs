@@ -4,8 +4,7 @@ use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::pinning::Pinning;
-use crate::model::Snapshot;
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Instant, Metric, Track};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -134,16 +133,17 @@ pub struct KnownCapacity {
 }
 
 /// The capacity that a recording gives away; `ooms` are its `oom` entries in order.
-pub(super) fn known_capacity(snapshot: &Snapshot, history: &History, ooms: &[u32]) -> KnownCapacity {
+pub(super) fn known_capacity(track: Track<'_>, ooms: &[u32]) -> KnownCapacity {
+    let history = track.history;
     let highest = history.maxima[Metric::Reserved as usize];
     let mut known = KnownCapacity { bytes: u64::try_from(highest.bytes).unwrap_or(0), instant: highest.instant };
     let Some(&last) = ooms.last() else { return known };
     let mut ooms = ooms.iter().copied().peekable();
-    history.walk_to(snapshot, last + 1, |instant, counters| {
+    track.walk_to(last + 1, |instant, counters| {
         if ooms.next_if_eq(&(instant - 1)).is_none() {
             return;
         }
-        let free = snapshot.entries.get(history.rows.start + instant as usize - 1).map_or(0, |entry| entry.addr);
+        let free = track.entry(instant - 1).map_or(0, |entry| entry.addr);
         let bytes = u64::try_from(counters.reserved).unwrap_or(0).saturating_add(free);
         if bytes > known.bytes {
             known = KnownCapacity { bytes, instant };
@@ -158,8 +158,7 @@ const NOTABLE_PART: u64 = 10;
 
 /// What a cause is judged by.
 pub(super) struct Facts<'a> {
-    pub snapshot: &'a Snapshot,
-    pub history: &'a History,
+    pub track: Track<'a>,
     /// The `oom` entry.
     pub entry: u32,
     pub request: &'a Request,
@@ -177,7 +176,7 @@ impl Facts<'_> {
     /// The cause and what shows it.
     pub fn judge(&self, serving: &Serving, known: KnownCapacity, pinning: &Pinning) -> (Cause, Vec<Evidence>) {
         let Self { request, device_free, figures, .. } = *self;
-        let completeness = &self.history.completeness;
+        let completeness = &self.track.history.completeness;
         if completeness.truncated && completeness.has_baseline {
             return (Cause::Unknown, vec![Evidence::KnownInPart]);
         }
@@ -238,7 +237,7 @@ impl Facts<'_> {
     /// The limit that the settings set, if the request may have met it: even of a device with no more memory than is
     /// known of, the part must be less than what was wanted.
     fn limit(&self) -> Option<Evidence> {
-        let settings = &self.snapshot.settings;
+        let settings = &self.track.snapshot.settings;
         let fraction = settings.memory_fraction.filter(|&fraction| fraction < 1.0)?;
         let reserved = self.figures.reserved;
         let segment = SizeRules::device(settings).driver_request(self.request.bytes, false);

@@ -10,20 +10,19 @@ pub use cause::{Cause, Evidence, KnownCapacity};
 pub use expandable::Replayed;
 pub use request::{Request, Retry, Serving};
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Inference};
 use crate::analysis::peak::comparison::Comparison;
-use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport, for_each_device, select_devices};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, Sweep};
 use crate::analysis::segments::pinning::Pinning;
-use crate::analysis::time::annotations::Annotations;
 use crate::analysis::time::place::Place;
 use crate::error::Result;
-use crate::model::{Action, BlockState, DeviceId, Snapshot};
-use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric};
+use crate::model::{Action, BlockState, DeviceId};
+use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use advice::Turnover;
 
 /// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
@@ -116,26 +115,23 @@ impl OomReport {
     ///
     /// # Errors
     /// When a device does not exist.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &OomOptions) -> Result<Self> {
-        let wanted = select_devices(histories, &options.devices)?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::of(snapshot, histories);
-        let context = Context { snapshot, annotations: &annotations, sites: &sites, options };
-        let (mut devices, _) = for_each_device(&wanted, |history| Ok(context.device(history)))?;
+    pub fn of(recording: &Devices<'_>, options: &OomOptions) -> Result<Self> {
+        let wanted = recording.wanted(&options.devices)?;
+        let (mut devices, _) = ask_each(&wanted, |device| Ok(DeviceOoms::of(device, options)))?;
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
         let mut comparison = None;
         if none_failed || devices.len() > 1 {
             let OomOptions { by, top, filter, inference, devices: wanted } = options.clone();
             let peaks = PeakOptions { by, top, filter, inference, devices: wanted, ..PeakOptions::default() };
-            let peaks = PeakReport::of(snapshot, histories, &peaks)?;
+            let peaks = PeakReport::of(recording, &peaks)?;
             comparison = peaks.comparison;
             for (device, peak) in devices.iter_mut().zip(peaks.devices).filter(|_| none_failed) {
                 device.peak = Some(peak);
             }
         }
-        let is_wanted = |history: &&History| wanted.iter().any(|device| device.device == history.device);
-        let others = histories.iter().filter(|history| !is_wanted(history));
-        let elsewhere = others.map(|history| history.action_counts(snapshot)[Action::Oom as usize] as usize).sum();
+        let is_wanted = |other: &&Device<'_>| wanted.iter().any(|device| device.id() == other.id());
+        let others = recording.all().iter().filter(|device| !is_wanted(device));
+        let elsewhere = others.map(|device| device.track.action_counts()[Action::Oom as usize] as usize).sum();
         Ok(Self { devices, elsewhere, comparison })
     }
 
@@ -158,38 +154,29 @@ enum Detail {
     Totals,
 }
 
-/// What every step needs.
-#[derive(Clone, Copy)]
-struct Context<'a> {
-    snapshot: &'a Snapshot,
-    annotations: &'a Annotations,
-    sites: &'a Sites<'a>,
-    options: &'a OomOptions,
-}
-
 /// What every failed request of a device needs.
-struct OnDevice<'a> {
-    history: &'a History,
-    grouper: Grouper<'a>,
+struct Explainer<'d, 'a> {
+    device: &'d Device<'a>,
+    options: &'d OomOptions,
+    grouper: Grouper<'d>,
     capacity: cause::KnownCapacity,
 }
 
-impl Context<'_> {
-    fn device(&self, history: &History) -> DeviceOoms {
-        let actions = self.snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
-        let failed = (0u32..).zip(actions).filter(|&(_, &action)| action == Action::Oom).map(|(entry, _)| entry);
+impl DeviceOoms {
+    fn of(device: &Device<'_>, options: &OomOptions) -> Self {
+        let (track, history, sites) = (device.track, device.history(), device.deep_sites());
+        let failed = (0u32..).zip(track.actions()).filter(|&(_, &action)| action == Action::Oom);
         // Without segments, nothing tells why a request failed.
-        let explained = self.snapshot.notes.format.has_segments();
-        let failed: Vec<u32> = failed.filter(|_| explained).collect();
-        let mut sweep = Sweep::new(self.snapshot, history);
-        let mut turnover = Turnover::new(self.snapshot, history, self.sites);
-        let Self { snapshot, annotations, sites, options } = *self;
-        let mut grouper = Grouper::new(sites, annotations, &options.filter, snapshot, history, options.by);
+        let explained = track.snapshot.notes.format.has_segments();
+        let failed: Vec<u32> = failed.map(|(entry, _)| entry).filter(|_| explained).collect();
+        let mut sweep = Sweep::new(track);
+        let mut turnover = Turnover::new(track, sites);
+        let mut grouper = Grouper::new(device, sites, &options.filter, options.by);
         if !failed.is_empty() {
-            grouper = grouper.inferring(options.inference, history, Metric::Allocated, None);
+            grouper = grouper.inferring(device, options.inference, Metric::Allocated, None);
         }
-        let capacity = cause::known_capacity(snapshot, history, &failed);
-        let device = OnDevice { history, grouper, capacity };
+        let capacity = cause::known_capacity(track, &failed);
+        let explainer = Explainer { device, options, grouper, capacity };
         let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {
             let layout = sweep.at(entry + 1);
@@ -202,11 +189,11 @@ impl Context<'_> {
             };
             blocks += layout.pieces.len();
             unattributed += usize::from(detail == Detail::Totals);
-            self.oom(&device, entry, &layout, &turnover, detail)
+            explainer.explain(entry, &layout, &turnover, detail)
         };
         let ooms = failed.into_iter().enumerate().map(explain).collect();
-        DeviceOoms {
-            device: history.device,
+        Self {
+            device: device.id(),
             entries: history.entries(),
             ooms,
             unattributed,
@@ -216,15 +203,16 @@ impl Context<'_> {
             anomalies: history.anomalies.clone(),
         }
     }
+}
 
-    fn oom(&self, device: &OnDevice<'_>, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
-        let Self { snapshot, annotations, sites, options } = *self;
-        let &OnDevice { history, ref grouper, capacity } = device;
+impl Explainer<'_, '_> {
+    fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
+        let Self { device, options, ref grouper, capacity } = *self;
+        let (track, history, sites) = (device.track, device.history(), device.deep_sites());
         let instant: Instant = entry + 1;
-        let recorded = snapshot.entries.get(history.rows.start + entry as usize);
-        let device_free = recorded.map_or(0, |recorded| recorded.addr);
-        let request = Request::of(snapshot, history, sites, entry, layout, turnover.last_with_python);
-        let serving = Serving::of(snapshot, history, &request, layout);
+        let device_free = track.entry(entry).map_or(0, |recorded| recorded.addr);
+        let request = Request::of(track, sites, entry, layout, turnover.last_with_python);
+        let serving = Serving::of(track, &request, layout);
         let figures = Figures::of(history, layout);
 
         let pieces = layout.pieces.iter().filter(|piece| piece.state == BlockState::ActiveAllocated);
@@ -234,11 +222,11 @@ impl Context<'_> {
             let attribution = Attribution::in_total(options.by, history, Metric::Allocated, held);
             (attribution, Pinning::in_total(history, layout))
         } else {
-            let attribution = Attribution::of_allocations(grouper, history, Metric::Allocated, held);
-            (attribution, Pinning::of(grouper, history, layout))
+            let attribution = Attribution::of_allocations(grouper, Metric::Allocated, held);
+            (attribution, Pinning::of(grouper, layout))
         };
-        let retry = Retry::before(snapshot, history, entry);
-        let facts = cause::Facts { snapshot, history, entry, request: &request, retry, device_free, figures: &figures };
+        let retry = Retry::before(track, entry);
+        let facts = cause::Facts { track, entry, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
         let may_replay = detail == Detail::Replayed && !serving.assumed;
         let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, may_replay };
@@ -254,7 +242,7 @@ impl Context<'_> {
             pinning.keep_top(top, options.by.is_inclusive());
         }
         Oom {
-            place: Place::of(snapshot, history, annotations, instant),
+            place: Place::of(track, device.annotations(), instant),
             request,
             retry,
             device_free,

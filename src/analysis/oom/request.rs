@@ -6,7 +6,7 @@ use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
-use crate::replay::History;
+use crate::replay::Track;
 use indexmap::IndexMap;
 
 /// Sites of blocks with the size of the request that are named.
@@ -45,24 +45,23 @@ pub struct Request {
 impl Request {
     /// What is known of the request that failed at an `oom` entry, given the last request before it with Python frames.
     pub(super) fn of(
-        snapshot: &Snapshot,
-        history: &History,
+        track: Track<'_>,
         sites: &Sites<'_>,
         entry: u32,
         layout: &Layout,
         last_known: Option<u32>,
     ) -> Self {
-        let row = history.rows.start + entry as usize;
-        let Some(TraceEntry { size, stack, context, .. }) = snapshot.entries.get(row) else { return Self::default() };
+        let snapshot = track.snapshot;
+        let Some(TraceEntry { size, stack, context, .. }) = track.entry(entry) else { return Self::default() };
         let context = snapshot.contexts.get(context);
         let text = |id| Some(snapshot.strings.get(id)).filter(|&text| text != "N/A").unwrap_or_default().to_owned();
-        let expandable = expandable(snapshot, history, context.pool);
+        let expandable = expandable(track, context.pool);
         let is_told = sites.has_python(stack) || context.forward != StackId::EMPTY;
         let (last_known, same_size) = if is_told {
             (None, Vec::new())
         } else {
-            let site = |entry: u32| sites.site(snapshot.entries.stack(history.rows.start + entry as usize));
-            (last_known.map(|entry| (entry, site(entry))), same_size(snapshot, history, sites, layout, size))
+            let site = |entry: u32| sites.site(track.stack(entry));
+            (last_known.map(|entry| (entry, site(entry))), same_size(track, sites, layout, size))
         };
         let forward = Some(context.forward).filter(|&forward| forward != StackId::EMPTY && !sites.has_python(stack));
         let origin = Origin { stack, forward, is_recorded: true };
@@ -103,24 +102,20 @@ impl Request {
 
 /// Whether the request's pool grows in place. Up to PyTorch 2.4 private pools did not; before 2.3 nothing is recorded
 /// but the segments themselves.
-fn expandable(snapshot: &Snapshot, history: &History, pool: Option<PoolId>) -> bool {
+fn expandable(track: Track<'_>, pool: Option<PoolId>) -> bool {
+    let Track { snapshot, history } = track;
     if snapshot.settings.recorded && pool.unwrap_or(DEFAULT_POOL) == DEFAULT_POOL {
         return snapshot.settings.expandable_segments;
     }
     history.segments.iter().any(|span| span.expandable)
 }
 
-fn same_size(
-    snapshot: &Snapshot,
-    history: &History,
-    sites: &Sites<'_>,
-    layout: &Layout,
-    bytes: u64,
-) -> Vec<(String, u64)> {
+fn same_size(track: Track<'_>, sites: &Sites<'_>, layout: &Layout, bytes: u64) -> Vec<(String, u64)> {
+    let Track { snapshot, history } = track;
     let rules = SizeRules::device(&snapshot.settings);
     let mut found: IndexMap<StackId, u64> = IndexMap::new();
     for index in layout.pieces.iter().filter_map(|piece| piece.allocation) {
-        let stack = history.stack_of(snapshot, index);
+        let stack = track.stack_of(index);
         if sites.has_python(stack) && rules.round(history.allocations[index].requested) == bytes {
             *found.entry(stack).or_default() += 1;
         }
@@ -147,11 +142,10 @@ pub struct Retry {
 impl Retry {
     /// Sums up the entries right before the `oom` entry that give segments back, and the frees that completed among
     /// them: the retry waits for pending ones first.
-    pub(super) fn before(snapshot: &Snapshot, history: &History, entry: u32) -> Self {
+    pub(super) fn before(track: Track<'_>, entry: u32) -> Self {
         let mut retry = Self::default();
         for before in (0..entry).rev() {
-            let row = history.rows.start + before as usize;
-            let Some(TraceEntry { action, size, .. }) = snapshot.entries.get(row) else { break };
+            let Some(TraceEntry { action, size, .. }) = track.entry(before) else { break };
             match action {
                 Action::SegmentFree | Action::SegmentUnmap => {
                     retry.segments += 1;
@@ -178,7 +172,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    pub(super) fn of(snapshot: &Snapshot, history: &History, request: &Request, layout: &Layout) -> Self {
+    pub(super) fn of(track: Track<'_>, request: &Request, layout: &Layout) -> Self {
+        let Track { snapshot, history } = track;
         let private = |segment: &SegmentLayout| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL);
         let assumed = request.pool.is_none() && layout.segments.iter().any(private);
         let mut serving = Self { assumed, ..Self::default() };

@@ -3,7 +3,7 @@
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
-use crate::replay::History;
+use crate::replay::Track;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
@@ -27,14 +27,13 @@ pub struct CodeSample {
 
 impl CodeSample {
     /// The lines behind one device's allocations; `None` where no stack has code of the user's own.
-    pub(super) fn of(sites: &Sites<'_>, history: &History) -> Option<Self> {
-        let snapshot = sites.snapshot();
-        let actions = snapshot.entries.actions();
-        let rows = history.rows.clone().filter(|&row| actions.get(row) == Some(&Action::Alloc));
-        let mut stacks: HashSet<StackId> = rows.map(|row| snapshot.entries.stack(row)).collect();
-        stacks.extend(history.baseline.iter().map(|origin| origin.stack));
+    pub(super) fn of(track: Track<'_>, sites: &Sites<'_>) -> Option<Self> {
+        let entries = track.actions().iter().zip(track.stacks());
+        let allocs = entries.filter(|(action, _)| **action == Action::Alloc);
+        let mut stacks: HashSet<StackId> = allocs.map(|(_, &stack)| stack).collect();
+        stacks.extend(track.history.baseline.iter().map(|origin| origin.stack));
         let own = |stack: &StackId| -> Option<FrameId> {
-            let frames = snapshot.stacks.frame_ids(*stack);
+            let frames = track.snapshot.stacks.frame_ids(*stack);
             frames.iter().copied().find(|&frame| sites.kind(frame) == FrameKind::User)
         };
         let frames: HashSet<FrameId> = stacks.iter().filter_map(own).collect();

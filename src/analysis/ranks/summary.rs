@@ -2,12 +2,12 @@
 
 use super::code::CodeSample;
 use super::number::{RankNumber, RankSource};
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::Devices;
 use crate::analysis::grouping::attribution::{Attribution, OTHER};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
-use crate::model::{Action, DeviceId, Format, Snapshot};
-use crate::replay::{Bound, Counters, History, Metric};
+use crate::model::{Action, DeviceId, Format};
+use crate::replay::{Bound, Counters, Metric, Track};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,26 +194,24 @@ impl RankSummary {
 pub fn summarise(
     path: &str,
     number: RankNumber,
-    snapshot: &Snapshot,
-    histories: &[History],
+    recording: &Devices<'_>,
     options: &SummaryOptions,
 ) -> Result<Vec<RankLine>> {
+    let snapshot = recording.snapshot();
     let recorded = snapshot.notes.rank;
     let number = recorded.map_or(number, |(rank, _)| RankNumber { rank, source: RankSource::Recorded });
     let peak = PeakOptions { metric: options.metric, devices: options.devices.clone(), ..PeakOptions::default() };
-    let report = PeakReport::of(snapshot, histories, &peak)?;
+    let report = PeakReport::of(recording, &peak)?;
     if report.devices.is_empty() {
         let empty = EmptyRank { path: path.to_owned(), rank: number.rank, rank_source: number.source };
         return Ok(vec![RankLine::Empty(empty)]);
     }
-    let sites = Sites::new(snapshot);
-    let history = |device: DeviceId| histories.iter().find(|history| history.device == device);
-    let time_us = |history: &History| {
-        let times = snapshot.entries.times().get(history.rows.clone()).filter(|_| snapshot.notes.has_times)?;
+    let time_us = |track: Track<'_>| {
+        let times = Some(track.times()).filter(|_| track.has_times())?;
         Some((*times.first()?, *times.last()?))
     };
-    let ooms =
-        |device: DeviceId| history(device).map_or(0, |history| history.action_counts(snapshot)[Action::Oom as usize]);
+    let ooms = |track: Track<'_>| track.action_counts()[Action::Oom as usize];
+    let track = |peak: &DevicePeak| recording.get(peak.device).map(|device| device.track);
     let summary = |device: &DevicePeak| RankSummary {
         path: path.to_owned(),
         rank: number.rank,
@@ -222,8 +220,8 @@ pub fn summarise(
         device: device.device,
         format: snapshot.notes.format,
         entries: device.entries,
-        time_us: history(device.device).and_then(time_us),
-        code: history(device.device).and_then(|history| CodeSample::of(&sites, history)),
+        time_us: track(device).and_then(time_us),
+        code: track(device).and_then(|track| CodeSample::of(track, recording.sites())),
         complete_history: device.completeness.is_complete(),
         anomalies: device.anomalies.total(),
         bounds: device.bounds(),
@@ -234,7 +232,7 @@ pub fn summarise(
         inactive_bytes: (device.maxima[Metric::Reserved as usize].bytes > 0)
             .then(|| device.at.reserved.wrapping_sub(device.at.active)),
         end: device.end,
-        ooms: ooms(device.device),
+        ooms: track(device).map_or(0, ooms),
         total_bytes: device.attribution.total_bytes,
         top: top_rows(&device.attribution, options.top),
     };

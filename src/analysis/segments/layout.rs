@@ -1,8 +1,8 @@
 //! The allocator's segments and blocks at an instant: what `torch.cuda.memory_snapshot()` would have shown then.
 
 use crate::allocator::{SMALL_BUFFER, SMALL_SIZE, SizeRules};
-use crate::model::{BlockState, PoolId, Segment, SegmentType, Snapshot, StackId};
-use crate::replay::{History, Instant, NEVER, SegmentSpan};
+use crate::model::{BlockState, PoolId, Segment, SegmentType, StackId};
+use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use std::ops::Range;
 
 /// A piece of a segment: a block, in use or free.
@@ -59,17 +59,13 @@ pub struct Layout {
 
 impl Layout {
     /// The layout at an instant.
-    pub fn at(snapshot: &Snapshot, history: &History, instant: Instant) -> Self {
-        Sweep::new(snapshot, history).at(instant)
+    pub fn at(track: Track<'_>, instant: Instant) -> Self {
+        Sweep::new(track).at(instant)
     }
 
     /// The layout of ranges and blocks in address order.
-    fn of(
-        snapshot: &Snapshot,
-        history: &History,
-        spans: impl Iterator<Item = SegmentSpan>,
-        live: impl Iterator<Item = Piece>,
-    ) -> Self {
+    fn of(track: Track<'_>, spans: impl Iterator<Item = SegmentSpan>, live: impl Iterator<Item = Piece>) -> Self {
+        let snapshot = track.snapshot;
         let mut layout = Self::default();
         let rules = SizeRules::device(&snapshot.settings);
         let mut live = live.peekable();
@@ -93,7 +89,7 @@ impl Layout {
             }
             layout.push_free(free_from, end);
             let pieces = start..layout.pieces.len();
-            layout.segments.push(segment(snapshot, history, &rules, &first, end, &layout.pieces, pieces));
+            layout.segments.push(segment(track, &rules, &first, end, &layout.pieces, pieces));
         }
         layout.stray.extend(live.filter_map(|piece| piece.allocation));
         layout
@@ -141,8 +137,7 @@ impl Layout {
 /// pass over the history, and the blocks and segments in them.
 #[derive(Clone, Debug)]
 pub struct Sweep<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     instant: Instant,
     /// Allocations looked at so far, and those of them that are active, in address order.
     seen: usize,
@@ -154,17 +149,17 @@ pub struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// Starts before the first entry.
-    pub fn new(snapshot: &'a Snapshot, history: &'a History) -> Self {
-        Self { snapshot, history, instant: 0, seen: 0, live: Vec::new(), seen_spans: 0, spans: Vec::new() }
+    pub fn new(track: Track<'a>) -> Self {
+        Self { track, instant: 0, seen: 0, live: Vec::new(), seen_spans: 0, spans: Vec::new() }
     }
 
     /// The layout at an instant. Going back in time starts over.
     pub fn at(&mut self, instant: Instant) -> Layout {
         if instant < self.instant {
-            *self = Self::new(self.snapshot, self.history);
+            *self = Self::new(self.track);
         }
         self.instant = instant;
-        let (allocations, segments) = (&self.history.allocations, &self.history.segments);
+        let (allocations, segments) = (&self.track.history.allocations, &self.track.history.segments);
 
         // Both tables are in the order in which their rows came to be.
         self.live.retain(|&index| allocations[index as usize].active_at(instant));
@@ -188,22 +183,22 @@ impl<'a> Sweep<'a> {
             Piece { addr: allocation.addr, size: allocation.size, state, allocation: Some(index as usize) }
         });
         let spans = self.spans.iter().map(|&index| segments[index as usize]);
-        Layout::of(self.snapshot, self.history, spans, pieces)
+        Layout::of(self.track, spans, pieces)
     }
 }
 
 /// Puts together what is known of the segment from `first` up to `end`.
 fn segment(
-    snapshot: &Snapshot,
-    history: &History,
+    track: Track<'_>,
     rules: &SizeRules,
     first: &SegmentSpan,
     end: u64,
     all_pieces: &[Piece],
     pieces: Range<usize>,
 ) -> SegmentLayout {
+    let Track { snapshot, history } = track;
     // What is still there at the end is described by the snapshot itself.
-    let at_end = (first.gone == NEVER).then(|| final_segment(snapshot, history, first.addr)).flatten();
+    let at_end = (first.gone == NEVER).then(|| final_segment(track, first.addr)).flatten();
     let block = all_pieces[pieces.clone()].iter().find_map(|piece| Some((piece, piece.allocation?)));
     let context = |row| snapshot.contexts.get(snapshot.entries.context(row));
     let of_block = block.map(|(_, index)| match history.born_row(index) {
@@ -238,8 +233,8 @@ fn segment(
 }
 
 /// The segment at the dump that contains an address.
-fn final_segment<'s>(snapshot: &'s Snapshot, history: &History, addr: u64) -> Option<&'s Segment> {
-    let segments = snapshot.segments_of(history.device);
+fn final_segment(track: Track<'_>, addr: u64) -> Option<&Segment> {
+    let segments = track.segments();
     let after = segments.partition_point(|segment| segment.address <= addr);
     segments.get(after.checked_sub(1)?).filter(|segment| addr - segment.address < segment.total_size)
 }

@@ -101,7 +101,8 @@ impl Pinning {
     }
 
     /// Charges the pinned bytes of a layout to groups.
-    pub(crate) fn of(grouper: &Grouper<'_>, history: &History, layout: &Layout) -> Self {
+    pub(crate) fn of(grouper: &Grouper<'_>, layout: &Layout) -> Self {
+        let history = grouper.track.history;
         let mut groups = Groups::new(grouper);
         let mut total = 0;
         let mut charged: IndexMap<usize, u64> = IndexMap::new();
@@ -113,7 +114,7 @@ impl Pinning {
                 let mut kept_by: HashMap<usize, usize> = HashMap::new();
                 for (place, &block) in (0..).zip(blocks) {
                     *charged.entry(block).or_default() += share + u64::from(place < left);
-                    for &group in groups.of_allocation(history, block) {
+                    for &group in groups.of_allocation(block) {
                         *kept_by.entry(group).or_default() += 1;
                         if group >= rows.len() {
                             rows.resize_with(group + 1, PinningRow::default);
@@ -127,8 +128,8 @@ impl Pinning {
         }
         let mut by_origin: Vec<IndexMap<Origin, u64>> = vec![IndexMap::new(); rows.len()];
         for (&block, &bytes) in &charged {
-            let origin = groups.origin_of(history, block);
-            for &group in groups.of_allocation(history, block) {
+            let origin = groups.origin_of(block);
+            for &group in groups.of_allocation(block) {
                 let row = &mut rows[group];
                 row.bytes += history.allocations[block].size;
                 row.blocks += 1;

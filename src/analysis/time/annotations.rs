@@ -20,6 +20,8 @@ pub struct AnnotationRange {
 /// Ranges inside this many others are left out when asking what encloses a time: no program nests as deep, and it
 /// bounds memory for hostile files.
 const MAX_DEPTH: usize = 32;
+/// Names that an error lists: what fits on a line.
+const MOST_NAMES: usize = 8;
 
 /// All ranges of a recording, and which of them enclose a time.
 ///
@@ -71,6 +73,18 @@ impl Annotations {
             next = parent;
         }
         chain.into_iter().rev().filter_map(|range| self.ranges.get(range as usize))
+    }
+
+    /// What there is instead of an annotation that was asked for: `found a, b, c`.
+    pub(crate) fn known_names(&self, snapshot: &Snapshot) -> String {
+        let mut known: Vec<&str> = Vec::new();
+        for range in &self.ranges {
+            let name = snapshot.strings.get(range.name);
+            if !known.contains(&name) && known.len() < MOST_NAMES {
+                known.push(name);
+            }
+        }
+        if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) }
     }
 
     /// The times at which what is open changes, in order.

@@ -2,8 +2,7 @@
 
 use super::annotations::Annotations;
 use crate::analysis::code::sites::clipped;
-use crate::model::Snapshot;
-use crate::replay::{History, Instant};
+use crate::replay::{History, Instant, Track};
 
 /// An instant of one device as people look for it: by entry, by time and by what was going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,9 +21,10 @@ pub struct Place {
 
 impl Place {
     /// Looks an instant up.
-    pub fn of(snapshot: &Snapshot, history: &History, annotations: &Annotations, instant: Instant) -> Self {
+    pub fn of(track: Track<'_>, annotations: &Annotations, instant: Instant) -> Self {
+        let snapshot = track.snapshot;
         let entry = History::entry_before(instant);
-        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        let times = track.times();
         let time = entry.and_then(|entry| times.get(entry as usize).copied()).filter(|_| snapshot.notes.has_times);
         let names = |time| {
             annotations.enclosing(time).map(|range| clipped(snapshot.strings.get(range.name)).to_owned()).collect()

@@ -1,10 +1,9 @@
 //! Instants as people name them: `peak`, `oom`, `end`, `entry:N`, `time:12.5s`, `annotation:NAME#K`.
 
 use super::annotations::{AnnotationRange, Annotations};
-use crate::analysis::peak::highest;
 use crate::error::{Error, Result};
 use crate::model::{Action, Snapshot};
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Instant, Metric, Track};
 use std::str::FromStr;
 
 /// A named instant, resolved for each device on its own.
@@ -76,20 +75,20 @@ impl When {
     /// When the device's trace has no such entry, time, annotation or oom.
     pub fn resolve(
         &self,
-        snapshot: &Snapshot,
-        history: &History,
+        track: Track<'_>,
         annotations: &Annotations,
         metric: Metric,
         purpose: Purpose,
     ) -> Result<Instant> {
+        let Track { snapshot, history } = track;
         let device = history.device;
-        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+        let times = track.times();
         match self {
             Self::Peak => Ok(history.maxima[metric as usize].instant),
             Self::Start => Ok(0),
             Self::End => Ok(history.entries()),
             Self::Oom => {
-                let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+                let actions = track.actions();
                 let entry = actions.iter().position(|&action| action == Action::Oom);
                 let entry = entry.ok_or_else(|| Error::Request(format!("device {device} has no oom entry")))?;
                 Ok(entry as Instant + 1)
@@ -114,7 +113,7 @@ impl When {
                 Ok(match purpose {
                     Purpose::From => start,
                     Purpose::To => end,
-                    Purpose::At => highest(snapshot, history, metric, start, end).instant,
+                    Purpose::At => track.highest(metric, start, end).instant,
                 })
             }
         }
@@ -131,21 +130,9 @@ fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Re
         by_name(name, occurrence.parse::<usize>().ok()?.checked_sub(1)?)
     };
     by_name(name, 0).or_else(numbered).ok_or_else(|| {
-        let known = known_names(snapshot, annotations);
+        let known = annotations.known_names(snapshot);
         Error::Request(format!("expected an annotation named {name:?}, {known}"))
     })
-}
-
-/// What there is instead of an annotation that was asked for: `found a, b, c`.
-pub(crate) fn known_names(snapshot: &Snapshot, annotations: &Annotations) -> String {
-    let mut known: Vec<&str> = Vec::new();
-    for range in &annotations.ranges {
-        let name = snapshot.strings.get(range.name);
-        if !known.contains(&name) && known.len() < 8 {
-            known.push(name);
-        }
-    }
-    if known.is_empty() { "the recording has none".to_owned() } else { format!("found {}", known.join(", ")) }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Live memory over time, as many samples as a picture has columns.
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::attribution::{OTHER, grouped_rows};
 use crate::analysis::grouping::{Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::time::annotations::Annotations;
 use crate::error::{Error, Result};
-use crate::model::{Action, Snapshot};
-use crate::replay::{Counters, History, Instant, Metric};
+use crate::model::Action;
+use crate::replay::{Counters, Instant, Metric, Track};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -136,39 +136,30 @@ impl TimelineReport {
     ///
     /// # Errors
     /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
-    pub fn of(snapshot: &Snapshot, histories: &[History], options: &TimelineOptions) -> Result<Self> {
+    pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         if options.peak.by.is_inclusive() {
             let by = options.peak.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked in a timeline")));
         }
         let all_rows = PeakOptions { top: None, at: None, ..options.peak.clone() };
-        let peaks = PeakReport::of(snapshot, histories, &all_rows)?;
-        let annotations = Annotations::of(snapshot);
-        let sites = Sites::of(snapshot, histories);
-        let first_time = histories.iter().filter_map(|history| times(snapshot, history).first()).min();
-        let find = |peak: DevicePeak| {
-            let history = histories.iter().find(|history| history.device == peak.device)?;
-            Some((history, peak))
-        };
-        let wanted: Vec<(&History, DevicePeak)> = peaks.devices.into_iter().filter_map(find).collect();
+        let peaks = PeakReport::of(recording, &all_rows)?;
+        let first_time = recording.all().iter().filter_map(|device| device.track.times().first()).min();
+        let find = |peak: DevicePeak| Some((recording.get(peak.device)?, peak));
+        let wanted: Vec<(&Device<'_>, DevicePeak)> = peaks.devices.into_iter().filter_map(find).collect();
         let origin = first_time.copied().unwrap_or(0);
         let scales: Vec<Scale> =
-            wanted.iter().map(|(history, peak)| Scale::of(snapshot, history, peak, options, origin)).collect();
+            wanted.iter().map(|(device, peak)| Scale::of(device.track, peak, options, origin)).collect();
         // Panels share their time axis, so that what happens at once is drawn at once.
         let shared = scales.iter().map(|scale| scale.range).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let device = |((history, peak), mut scale): ((&History, DevicePeak), Scale)| {
+        let timeline = |((device, peak), mut scale): ((&Device<'_>, DevicePeak), Scale)| {
             if scale.axis == XAxis::Time && options.peak.from.is_none() && options.peak.to.is_none() {
                 scale.range = shared.unwrap_or(scale.range);
             }
-            device_timeline(snapshot, history, peak, &annotations, &sites, options, &scale)
+            DeviceTimeline::of(device, peak, options, &scale)
         };
-        let devices = wanted.into_par_iter().zip(scales).map(device).collect();
+        let devices = wanted.into_par_iter().zip(scales).map(timeline).collect();
         Ok(Self { devices, skipped: peaks.skipped })
     }
-}
-
-fn times<'s>(snapshot: &'s Snapshot, history: &History) -> &'s [i64] {
-    snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[])
 }
 
 /// From instants to columns.
@@ -184,18 +175,13 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(
-        snapshot: &Snapshot,
-        history: &History,
-        peak: &DevicePeak,
-        options: &TimelineOptions,
-        first_time: i64,
-    ) -> Self {
+    fn of(track: Track<'_>, peak: &DevicePeak, options: &TimelineOptions, first_time: i64) -> Self {
+        let Track { snapshot, history } = track;
         let window = peak.window.unwrap_or((0, history.entries()));
         let axis = if snapshot.notes.has_times { options.axis } else { XAxis::Entry };
         let columns = options.columns.max(1);
         let mut scale = Self { axis, origin: first_time, range: (0, 0), columns, window };
-        let x = |instant| scale.x(times(snapshot, history), instant);
+        let x = |instant| scale.x(track.times(), instant);
         // The state before the first entry has no time of its own, so the axis starts at the first entry.
         let start = if window.0 == 0 && axis == XAxis::Time { x(1) } else { x(window.0) };
         scale.range = (start, x(window.1).max(start));
@@ -222,43 +208,38 @@ impl Scale {
     }
 }
 
-fn device_timeline(
-    snapshot: &Snapshot,
-    history: &History,
-    peak: DevicePeak,
-    annotations: &Annotations,
-    sites: &Sites<'_>,
-    options: &TimelineOptions,
-    scale: &Scale,
-) -> DeviceTimeline {
-    let metric = options.peak.metric;
-    let (columns, ooms) = sample(snapshot, history, metric, scale);
-    let peak_column = columns.iter().position(|column| column.instant >= peak.instant).unwrap_or(0);
-    let grouper = Grouper::new(sites, annotations, &options.peak.filter, snapshot, history, options.peak.by).inferring(
-        options.peak.inference,
-        history,
-        metric,
-        None,
-    );
-    let bands = bands(snapshot, history, &grouper, &peak, options, &columns);
-    let ribbons = ribbons(snapshot, history, annotations, scale);
-    let times = times(snapshot, history);
-    let ranges = peak.ranges.iter().flat_map(|found| &found.ranges);
-    let range_peaks = ranges.map(|range| scale.x(times, range.peak.instant)).collect();
-    let (axis, range) = (scale.axis, scale.range);
-    DeviceTimeline { peak, axis, range, columns, peak_column, bands, ooms, range_peaks, ribbons }
+impl DeviceTimeline {
+    fn of(device: &Device<'_>, peak: DevicePeak, options: &TimelineOptions, scale: &Scale) -> Self {
+        let (track, metric) = (device.track, options.peak.metric);
+        let (columns, ooms) = sample(track, metric, scale);
+        let peak_column = columns.iter().position(|column| column.instant >= peak.instant).unwrap_or(0);
+        let grouper = Grouper::new(device, device.deep_sites(), &options.peak.filter, options.peak.by).inferring(
+            device,
+            options.peak.inference,
+            metric,
+            None,
+        );
+        let bands = bands(&grouper, &peak, options, &columns);
+        let ribbons = ribbons(track, device.annotations(), scale);
+        let times = track.times();
+        let ranges = peak.ranges.iter().flat_map(|found| &found.ranges);
+        let range_peaks = ranges.map(|range| scale.x(times, range.peak.instant)).collect();
+        let (axis, range) = (scale.axis, scale.range);
+        Self { peak, axis, range, columns, peak_column, bands, ooms, range_peaks, ribbons }
+    }
 }
 
 /// Picks each column's highest instant, in one pass.
-fn sample(snapshot: &Snapshot, history: &History, metric: Metric, scale: &Scale) -> (Vec<Column>, Vec<OomMark>) {
-    let times = times(snapshot, history);
+fn sample(track: Track<'_>, metric: Metric, scale: &Scale) -> (Vec<Column>, Vec<OomMark>) {
+    let snapshot = track.snapshot;
+    let times = track.times();
     let (from, to) = scale.window;
-    let counters = history.counters_at(snapshot, from);
+    let counters = track.counters_at(from);
     let mut now = Column { instant: from, counters, max_reserved: counters.reserved };
     let mut highest = now;
     let mut columns = Vec::with_capacity(scale.columns);
     let mut ooms = Vec::new();
-    history.walk_to(snapshot, to, |instant, counters| {
+    track.walk_to(to, |instant, counters| {
         if instant <= from {
             return;
         }
@@ -273,9 +254,8 @@ fn sample(snapshot: &Snapshot, history: &History, metric: Metric, scale: &Scale)
             highest = now;
         }
         highest.max_reserved = max_reserved;
-        let row = history.rows.start + instant as usize - 1;
-        if snapshot.entries.actions().get(row) == Some(&Action::Oom)
-            && let Some(entry) = snapshot.entries.get(row)
+        if track.action(instant - 1) == Some(Action::Oom)
+            && let Some(entry) = track.entry(instant - 1)
         {
             ooms.push(OomMark {
                 x,
@@ -294,16 +274,9 @@ fn sample(snapshot: &Snapshot, history: &History, metric: Metric, scale: &Scale)
 }
 
 /// Adds up every group's bytes in every column: each block enters the sum where it is born and leaves where it goes.
-fn bands(
-    snapshot: &Snapshot,
-    history: &History,
-    grouper: &Grouper<'_>,
-    peak: &DevicePeak,
-    options: &TimelineOptions,
-    columns: &[Column],
-) -> Vec<Band> {
+fn bands(grouper: &Grouper<'_>, peak: &DevicePeak, options: &TimelineOptions, columns: &[Column]) -> Vec<Band> {
     let metric = options.peak.metric;
-    let (_, rows) = grouped_rows(grouper, history, (metric, peak.instant));
+    let (_, rows) = grouped_rows(grouper, (metric, peak.instant));
     let top = options.peak.top.unwrap_or(usize::MAX);
     let at_peak: Vec<Key> = rows.iter().map(|(key, _)| key.clone()).collect();
     let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
@@ -347,7 +320,7 @@ fn bands(
         keys.first().and_then(|key| by_key.get(key)).copied().unwrap_or(other)
     };
     let seen = |born, gone| column_of(born) < column_of(gone);
-    Holder::visit(snapshot, history, metric, seen, |holder| {
+    Holder::visit(grouper.track, metric, seen, |holder| {
         let band = match grouper.shared(holder) {
             Some(shared) => *known.entry(shared).or_insert_with(|| band_of(holder)),
             None => band_of(holder),
@@ -398,8 +371,9 @@ impl ColumnOf {
     }
 }
 
-fn ribbons(snapshot: &Snapshot, history: &History, annotations: &Annotations, scale: &Scale) -> Vec<Ribbon> {
-    let times = times(snapshot, history);
+fn ribbons(track: Track<'_>, annotations: &Annotations, scale: &Scale) -> Vec<Ribbon> {
+    let snapshot = track.snapshot;
+    let times = track.times();
     if !snapshot.notes.has_times || times.is_empty() {
         return Vec::new();
     }

@@ -8,9 +8,8 @@
 use super::nodes::{Node, NodeReader, Run};
 use super::role::Roles;
 use super::tape::Tape;
-use crate::analysis::Sites;
 use crate::model::StackId;
-use crate::replay::{History, Instant};
+use crate::replay::{History, Instant, Track};
 use std::borrow::Cow;
 
 /// The forward stack of allocations that backward made without Python frames, as far as it can be inferred.
@@ -24,24 +23,23 @@ pub struct BackwardSites {
 impl BackwardSites {
     /// Infers what can be inferred, in time linear in the entries of the device. Given an instant, only of the backward
     /// passes that made blocks which are in use then; of those, the answer is the same.
-    pub fn of(sites: &Sites<'_>, history: &History, instant: Option<Instant>) -> Self {
-        let snapshot = sites.snapshot();
-        let roles = Roles::of(sites);
+    pub fn of(track: Track<'_>, roles: &Roles, instant: Option<Instant>) -> Self {
+        let history = track.history;
         let is_wanted = |index: &usize| {
             let allocation = &history.allocations[*index];
             instant.is_none_or(|instant| allocation.active_at(instant))
                 && !allocation.is_baseline()
-                && roles.is_engine(history.stack_of(snapshot, *index))
+                && roles.is_engine(track.stack_of(*index))
         };
         let mut wanted = (0..history.allocations.len()).filter(is_wanted).peekable();
         if wanted.peek().is_none() {
             return Self::default();
         }
-        let tape = Tape::of(snapshot, history, &roles);
+        let tape = Tape::of(track, roles);
         if tape.is_empty() {
             return Self::default();
         }
-        let reader = NodeReader { snapshot, history, roles: &roles, tape: &tape };
+        let reader = NodeReader { track, roles, tape: &tape };
         let mut found = Self { stacks: vec![StackId::EMPTY; history.allocations.len()] };
         let mut done = 0;
         for index in wanted {

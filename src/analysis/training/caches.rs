@@ -7,8 +7,8 @@
 use super::own_lines::OwnLines;
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretches};
-use crate::model::{FrameId, Snapshot};
-use crate::replay::{Allocation, History, NEVER};
+use crate::model::FrameId;
+use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
@@ -37,19 +37,14 @@ struct Generation {
 
 impl Caches {
     /// Looks at every line that allocates. For recordings without a backward pass.
-    pub(super) fn of(
-        snapshot: &Snapshot,
-        history: &History,
-        stretches: &Stretches,
-        roles: &Roles,
-        lines: &mut OwnLines<'_>,
-    ) -> Self {
+    pub(super) fn of(track: Track<'_>, stretches: &Stretches, roles: &Roles, lines: &mut OwnLines<'_>) -> Self {
+        let history = track.history;
         let mut by_line: HashMap<FrameId, Series, RandomState> = HashMap::default();
         let mut cursor = Cursor::new(stretches);
         for (index, allocation) in history.allocations.iter().enumerate() {
             let Some(entry) = History::entry_before(allocation.born) else { continue };
             let Some((stretch, _)) = cursor.find(entry) else { continue };
-            let stack = history.stack_of(snapshot, index);
+            let stack = track.stack_of(index);
             let Some(line) = lines.of(stack) else { continue };
             let series = by_line.entry(line).or_default();
             series.blocks.push((index as u32, stretch));

@@ -9,7 +9,7 @@ use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use crate::analysis::Sites;
 use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
-use crate::replay::History;
+use crate::replay::Track;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -56,21 +56,22 @@ pub struct Calls {
 
 impl Calls {
     /// Finds the calls of one device.
-    pub fn of(snapshot: &Snapshot, history: &History, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
+    pub fn of(track: Track<'_>, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
+        let snapshot = track.snapshot;
         let paths = Paths::of(snapshot, sites, roles);
-        let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let actions = track.actions();
         let tells = |entry: u32| phases.frees_tell || is_alloc(actions, entry);
         let mut open_calls = Tracker::default();
         for span in phases.spans.iter().filter(|span| span.phase == Phase::Forward) {
             for entry in (span.start..span.end).filter(|&entry| tells(entry)) {
-                let stack = snapshot.entries.stack(history.rows.start + entry as usize);
+                let stack = track.stack(entry);
                 if roles.role(stack) == Role::Module || roles.role(stack) == Role::Plain {
                     open_calls.visit(entry, &paths.of_stack[stack.index()]);
                 }
             }
             open_calls.close_all();
         }
-        let raw = split_repetitions(&open_calls.calls, snapshot, history, &paths);
+        let raw = split_repetitions(&open_calls.calls, track, &paths);
         group(raw, snapshot, &paths, roles)
     }
 
@@ -290,7 +291,8 @@ impl Tracker {
 }
 
 /// Splits what looks like one call of a one-line function, but allocates the same things again and again.
-fn split_repetitions(raw: &[RawCall], snapshot: &Snapshot, history: &History, paths: &Paths) -> Vec<RawCall> {
+fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<RawCall> {
+    let Track { snapshot, history } = track;
     let mut children = vec![0u32; raw.len()];
     for call in raw {
         if let Some(parent) = call.parent {
@@ -307,7 +309,7 @@ fn split_repetitions(raw: &[RawCall], snapshot: &Snapshot, history: &History, pa
             is_covered[parent] = true;
         }
     }
-    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+    let actions = track.actions();
     let mut calls = Vec::with_capacity(raw.len());
     for (index, call) in raw.iter().enumerate() {
         let one_line = call.first_line == call.last_line;
@@ -318,7 +320,7 @@ fn split_repetitions(raw: &[RawCall], snapshot: &Snapshot, history: &History, pa
         let entries: Vec<u32> = (call.start..call.end).filter(|&entry| is_alloc(actions, entry)).collect();
         let signature = |&entry: &u32| {
             let requested = history.allocation_of(entry).map_or(0, |allocation| allocation.requested);
-            (snapshot.entries.stack(history.rows.start + entry as usize), requested)
+            (track.stack(entry), requested)
         };
         let signatures: Vec<(StackId, u64)> = entries.iter().map(signature).collect();
         let Some(period) = period(&signatures) else {

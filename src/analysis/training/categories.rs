@@ -15,8 +15,8 @@ use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretch, Stretches};
 use super::workspace::{self, Workspaces};
 use crate::analysis::Sites;
-use crate::model::{Action, ContextId, Snapshot, StackId};
-use crate::replay::{Allocation, History, Instant, NEVER};
+use crate::model::{Action, ContextId, StackId};
+use crate::replay::{Allocation, History, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -37,26 +37,25 @@ pub struct Categories {
 
 impl Categories {
     /// Decides on every allocation of a history.
-    pub fn of(snapshot: &Snapshot, history: &History, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
-        let stretches = Stretches::of(snapshot, history, phases);
+    pub fn of(track: Track<'_>, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
+        let Track { snapshot, history } = track;
+        let stretches = Stretches::of(track, phases);
         let origins = Origins::of(sites, roles);
         let mut lines = OwnLines::new(sites);
-        let heirs = Heirs::of(snapshot, history, phases, &stretches, roles, &mut lines);
+        let heirs = Heirs::of(track, phases, &stretches, roles, &mut lines);
         let trains = stretches.from(Phase::Backward, 0).is_some();
-        let caches =
-            if trains { Caches::default() } else { Caches::of(snapshot, history, &stretches, roles, &mut lines) };
-        let parameters = Parameters::of(snapshot, history, &stretches, &origins, roles, &heirs);
-        let forwards = Forwards::of(sites, history, &stretches, roles, phases.frees_tell);
+        let caches = if trains { Caches::default() } else { Caches::of(track, &stretches, roles, &mut lines) };
+        let parameters = Parameters::of(track, &stretches, &origins, roles, &heirs);
+        let forwards = Forwards::of(track, sites, &stretches, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
         for (index, allocation) in history.allocations.iter().enumerate() {
-            if let Some(last) = last_born.get_mut(history.stack_of(snapshot, index).index()) {
+            if let Some(last) = last_born.get_mut(track.stack_of(index).index()) {
                 *last = allocation.born;
             }
         }
-        let workspaces = Workspaces::of(snapshot, history, &stretches, roles);
+        let workspaces = Workspaces::of(track, &stretches, roles);
         let judge = Judge {
-            snapshot,
-            history,
+            track,
             phases,
             roles,
             stretches: &stretches,
@@ -67,12 +66,12 @@ impl Categories {
             last_born,
             workspaces,
         };
-        let labels = labels(snapshot, history);
+        let labels = labels(track);
         let mut memory = Memory::new(snapshot.stacks.len());
         let mut cursor = Cursor::new(&stretches);
         let mut of_allocation = Vec::with_capacity(history.allocations.len());
         for (index, &allocation) in history.allocations.iter().enumerate() {
-            let stack = history.stack_of(snapshot, index);
+            let stack = track.stack_of(index);
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));
             let block = Block { index, allocation, stack, origin: origins.get(stack) };
@@ -101,7 +100,8 @@ impl Categories {
 }
 
 /// Categories that `user_metadata` names: that of the allocation's entry, or of an `annotate` entry about it.
-fn labels(snapshot: &Snapshot, history: &History) -> HashMap<u32, Category, RandomState> {
+fn labels(track: Track<'_>) -> HashMap<u32, Category, RandomState> {
+    let Track { snapshot, history } = track;
     let named = |context: u32| {
         let context = snapshot.contexts.get(ContextId(context));
         let texts = [context.user_metadata, context.internal_metadata];
@@ -111,8 +111,8 @@ fn labels(snapshot: &Snapshot, history: &History) -> HashMap<u32, Category, Rand
     if named.iter().all(Option::is_none) {
         return HashMap::default();
     }
-    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
-    let said = history.rows.clone().zip(actions).zip(&history.links).filter_map(|((row, action), &link)| {
+    let entries = history.rows.clone().zip(track.actions()).zip(&history.links);
+    let said = entries.filter_map(|((row, action), &link)| {
         let category = named.get(snapshot.entries.context(row).0 as usize).copied().flatten()?;
         matches!(action, Action::Alloc | Action::Annotate).then_some((link, category))
     });
@@ -134,8 +134,7 @@ const UNDECIDED: Verdict = (Category::Unknown, Evidence::Undecided);
 const GONE: Verdict = (Category::Temporary, Evidence::GoneInPhase);
 
 struct Judge<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
     stretches: &'a Stretches,
@@ -354,9 +353,9 @@ impl Judge<'_> {
     /// A block from before the recording.
     fn baseline(&self, block: &Block) -> Verdict {
         let Allocation { freed, requested, .. } = block.allocation;
-        let end = History::entry_before(freed).filter(|_| freed <= self.history.entries());
+        let end = History::entry_before(freed).filter(|_| freed <= self.track.history.entries());
         let by_zero_grad = end.is_some_and(|entry| {
-            let stack = self.snapshot.entries.stack(self.history.rows.start + entry as usize);
+            let stack = self.track.stack(entry);
             self.phases.frees_tell && self.roles.role(stack) == Role::ZeroGrad
         });
         let first_step = self.stretches.from(Phase::Optimizer, 0);
@@ -374,7 +373,7 @@ impl Judge<'_> {
                 (Category::Workspace, Evidence::WorkspaceSize)
             }
             _ if self.is_freed_by_first_backward(freed) => (Category::Activation, Evidence::FreedByBackward),
-            _ if self.history.completeness.no_entries => (Category::Unknown, Evidence::NoHistory),
+            _ if self.track.history.completeness.no_entries => (Category::Unknown, Evidence::NoHistory),
             _ => (Category::BeforeRecording, Evidence::BeforeRecording),
         }
     }
@@ -447,17 +446,16 @@ impl Memory {
         if born <= self.recomputation_end {
             return self.recomputation_end;
         }
-        let Judge { snapshot, history, phases, roles, .. } = judge;
-        let goes_on = |entry: &u32| {
-            let row = history.rows.start + *entry as usize;
-            let counts = match snapshot.entries.actions().get(row) {
+        let &Judge { track, phases, roles, .. } = judge;
+        let goes_on = |&entry: &u32| {
+            let counts = match track.action(entry) {
                 Some(Action::Alloc) => true,
                 Some(Action::FreeRequested) => phases.frees_tell,
                 _ => false,
             };
-            !counts || roles.role(snapshot.entries.stack(row)) == Role::Recompute
+            !counts || roles.role(track.stack(entry)) == Role::Recompute
         };
-        let length = (born..history.entries()).take_while(goes_on).count();
+        let length = (born..track.entries()).take_while(goes_on).count();
         self.recomputation_end = born + length as u32;
         self.recomputation_end
     }

@@ -10,7 +10,7 @@ use super::stretches::{Stretch, Stretches};
 use crate::analysis::Sites;
 use crate::analysis::code::frames::installed_path;
 use crate::model::{Action, FrameId, StackId};
-use crate::replay::{History, Instant};
+use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -45,13 +45,13 @@ const COMPILERS: [&str; 5] = [
 
 impl Forwards {
     pub(super) fn of(
+        track: Track<'_>,
         sites: &Sites<'_>,
-        history: &History,
         stretches: &Stretches,
         roles: &Roles,
         frees_tell: bool,
     ) -> Self {
-        let mut reader = Reader { sites, history, roles, frees_tell, compiling: HashMap::default(), calls: Vec::new() };
+        let mut reader = Reader { track, sites, roles, frees_tell, compiling: HashMap::default(), calls: Vec::new() };
         let mut next = 0;
         while let Some((number, stretch)) = stretches.from(Phase::Forward, next) {
             next = number + 1;
@@ -79,8 +79,8 @@ struct Block {
 }
 
 struct Reader<'a> {
+    track: Track<'a>,
     sites: &'a Sites<'a>,
-    history: &'a History,
     roles: &'a Roles,
     frees_tell: bool,
     compiling: HashMap<StackId, bool, RandomState>,
@@ -90,20 +90,18 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads the calls of one stretch.
     fn read(&mut self, stretch: Stretch) {
-        let entries = &self.sites.snapshot().entries;
         let mut blocks: Vec<Block> = Vec::new();
         let mut start = stretch.start;
         for entry in stretch.start..stretch.end {
-            let row = self.history.rows.start + entry as usize;
-            let comes = match entries.actions().get(row) {
+            let comes = match self.track.action(entry) {
                 Some(Action::Alloc) => true,
                 Some(Action::FreeRequested) if self.frees_tell => false,
                 _ => continue,
             };
-            let stack = entries.stack(row);
+            let stack = self.track.stack(entry);
             match self.roles.role(stack) {
                 Role::Module if comes && !self.is_compiling(stack) => {
-                    let block = self.history.allocation_of(entry);
+                    let block = self.track.history.allocation_of(entry);
                     let checkpointed = self.roles.is_checkpointed(stack);
                     blocks.extend(block.map(|block| Block { born: block.born, freed: block.freed, checkpointed }));
                 }

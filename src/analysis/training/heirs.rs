@@ -7,8 +7,8 @@ use super::own_lines::OwnLines;
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use super::stretches::{Stretch, Stretches};
-use crate::model::{FrameId, Snapshot, StackId};
-use crate::replay::{History, Instant};
+use crate::model::{FrameId, StackId};
+use crate::replay::{History, Instant, Track};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -54,8 +54,7 @@ pub(super) struct Heirs {
 impl Heirs {
     /// Looks through every stretch of the optimizer.
     pub(super) fn of(
-        snapshot: &Snapshot,
-        history: &History,
+        track: Track<'_>,
         phases: &Phases,
         stretches: &Stretches,
         roles: &Roles,
@@ -65,7 +64,7 @@ impl Heirs {
         let mut next = 0;
         while let Some((number, stretch)) = stretches.from(Phase::Optimizer, next) {
             next = number + 1;
-            let work = Work { snapshot, history, phases, roles, stretch };
+            let work = Work { track, phases, roles, stretch };
             let sizes = work.sizes_that_go();
             if !sizes.is_empty() {
                 heirs.settle(&work, number as u32, sizes, lines);
@@ -78,7 +77,7 @@ impl Heirs {
         let mut open: BTreeMap<u64, Open> = sizes.into_iter().map(|size| (size, Open::default())).collect();
         for entry in work.stretch.start..work.stretch.end {
             let Some((index, event)) = work.event(entry) else { continue };
-            let Some(allocation) = work.history.allocations.get(index as usize) else { continue };
+            let Some(allocation) = work.track.allocation(index as usize) else { continue };
             let Some(open) = open.get_mut(&allocation.requested) else { continue };
             match event {
                 Event::Comes => {
@@ -91,7 +90,7 @@ impl Heirs {
                     let line = if work.phases.frees_tell {
                         lines.of(work.stack(entry))
                     } else {
-                        lines.of(work.history.stack_of(work.snapshot, index as usize))
+                        lines.of(work.track.stack_of(index as usize))
                     };
                     let place = open.new.iter().rposition(|new| line.is_some() && new.line == line);
                     match place {
@@ -116,7 +115,7 @@ impl Heirs {
         let mut last_heir = open.last_heir;
         let mut by_line: HashMap<FrameId, (Vec<u32>, Vec<New>), RandomState> = HashMap::default();
         for &gone in &open.gone {
-            if let Some(line) = lines.of(work.history.stack_of(work.snapshot, gone as usize)) {
+            if let Some(line) = lines.of(work.track.stack_of(gone as usize)) {
                 by_line.entry(line).or_default().0.push(gone);
             }
         }
@@ -221,8 +220,7 @@ enum Event {
 
 /// One stretch of the optimizer.
 struct Work<'a> {
-    snapshot: &'a Snapshot,
-    history: &'a History,
+    track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
     stretch: Stretch,
@@ -230,13 +228,13 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn stack(&self, entry: u32) -> StackId {
-        self.snapshot.entries.stack(self.history.rows.start + entry as usize)
+        self.track.stack(entry)
     }
 
     /// The allocation that comes or goes with an entry.
     fn event(&self, entry: u32) -> Option<(u32, Event)> {
-        let index = *self.history.links.get(entry as usize)?;
-        let allocation = self.history.allocations.get(index as usize)?;
+        let index = *self.track.history.links.get(entry as usize)?;
+        let allocation = self.track.history.allocations.get(index as usize)?;
         match entry + 1 {
             instant if allocation.born == instant => Some((index, Event::Comes)),
             instant if allocation.freed == instant => Some((index, Event::Goes)),
@@ -246,7 +244,8 @@ impl Work<'_> {
 
     /// Whether a block is from before the stretch, and neither an activation nor a gradient.
     fn is_old(&self, index: u32) -> bool {
-        let born = self.history.allocations.get(index as usize).map_or(Instant::MAX, |allocation| allocation.born);
+        let born =
+            self.track.history.allocations.get(index as usize).map_or(Instant::MAX, |allocation| allocation.born);
         born <= self.stretch.start && (born == 0 || matches!(self.phases.at(born), Phase::Optimizer | Phase::Other))
     }
 
@@ -256,7 +255,7 @@ impl Work<'_> {
             let (index, event) = self.event(entry)?;
             let goes = matches!(event, Event::Goes) && self.is_old(index);
             let drops = self.phases.frees_tell && self.roles.role(self.stack(entry)) == Role::ZeroGrad;
-            (goes && !drops).then(|| self.history.allocations.get(index as usize).map(|block| block.requested))?
+            (goes && !drops).then(|| self.track.history.allocations.get(index as usize).map(|block| block.requested))?
         };
         (self.stretch.start..self.stretch.end).filter_map(goes).collect()
     }

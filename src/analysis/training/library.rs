@@ -6,11 +6,11 @@
 //! tenth of the peak. The library's lines then stand for that one, for the memory that the library's modules made; what
 //! else the line made stays with it. At most one line of each device is such a line.
 
+use super::role::Roles;
 use crate::analysis::code::frames::FrameKind;
-use crate::analysis::code::sites::Sites;
-use crate::analysis::training::Roles;
+use crate::analysis::code::sites::{LibraryLines, Sites};
 use crate::model::{FrameId, StackId};
-use crate::replay::{History, Metric};
+use crate::replay::{Metric, Track};
 use std::collections::{HashMap, HashSet};
 
 /// What stands on a stack, as far as the rule asks for it.
@@ -24,16 +24,31 @@ struct Standing {
     library: Option<FrameId>,
 }
 
-/// The lines of the user's own that the lines of a library stand for.
-pub(crate) fn lines_above(sites: &Sites<'_>, histories: &[History]) -> HashSet<FrameId> {
-    let mut lines = HashSet::new();
-    if !sites.has_packages() {
-        return lines;
+/// Where the lines of a library stand for lines of the user's own.
+pub(crate) fn library_lines<'a>(
+    sites: &Sites<'_>,
+    roles: &Roles,
+    tracks: impl Iterator<Item = Track<'a>>,
+) -> LibraryLines {
+    let above = lines_above(sites, roles, tracks);
+    let mut below = HashMap::new();
+    if !above.is_empty() {
+        for stack in (0..sites.snapshot().stacks.len() as u32).map(StackId) {
+            let Standing { own, library, .. } = standing(sites, roles, stack);
+            if own.is_some_and(|own| above.contains(&own)) {
+                below.extend(library.map(|library| (stack, library)));
+            }
+        }
     }
-    let snapshot = sites.snapshot();
-    let roles = Roles::of(sites);
+    LibraryLines { above, below }
+}
+
+/// The lines of the user's own that the lines of a library stand for.
+fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item = Track<'a>>) -> HashSet<FrameId> {
+    let mut lines = HashSet::new();
     let mut known: HashMap<StackId, Standing> = HashMap::new();
-    for history in histories {
+    for track in tracks {
+        let history = track.history;
         let at = history.maxima[Metric::Allocated as usize].instant;
         let (mut total, mut in_modules): (u64, u64) = (0, 0);
         let mut below: HashMap<FrameId, u64> = HashMap::new();
@@ -42,8 +57,8 @@ pub(crate) fn lines_above(sites: &Sites<'_>, histories: &[History]) -> HashSet<F
                 continue;
             }
             total = total.saturating_add(allocation.size);
-            let stack = history.stack_of(snapshot, index);
-            let standing = *known.entry(stack).or_insert_with(|| standing(sites, &roles, stack));
+            let stack = track.stack_of(index);
+            let standing = *known.entry(stack).or_insert_with(|| standing(sites, roles, stack));
             if standing.in_module {
                 in_modules = in_modules.saturating_add(allocation.size);
             }
@@ -68,7 +83,7 @@ fn standing(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> Standing {
 }
 
 /// The innermost line of the package whose module is the innermost one called below the user's own line.
-pub(crate) fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
+fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
     let inside = frames.iter().copied().take_while(|&frame| !sites.is_own(frame));
     // The innermost line of each package so far, and the package of the frame that comes before the next one.
     let mut innermost: Vec<(&str, FrameId)> = Vec::new();

@@ -7,7 +7,7 @@
 use crate::analysis::code::sites::Sites;
 use crate::analysis::training::{Calls, Phases, Roles};
 use crate::model::{Snapshot, StackId, StrId};
-use crate::replay::History;
+use crate::replay::Track;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The modules of one device's blocks.
@@ -31,10 +31,10 @@ pub(crate) struct Place {
 }
 
 impl ModulePaths {
-    pub(crate) fn of(sites: &Sites<'_>, phases: &Phases, roles: &Roles, history: &History) -> Self {
-        let snapshot = sites.snapshot();
+    pub(crate) fn of(track: Track<'_>, sites: &Sites<'_>, phases: &Phases, roles: &Roles) -> Self {
+        let snapshot = track.snapshot;
         if snapshot.notes.format.has_segments() {
-            let calls = Calls::of(snapshot, history, phases, sites, roles);
+            let calls = Calls::of(track, phases, sites, roles);
             return Self::Called { calls: places(&calls, sites) };
         }
         Self::Named(named(sites, snapshot))

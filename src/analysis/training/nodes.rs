@@ -7,8 +7,8 @@
 
 use super::role::{Role, Roles};
 use super::tape::Tape;
-use crate::model::{Action, Snapshot, StackId};
-use crate::replay::History;
+use crate::model::{Action, StackId};
+use crate::replay::Track;
 use std::ops::Range;
 
 /// What a node allocated and freed.
@@ -97,20 +97,18 @@ impl Run {
 
 /// Reads the entries of one device as nodes.
 pub(super) struct NodeReader<'a> {
-    pub snapshot: &'a Snapshot,
-    pub history: &'a History,
+    pub track: Track<'a>,
     pub roles: &'a Roles,
     pub tape: &'a Tape,
 }
 
 impl NodeReader<'_> {
     fn stack(&self, entry: u32) -> StackId {
-        self.snapshot.entries.stack(self.history.rows.start + entry as usize)
+        self.track.stack(entry)
     }
 
     fn action(&self, entry: u32) -> Action {
-        let row = self.history.rows.start + entry as usize;
-        self.snapshot.entries.actions().get(row).copied().unwrap_or(Action::Unknown)
+        self.track.action(entry).unwrap_or(Action::Unknown)
     }
 
     /// Whether a stack is one of Python code that is no part of backward.
@@ -122,7 +120,7 @@ impl NodeReader<'_> {
     pub fn pass_around(&self, entry: u32) -> Range<u32> {
         let ends = |&entry: &u32| self.action(entry) == Action::Alloc && self.is_outside(self.stack(entry));
         let start = (0..entry).rev().find(ends).map_or(0, |outside| outside + 1);
-        start..(entry..self.history.entries()).find(ends).unwrap_or(self.history.entries())
+        start..(entry..self.track.history.entries()).find(ends).unwrap_or(self.track.history.entries())
     }
 
     /// The nodes that ran in a backward pass.
@@ -130,7 +128,7 @@ impl NodeReader<'_> {
         let mut runs: Vec<Run> = Vec::new();
         let (mut starts_anew, mut is_recomputed) = (true, false);
         for entry in pass {
-            let Some(&allocation) = self.history.links.get(entry as usize) else { break };
+            let Some(&allocation) = self.track.history.links.get(entry as usize) else { break };
             let stack = self.stack(entry);
             match self.action(entry) {
                 Action::Alloc if self.roles.is_engine(stack) => {
@@ -163,10 +161,10 @@ impl NodeReader<'_> {
 
     /// Adds to the last node of a run what it freed.
     fn free(&self, run: &mut Run, allocation: u32, entry: u32) {
-        let freed = self.history.allocations.get(allocation as usize);
+        let freed = self.track.allocation(allocation as usize);
         // A free is recorded twice: when it is requested, and when it is completed.
         let Some(freed) = freed.filter(|freed| freed.freed == entry + 1) else { return };
-        let made_by = self.history.stack_of(self.snapshot, allocation as usize);
+        let made_by = self.track.stack_of(allocation as usize);
         // A variable that goes out of scope. PyTorch 2.0 records with every free the stack of the allocation.
         let stack = self.stack(entry);
         if stack != made_by && self.is_outside(stack) {

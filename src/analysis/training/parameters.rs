@@ -11,8 +11,7 @@ use super::phases::Phase;
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretches};
 use super::workspace;
-use crate::model::Snapshot;
-use crate::replay::{History, NEVER};
+use crate::replay::{History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -39,20 +38,14 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    pub(super) fn of(
-        snapshot: &Snapshot,
-        history: &History,
-        stretches: &Stretches,
-        origins: &Origins,
-        roles: &Roles,
-        heirs: &Heirs,
-    ) -> Self {
+    pub(super) fn of(track: Track<'_>, stretches: &Stretches, origins: &Origins, roles: &Roles, heirs: &Heirs) -> Self {
+        let history = track.history;
         let first = stretches.from(Phase::Backward, 0).map(|(_, stretch)| stretch);
         let mut sizes: HashMap<u64, Size, RandomState> = HashMap::default();
         let mut found: HashMap<u32, (Category, Evidence), RandomState> = HashMap::default();
         let mut cursor = Cursor::new(stretches);
         for (index, allocation) in history.allocations.iter().enumerate() {
-            let stack = history.stack_of(snapshot, index);
+            let stack = track.stack_of(index);
             let origin = origins.get(stack);
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));

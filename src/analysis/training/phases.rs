@@ -2,8 +2,8 @@
 
 use super::role::{Role, Roles};
 use crate::analysis::Annotations;
-use crate::model::{Action, Format, Snapshot, StackId, StrId};
-use crate::replay::{History, Instant};
+use crate::model::{Action, Format, StackId, StrId};
+use crate::replay::{History, Instant, Track};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -111,11 +111,11 @@ enum Hint {
 
 impl Phases {
     /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
-    pub fn of(snapshot: &Snapshot, history: &History, annotations: &Annotations, roles: &Roles) -> Self {
-        let frees_tell = frees_tell(snapshot, history);
-        let hints = hints(snapshot, history, roles, frees_tell);
+    pub fn of(track: Track<'_>, annotations: &Annotations, roles: &Roles) -> Self {
+        let frees_tell = frees_tell(track);
+        let hints = hints(track, roles, frees_tell);
         let mut phases = inferred(&hints);
-        let mut recorded = recorded(snapshot, history, annotations);
+        let mut recorded = recorded(track, annotations);
         let mut is_closure = false;
         for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
             // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
@@ -162,7 +162,8 @@ impl Phases {
 }
 
 /// What annotations say about each entry; empty when they name no phase.
-fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -> Vec<Option<Phase>> {
+fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Option<Phase>> {
+    let snapshot = track.snapshot;
     let mut named: HashMap<StrId, Option<Phase>> = HashMap::new();
     for range in &annotations.ranges {
         named.entry(range.name).or_insert_with(|| Phase::of_annotation(snapshot.strings.get(range.name)));
@@ -170,7 +171,7 @@ fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -
     if !snapshot.notes.has_times || named.values().all(Option::is_none) {
         return Vec::new();
     }
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    let times = track.times();
     let at = |time: i64| {
         let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
         (time, ranges.into_iter().rev().find_map(|phase| phase))
@@ -191,25 +192,23 @@ fn recorded(snapshot: &Snapshot, history: &History, annotations: &Annotations) -
 }
 
 /// Whether any free has a stack other than that of its allocation.
-fn frees_tell(snapshot: &Snapshot, history: &History) -> bool {
+fn frees_tell(track: Track<'_>) -> bool {
+    let history = track.history;
     let mut freed =
         history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.freed <= history.entries());
     freed.any(|(index, allocation)| {
-        let free =
-            allocation.freed.checked_sub(1).map(|entry| snapshot.entries.stack(history.rows.start + entry as usize));
-        free.is_some_and(|stack| stack != StackId::EMPTY && stack != history.stack_of(snapshot, index))
+        let free = allocation.freed.checked_sub(1).map(|entry| track.stack(entry));
+        free.is_some_and(|stack| stack != StackId::EMPTY && stack != track.stack_of(index))
     })
 }
 
 /// What the stack of each entry says.
-fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
-    let rows = history.rows.clone();
-    let actions = snapshot.entries.actions().get(rows.clone()).unwrap_or(&[]);
+fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
     // Where no stack has Python frames, their absence says nothing.
-    let python = rows.clone().any(|row| roles.has_python(snapshot.entries.stack(row)));
+    let python = track.stacks().iter().any(|&stack| roles.has_python(stack));
     // Traces name what every entry is part of, the engine's nodes included: what is in none of them is not the engine's.
-    let is_trace = snapshot.notes.format == Format::ProfilerTrace;
-    let hint = |(row, &action): (usize, &Action)| {
+    let is_trace = track.snapshot.notes.format == Format::ProfilerTrace;
+    let hint = |(&action, &stack): (&Action, &StackId)| {
         let gives_back = matches!(
             action,
             Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap
@@ -217,7 +216,6 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
         if gives_back && !frees_tell {
             return Hint::None;
         }
-        let stack = snapshot.entries.stack(row);
         match roles.role(stack) {
             // The engine's threads have no Python frames. Frees may lack them for other reasons (`context="alloc"`).
             Role::Silent if is_trace && stack != StackId::EMPTY => Hint::Plain,
@@ -236,7 +234,7 @@ fn hints(snapshot: &Snapshot, history: &History, roles: &Roles, frees_tell: bool
             Role::ZeroGrad => Hint::ZeroGrad,
         }
     };
-    rows.zip(actions).map(hint).collect()
+    track.actions().iter().zip(track.stacks()).map(hint).collect()
 }
 
 /// Fills in what the entries themselves leave open.

@@ -3,11 +3,11 @@
 use super::turns::{Pass, StepRange, TurnFinder, TurnKind, Turns};
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::Sites;
-use crate::analysis::time::annotations::Annotations;
+use crate::analysis::time::annotations::{AnnotationRange, Annotations};
 use crate::analysis::training::{Outside, Phase, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{Snapshot, StrId};
-use crate::replay::{History, Instant};
+use crate::replay::{Instant, Track};
 use indexmap::IndexMap;
 use regex::Regex;
 use std::borrow::Cow;
@@ -58,90 +58,66 @@ pub enum NoSteps {
 
 /// What stands for steps in a recording: worked out once for all its devices.
 #[derive(Clone, Debug)]
-pub(crate) struct StepRule<'a> {
-    annotations: &'a Annotations,
+pub(crate) struct StepRule {
     named: Option<Named>,
     /// Ranges of an optimizer's `step`, as PyTorch calls them.
-    optimizers: Vec<usize>,
+    optimizers: Vec<(StrId, (i64, i64))>,
 }
 
 /// Ranges that are called like steps.
 #[derive(Clone, Debug)]
 struct Named {
-    /// Start, end and what they are, in the order of their ends.
+    /// Start and end, in the order of their ends.
     ranges: Vec<(i64, i64)>,
     source: StepSource,
 }
 
-impl<'a> StepRule<'a> {
-    /// The ranges whose names match `pattern`, else those of the annotations that look most like steps
-    /// (`ProfilerStep#N`, then `step_N` and the like). Where there are none, or they hold nothing that a step does, each
-    /// device's own history has to tell.
+/// The ranges that somebody says are steps.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestedSteps(Named);
+
+impl RequestedSteps {
+    /// The ranges whose names match `pattern`.
     ///
     /// # Errors
-    /// When `pattern` matches no range.
-    pub(crate) fn of(snapshot: &Snapshot, annotations: &'a Annotations, pattern: Option<&Regex>) -> Result<Self> {
-        let (chosen, source) = match pattern {
-            Some(pattern) => {
-                let ranges = requested(snapshot, annotations, pattern)?;
-                (ranges, Some(StepSource::Requested(pattern.as_str().to_owned())))
-            }
-            None => likely_steps(snapshot, annotations)
-                .map_or((Vec::new(), None), |family| (family.ranges, Some(StepSource::Annotations(family.name)))),
-        };
-        // Ranges come in the order of their starts. Those inside another one are part of it, and those whose end was not
-        // recorded are no steps. Where only the start is missing nobody knows what is inside.
-        let mut over = i64::MIN;
-        let mut ranges = Vec::new();
-        for range in chosen.into_iter().filter_map(|index| annotations.ranges.get(index)) {
-            if range.end_us == i64::MAX {
-                continue;
-            }
-            if range.start_us == i64::MIN {
-                ranges.push((range.start_us, range.end_us));
-            } else if range.start_us >= over {
-                ranges.push((range.start_us, range.end_us));
-                over = range.end_us;
-            }
-        }
-        ranges.sort_unstable_by_key(|&(_, end)| end);
-        let is_optimizer = |index: &usize| {
-            let range = &annotations.ranges[*index];
+    /// When there are none.
+    pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Self> {
+        let chosen = requested(snapshot, annotations, pattern)?;
+        Ok(Self(Named::of(annotations, chosen, StepSource::Requested(pattern.as_str().to_owned()))))
+    }
+
+    /// The steps of one device.
+    pub(crate) fn steps(&self, track: Track<'_>) -> std::result::Result<Steps, NoSteps> {
+        let Self(Named { ranges, source }) = self;
+        let ends = Times::of(track)?.instants(ranges).map(|(_, end)| end).collect();
+        Ok(Steps { ends: in_order(ends), source: source.clone(), left_out: 0 })
+    }
+}
+
+impl StepRule {
+    /// The annotations that look most like steps (`ProfilerStep#N`, then `step_N` and the like). Where there are none, or
+    /// they hold nothing that a step does, each device's own history has to tell.
+    pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations) -> Self {
+        let family = likely_steps(snapshot, annotations);
+        let named = family.map(|family| Named::of(annotations, family.ranges, StepSource::Annotations(family.name)));
+        let is_optimizer = |range: &&AnnotationRange| {
             range.end_us != i64::MAX && snapshot.strings.get(range.name).starts_with("Optimizer.step#")
         };
-        let optimizers = (0..annotations.ranges.len()).filter(is_optimizer).collect();
-        Ok(Self { annotations, named: source.map(|source| Named { ranges, source }), optimizers })
+        let optimizers = annotations.ranges.iter().filter(is_optimizer);
+        Self { named, optimizers: optimizers.map(|range| (range.name, (range.start_us, range.end_us))).collect() }
     }
 
     /// The steps of one device.
     pub(crate) fn steps(
         &self,
-        snapshot: &Snapshot,
-        history: &History,
-        sites: &Sites<'_>,
-    ) -> std::result::Result<Steps, NoSteps> {
-        if let Some(named) = self.named.as_ref().filter(|named| matches!(named.source, StepSource::Requested(_))) {
-            let times = Times::of(snapshot, history)?;
-            let ends = times.instants(&named.ranges).map(|(_, end)| end).collect();
-            return Ok(Steps { ends: in_order(ends), source: named.source.clone(), left_out: 0 });
-        }
-        let roles = Roles::of(sites);
-        let phases = Phases::of(snapshot, history, self.annotations, &roles);
-        self.steps_in(history, sites, &roles, &phases)
-    }
-
-    /// The steps of one device whose phases are known; with ranges that nobody asked for.
-    pub(crate) fn steps_in(
-        &self,
-        history: &History,
+        track: Track<'_>,
         sites: &Sites<'_>,
         roles: &Roles,
         phases: &Phases,
     ) -> std::result::Result<Steps, NoSteps> {
-        let snapshot = sites.snapshot();
-        let times = Times::of(snapshot, history)?;
+        let times = Times::of(track)?;
         let outside = Outside::of(sites, roles);
-        let finder = TurnFinder { snapshot, sites, history, roles, outside: &outside, phases };
+        let finder = TurnFinder { track, sites, roles, outside: &outside, phases };
         let optimizers = self.optimizer_steps(&times);
         let passes = finder.passes(&optimizers);
         if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {
@@ -167,7 +143,7 @@ impl<'a> StepRule<'a> {
             Some(sites.label(frames.find(|&frame| sites.kind(frame) == FrameKind::User)?))
         };
         let source = match name {
-            Some(name) => StepSource::Annotations(snapshot.strings.get(name).to_owned()),
+            Some(name) => StepSource::Annotations(track.snapshot.strings.get(name).to_owned()),
             None => StepSource::Inferred { kind: turns.kind, site: site() },
         };
         Ok(Steps { ends: in_order(turns.ends), source, left_out: 0 })
@@ -175,19 +151,35 @@ impl<'a> StepRule<'a> {
 
     /// The steps of optimizers that PyTorch has noted and that ended during the recording.
     fn optimizer_steps(&self, times: &Times<'_>) -> Vec<StepRange> {
-        let ranges = self.optimizers.iter().filter_map(|&index| self.annotations.ranges.get(index));
-        let ranges: Vec<(StrId, (i64, i64))> = ranges
-            .map(|range| (range.name, (range.start_us, range.end_us)))
-            .filter(|(_, range)| times.holds(*range))
-            .collect();
+        let ended = self.optimizers.iter().filter(|(_, range)| times.holds(*range));
         let mut steps: Vec<StepRange> =
-            ranges.iter().map(|&(name, range)| StepRange { name, end: times.instant(range.1) }).collect();
+            ended.map(|&(name, range)| StepRange { name, end: times.instant(range.1) }).collect();
         steps.sort_unstable_by_key(|step| step.end);
         steps
     }
 }
 
 impl Named {
+    /// The annotations with these indexes, which are in the order of their starts. Those inside another one are part of
+    /// it, and those whose end was not recorded are no steps. Where only the start is missing nobody knows what is inside.
+    fn of(annotations: &Annotations, chosen: Vec<usize>, source: StepSource) -> Self {
+        let mut over = i64::MIN;
+        let mut ranges = Vec::new();
+        for range in chosen.into_iter().filter_map(|index| annotations.ranges.get(index)) {
+            if range.end_us == i64::MAX {
+                continue;
+            }
+            if range.start_us == i64::MIN {
+                ranges.push((range.start_us, range.end_us));
+            } else if range.start_us >= over {
+                ranges.push((range.start_us, range.end_us));
+                over = range.end_us;
+            }
+        }
+        ranges.sort_unstable_by_key(|&(_, end)| end);
+        Self { ranges, source }
+    }
+
     /// The ranges that can be steps; `None` when what the recording shows of steps is elsewhere. Where there are more
     /// ranges than backward passes, those without one are none: the weaker claim.
     fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass]) -> Option<Steps> {
@@ -221,8 +213,8 @@ struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    fn of(snapshot: &'a Snapshot, history: &History) -> std::result::Result<Self, NoSteps> {
-        let all = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    fn of(track: Track<'a>) -> std::result::Result<Self, NoSteps> {
+        let all = track.times();
         Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)? })
     }
 
@@ -358,7 +350,7 @@ fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) ->
     let matching = |&index: &usize| pattern.is_match(snapshot.strings.get(annotations.ranges[index].name));
     let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();
     if ranges.is_empty() {
-        let known = crate::analysis::time::when::known_names(snapshot, annotations);
+        let known = annotations.known_names(snapshot);
         return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
     }
     Ok(ranges)

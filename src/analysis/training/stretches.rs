@@ -1,8 +1,8 @@
 //! Phases as the life of a block sees them: stretches of one phase, and what comes after each.
 
 use super::phases::{Phase, Phases};
-use crate::model::{Action, Snapshot};
-use crate::replay::{History, Instant};
+use crate::model::Action;
+use crate::replay::{Instant, Track};
 
 /// Consecutive entries of one phase, whether recorded or inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub(super) struct Stretches {
 }
 
 impl Stretches {
-    pub(super) fn of(snapshot: &Snapshot, history: &History, phases: &Phases) -> Self {
+    pub(super) fn of(track: Track<'_>, phases: &Phases) -> Self {
+        let history = track.history;
         let mut all: Vec<Stretch> = Vec::new();
         for span in &phases.spans {
             match all.last_mut().filter(|last| last.phase == span.phase) {
@@ -56,7 +57,7 @@ impl Stretches {
             }
             from
         });
-        let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
+        let actions = track.actions();
         let ooms = (0..).zip(actions).filter(|&(_, &action)| action == Action::Oom).map(|(entry, _)| entry).collect();
         Self { all, from, ooms, entries: history.entries() }
     }

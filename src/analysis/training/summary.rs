@@ -1,8 +1,7 @@
 //! How a recording divides into phases, in a few figures.
 
 use super::phases::{Phase, Phases};
-use crate::model::Snapshot;
-use crate::replay::History;
+use crate::replay::Track;
 
 /// All entries of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +21,9 @@ pub struct PhaseSummary {
 
 impl PhaseSummary {
     /// Sums up the phases that occur, in the order of a step.
-    pub fn all(snapshot: &Snapshot, history: &History, phases: &Phases) -> Vec<Self> {
-        let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+    pub fn all(track: Track<'_>, phases: &Phases) -> Vec<Self> {
+        let snapshot = track.snapshot;
+        let times = track.times();
         let time = |entry: u32| times.get(entry as usize).or(times.last()).copied().unwrap_or(0);
         let mut all = Phase::ALL.map(|phase| {
             let time_us = snapshot.notes.has_times.then_some(0);

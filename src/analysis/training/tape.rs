@@ -1,8 +1,8 @@
 //! The forward pass as a list of operators, in the order in which they ran.
 
 use super::role::{Role, Roles};
-use crate::model::{Snapshot, StackId};
-use crate::replay::History;
+use crate::model::StackId;
+use crate::replay::{History, Track};
 
 /// Consecutive allocations with one stack: what an operator made, or a few operators on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,11 @@ pub(super) struct Tape {
 
 impl Tape {
     /// Reads every allocation once.
-    pub fn of(snapshot: &Snapshot, history: &History, roles: &Roles) -> Self {
+    pub fn of(track: Track<'_>, roles: &Roles) -> Self {
+        let history = track.history;
         let belongs = |id| matches!(roles.role(StackId(id)), Role::Module | Role::Plain | Role::Recompute);
-        let belongs: Vec<bool> = (0..snapshot.stacks.len() as u32).map(belongs).collect();
-        let stacks = snapshot.entries.stacks().get(history.rows.clone()).unwrap_or(&[]);
+        let belongs: Vec<bool> = (0..track.snapshot.stacks.len() as u32).map(belongs).collect();
+        let stacks = track.stacks();
         let mut operators: Vec<Operator> = Vec::new();
         for (index, allocation) in history.allocations.iter().enumerate() {
             let Some(entry) = History::entry_before(allocation.born) else { continue };

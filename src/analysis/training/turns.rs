@@ -8,8 +8,8 @@
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
-use crate::model::{Action, Format, FrameId, Snapshot, StrId};
-use crate::replay::{History, Instant};
+use crate::model::{Action, Format, FrameId, StrId};
+use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -70,9 +70,8 @@ const MIN_LOOP: usize = 16;
 
 /// One device's history with what its stacks say.
 pub(crate) struct TurnFinder<'a> {
-    pub snapshot: &'a Snapshot,
+    pub track: Track<'a>,
     pub sites: &'a Sites<'a>,
-    pub history: &'a History,
     pub roles: &'a Roles,
     pub outside: &'a Outside,
     pub phases: &'a Phases,
@@ -125,21 +124,20 @@ impl TurnFinder<'_> {
 
     /// Where the first allocation with a role and a known place comes from.
     fn place_of(&self, entries: Range<u32>, role: Role) -> Option<PlaceId> {
-        self.allocs(entries).find_map(|(_, row)| {
-            let stack = self.snapshot.entries.stack(row);
+        self.allocs(entries).find_map(|entry| {
+            let stack = self.track.stack(entry);
             (self.roles.role(stack) == role).then(|| self.outside.place(stack)).flatten()
         })
     }
 
     fn last_alloc(&self, entries: Range<u32>) -> Option<Instant> {
-        self.allocs(entries).next_back().map(|(entry, _)| entry + 1)
+        self.allocs(entries).next_back().map(|entry| entry + 1)
     }
 
-    /// Allocations among entries, each with its row.
-    fn allocs(&self, entries: Range<u32>) -> impl DoubleEndedIterator<Item = (u32, usize)> {
-        let first = self.history.rows.start;
-        let rows = entries.map(move |entry| (entry, first + entry as usize));
-        rows.filter(|&(_, row)| self.snapshot.entries.actions().get(row) == Some(&Action::Alloc))
+    /// Allocations among entries.
+    fn allocs(&self, entries: Range<u32>) -> impl DoubleEndedIterator<Item = u32> {
+        let actions = self.track.actions();
+        entries.filter(|&entry| actions.get(entry as usize) == Some(&Action::Alloc))
     }
 
     /// The turns of a loop that calls a model from outside of every module. Layers may be called from plain functions,
@@ -151,7 +149,7 @@ impl TurnFinder<'_> {
         let is_model = visits.values().any(|visits| visits.calls_model);
         // Where annotations tell of a model, another loop says nothing of it. Lines of traces are those of definitions.
         let has_forward = self.phases.spans.iter().any(|span| span.phase == Phase::Forward);
-        if !is_model && (has_forward || self.snapshot.notes.format == Format::ProfilerTrace) {
+        if !is_model && (has_forward || self.track.snapshot.notes.format == Format::ProfilerTrace) {
             return None;
         }
         let (kind, least) = if is_model { (TurnKind::Forward, MIN_FORWARDS) } else { (TurnKind::Loop, MIN_LOOP) };
@@ -189,8 +187,8 @@ impl TurnFinder<'_> {
         let mut line_changes = LineChanges::new(self.outside);
         let mut visits: HashMap<PlaceId, Visits, RandomState> = HashMap::default();
         let (mut at, mut changes, mut number) = (None, 0, 0);
-        for (entry, row) in self.allocs(0..self.history.entries()) {
-            let stack = self.snapshot.entries.stack(row);
+        for entry in self.allocs(0..self.track.entries()) {
+            let stack = self.track.stack(entry);
             let Some(place) = self.outside.place(stack) else { continue };
             if at != Some(place) {
                 changes = line_changes.arrive(place);

@@ -7,8 +7,8 @@
 use super::phases::Phase;
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretches};
-use crate::model::{Snapshot, StackId};
-use crate::replay::{Allocation, History, NEVER};
+use crate::model::StackId;
+use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -44,7 +44,8 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    pub(super) fn of(snapshot: &Snapshot, history: &History, stretches: &Stretches, roles: &Roles) -> Self {
+    pub(super) fn of(track: Track<'_>, stretches: &Stretches, roles: &Roles) -> Self {
+        let history = track.history;
         let mut workspaces = Self { by_stack: HashMap::default(), by_backward: HashMap::default() };
         let mut cursor = Cursor::new(stretches);
         for (index, &Allocation { requested, born, freed, .. }) in history.allocations.iter().enumerate() {
@@ -55,7 +56,7 @@ impl Workspaces {
                 count.made += 1;
                 count.kept += u32::from(freed == NEVER);
             };
-            let stack = history.stack_of(snapshot, index);
+            let stack = track.stack_of(index);
             add(workspaces.by_stack.entry((stack, requested)).or_default());
             let place = History::entry_before(born).and_then(|entry| cursor.find(entry));
             if let Some((number, stretch)) = place

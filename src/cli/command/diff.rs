@@ -59,8 +59,7 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
         output::write(common, |out| renderer.diff(sources, &report, out))?;
     } else {
         let columns = diff::columns(report.devices.len());
-        let sides = ((&base.snapshot, &*base.histories), (&new.snapshot, &*new.histories));
-        let overlay = Overlay::of(sides.0, sides.1, &report, args.align.into(), columns);
+        let overlay = Overlay::of(&base.devices(), &new.devices(), &report, args.align.into(), columns);
         let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
         output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;
     }

@@ -1,10 +1,10 @@
 //! Where steps, phases and annotations begin and end on a device.
 
-use super::{Each, OUTSIDE, Question};
-use crate::analysis::time::when::known_names;
-use crate::analysis::training::steps::{StepRule, StepSource, Steps, without_numbers};
-use crate::analysis::training::{Phase, PhaseSpan, Phases, Roles};
-use crate::analysis::{AnnotationRange, Annotations};
+use super::{Each, OUTSIDE};
+use crate::analysis::device::Device;
+use crate::analysis::time::annotations::{AnnotationRange, Annotations};
+use crate::analysis::training::steps::{StepSource, Steps, without_numbers};
+use crate::analysis::training::{Phase, PhaseSpan};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, Snapshot, StrId};
 use crate::replay::{Instant, Maximum};
@@ -78,11 +78,11 @@ pub struct Extents {
 ///
 /// # Errors
 /// When there are none, with what would make them known.
-pub fn find(question: &Question<'_>, each: &Each) -> Result<Extents> {
+pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
     match each {
-        Each::Step => steps(question),
-        Each::Phase => Ok(Extents { steps: None, extents: phases(question)? }),
-        Each::Annotation(pattern) => Ok(Extents { steps: None, extents: annotations(question, pattern.as_ref())? }),
+        Each::Step => steps(device),
+        Each::Phase => Ok(Extents { steps: None, extents: phases(device)? }),
+        Each::Annotation(pattern) => Ok(Extents { steps: None, extents: annotations(device, pattern.as_ref())? }),
     }
 }
 
@@ -94,17 +94,15 @@ fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
 
 /// Steps with numbered annotations of their own reach from the start of these to their end, others from the end of the
 /// one before: what marks them may be a part of the step only, as `Optimizer.step#AdamW.step`.
-fn steps(question: &Question<'_>) -> Result<Extents> {
-    let Question { snapshot, history, annotations, sites, .. } = *question;
-    let rule = StepRule::of(snapshot, annotations, None)?;
-    let Some(steps) = rule.steps(snapshot, history, sites).ok().filter(Steps::are_steps) else {
-        return Err(unknown(history.device, "steps are not known", "step_1"));
+fn steps(device: &Device<'_>) -> Result<Extents> {
+    let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else {
+        return Err(unknown(device.id(), "steps are not known", "step_1"));
     };
     if steps.is_empty() {
-        return Err(unknown(history.device, "no step ends within the recording", "step_1"));
+        return Err(unknown(device.id(), "no step ends within the recording", "step_1"));
     }
     let mut recorded = match &steps.source {
-        StepSource::Annotations(name) => ending(question, name),
+        StepSource::Annotations(name) => ending(device, name),
         StepSource::Requested(_) | StepSource::Inferred { .. } => HashMap::new(),
     };
     let inferred = steps.source.is_inferred();
@@ -112,23 +110,23 @@ fn steps(question: &Question<'_>) -> Result<Extents> {
     let mut extents = Vec::with_capacity(steps.len());
     for (number, &end) in (0..).zip(&steps.ends) {
         let named = recorded.get_mut(&end).and_then(Vec::pop);
-        let whole = before > 0 || history.completeness.is_complete();
+        let whole = before > 0 || device.history().completeness.is_complete();
         let unnamed = Extent { name: Name::Step, number, from: before, to: end, inferred, cut: !whole };
         extents.push(named.unwrap_or(unnamed));
         before = end;
     }
-    Ok(Extents { steps: Some(steps), extents })
+    Ok(Extents { steps: Some(steps.clone()), extents })
 }
 
 /// The numbered annotations of a family by the instant at which they end, each list's first one last.
-fn ending(question: &Question<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
+fn ending(device: &Device<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
     let family = without_numbers(family);
     let is_wanted = |name: StrId| {
-        let name = question.snapshot.strings.get(name);
+        let name = device.snapshot().strings.get(name);
         name.ends_with(|last: char| last.is_ascii_digit()) && without_numbers(name) == family
     };
     let mut ending: HashMap<Instant, Vec<Extent>> = HashMap::new();
-    for extent in recorded(question, is_wanted) {
+    for extent in recorded(device, is_wanted) {
         ending.entry(extent.to).or_default().push(extent);
     }
     for extents in ending.values_mut() {
@@ -137,14 +135,13 @@ fn ending(question: &Question<'_>, family: &str) -> HashMap<Instant, Vec<Extent>
     ending
 }
 
-fn phases(question: &Question<'_>) -> Result<Vec<Extent>> {
-    let Question { snapshot, history, annotations, sites, .. } = *question;
-    let phases = Phases::of(snapshot, history, annotations, &Roles::of(sites));
+fn phases(device: &Device<'_>) -> Result<Vec<Extent>> {
+    let phases = device.phases();
     if phases.spans.iter().all(|span| span.phase == Phase::Other) {
-        return Err(unknown(history.device, "phases are not known", "forward"));
+        return Err(unknown(device.id(), "phases are not known", "forward"));
     }
     let mut numbers: HashMap<Phase, u32> = HashMap::new();
-    let complete = history.completeness.is_complete();
+    let complete = device.history().completeness.is_complete();
     let extent = |span: &PhaseSpan| {
         let next = numbers.entry(span.phase).or_default();
         let number = *next;
@@ -161,17 +158,17 @@ fn phases(question: &Question<'_>) -> Result<Vec<Extent>> {
     Ok(phases.spans.iter().map(extent).collect())
 }
 
-fn annotations(question: &Question<'_>, pattern: Option<&Regex>) -> Result<Vec<Extent>> {
-    let Question { snapshot, history, annotations, .. } = *question;
+fn annotations(device: &Device<'_>, pattern: Option<&Regex>) -> Result<Vec<Extent>> {
+    let (snapshot, annotations) = (device.snapshot(), device.annotations());
     if annotations.ranges.is_empty() {
-        return Err(unknown(history.device, "the recording has no annotations", "NAME"));
+        return Err(unknown(device.id(), "the recording has no annotations", "NAME"));
     }
     let name = |name: StrId| snapshot.strings.get(name);
-    let extents = recorded(question, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
+    let extents = recorded(device, |id| pattern.is_none_or(|pattern| pattern.is_match(name(id))));
     if extents.is_empty() {
         let matching = pattern.map_or(String::new(), |pattern| format!(" that match {:?}", pattern.as_str()));
-        let known = known_names(snapshot, annotations);
-        let device = history.device;
+        let known = annotations.known_names(snapshot);
+        let device = device.id();
         return Err(Error::Request(format!("expected annotations{matching} while device {device} records, {known}")));
     }
     Ok(extents)
@@ -179,9 +176,8 @@ fn annotations(question: &Question<'_>, pattern: Option<&Regex>) -> Result<Vec<E
 
 /// The annotations with these names that are open at some time between the first and the last entry of a device, in
 /// their order.
-fn recorded(question: &Question<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Extent> {
-    let Question { snapshot, history, annotations, .. } = *question;
-    let times = snapshot.entries.times().get(history.rows.clone()).unwrap_or(&[]);
+fn recorded(device: &Device<'_>, is_wanted: impl Fn(StrId) -> bool) -> Vec<Extent> {
+    let (times, annotations) = (device.track.times(), device.annotations());
     let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return Vec::new() };
     let mut wanted: HashMap<StrId, bool> = HashMap::new();
     let instant = |time: i64| times.partition_point(|&entry| entry < time) as Instant;

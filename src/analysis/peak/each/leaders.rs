@@ -2,7 +2,7 @@
 
 use crate::analysis::grouping::attribution::{OTHER, Row};
 use crate::analysis::grouping::{Grouper, Groups, Holder, RowHead};
-use crate::replay::{History, Instant, Metric};
+use crate::replay::{Instant, Metric};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -57,12 +57,12 @@ impl Held {
 /// Blocks that live between two of the instants are passed over; of the others each enters its group once and leaves it
 /// once. Groups are put in order anew only where something changed, so that the cost does not grow with their number
 /// times that of the instants.
-pub fn of(grouper: &Grouper<'_>, history: &History, metric: Metric, instants: &[Instant], top: usize) -> Vec<Leaders> {
+pub fn of(grouper: &Grouper<'_>, metric: Metric, instants: &[Instant], top: usize) -> Vec<Leaders> {
     let mut distinct = instants.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
     let mut groups = Groups::new(grouper);
-    let changes = changes(grouper, &mut groups, history, metric, &distinct);
+    let changes = changes(grouper, &mut groups, metric, &distinct);
     let heads: Vec<RowHead> = groups.heads(|_| std::iter::empty()).into_iter().map(|(_, head)| head).collect();
     // Of groups of one size the first by its label comes first.
     let mut by_label: Vec<usize> = (0..heads.len()).collect();
@@ -106,17 +106,11 @@ pub fn of(grouper: &Grouper<'_>, history: &History, metric: Metric, instants: &[
 }
 
 /// The blocks that are held at one of the instants, as they come and go; in the order of the instants.
-fn changes(
-    grouper: &Grouper<'_>,
-    groups: &mut Groups<'_>,
-    history: &History,
-    metric: Metric,
-    instants: &[Instant],
-) -> Vec<Change> {
+fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, instants: &[Instant]) -> Vec<Change> {
     let mut changes = Vec::new();
     let place = |instant| instants.partition_point(|&other| other < instant) as u32;
     let is_held = |born, gone| place(born) < place(gone);
-    Holder::visit(grouper.snapshot, history, metric, is_held, |holder| {
+    Holder::visit(grouper.track, metric, is_held, |holder| {
         let (enters, leaves) = (place(holder.born), place(holder.gone));
         let inferred = grouper.is_inferred(holder);
         for (index, &group) in groups.of(holder).iter().enumerate() {

@@ -1,7 +1,6 @@
 //! The highest instant of each of many ranges, in one pass over a history.
 
-use crate::model::Snapshot;
-use crate::replay::{Counters, History, Instant, Metric};
+use crate::replay::{Counters, Instant, Metric, Track};
 
 /// An instant and the counters there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,8 @@ pub struct Highest {
 ///
 /// Kept are the instants that are higher than every later one so far: the highest of a range that ends now is the first
 /// of them within it.
-pub fn of(snapshot: &Snapshot, history: &History, metric: Metric, spans: &[(Instant, Instant)]) -> Vec<Highest> {
+pub fn of(track: Track<'_>, metric: Metric, spans: &[(Instant, Instant)]) -> Vec<Highest> {
+    let history = track.history;
     let start = Highest { instant: 0, counters: history.start };
     let mut found = vec![start; spans.len()];
     let mut by_end: Vec<usize> = (0..spans.len()).collect();
@@ -32,7 +32,7 @@ pub fn of(snapshot: &Snapshot, history: &History, metric: Metric, spans: &[(Inst
     };
     answer(&falling);
     let last = spans.iter().map(|&(_, to)| to).max().unwrap_or(0);
-    history.walk_to(snapshot, last, |instant, counters| {
+    track.walk_to(last, |instant, counters| {
         let bytes = counters.get(metric);
         while falling.pop_if(|before| before.counters.get(metric) < bytes).is_some() {}
         falling.push(Highest { instant, counters: *counters });

@@ -7,15 +7,13 @@ mod extents;
 mod leaders;
 mod maxima;
 
-use crate::analysis::code::sites::Sites;
+use crate::analysis::device::Device;
 use crate::analysis::grouping::Grouper;
 use crate::analysis::grouping::attribution::Row;
-use crate::analysis::time::annotations::Annotations;
 use crate::analysis::time::place::Place;
 use crate::analysis::training::steps::Steps;
 use crate::error::{Error, Result};
-use crate::model::Snapshot;
-use crate::replay::{Bound, Completeness, Counters, History, Instant, Maximum, Metric};
+use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
 use extents::{Extent, Extents};
 use leaders::Leaders;
 use maxima::Highest;
@@ -138,11 +136,8 @@ pub struct RangePeaks {
 }
 
 /// What the peaks of ranges are asked for.
-pub(super) struct Question<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) history: &'a History,
-    pub(super) annotations: &'a Annotations,
-    pub(super) sites: &'a Sites<'a>,
+pub(super) struct Question<'d, 'a> {
+    pub(super) device: &'d Device<'a>,
     pub(super) metric: Metric,
     /// First and last instant of what is looked at.
     pub(super) window: (Instant, Instant),
@@ -155,28 +150,29 @@ impl RangePeaks {
     ///
     /// # Errors
     /// When the device has no such ranges, with what would make them known.
-    pub(super) fn of(question: &Question<'_>, grouper: &Grouper<'_>, options: &EachOptions) -> Result<Self> {
-        let Extents { steps, mut extents } = extents::find(question, &options.each)?;
-        extents::clip(&mut extents, question.window);
+    pub(super) fn of(question: &Question<'_, '_>, grouper: &Grouper<'_>, options: &EachOptions) -> Result<Self> {
+        let &Question { device, metric, window, highest } = question;
+        let Extents { steps, mut extents } = extents::find(device, &options.each)?;
+        extents::clip(&mut extents, window);
         if extents.is_empty() {
-            let (device, each) = (question.history.device, options.each.name());
+            let (device, each) = (device.id(), options.each.name());
             return Err(Error::Request(format!("device {device} has no {each} between --from and --to")));
         }
-        extents.extend(extents::outside(&extents, question.window, question.highest));
+        extents.extend(extents::outside(&extents, window, highest));
         extents.sort_by_key(|extent| (extent.from, Reverse(extent.to)));
-        let Question { snapshot, history, metric, .. } = *question;
+        let Track { snapshot, history } = device.track;
         let spans: Vec<_> = extents.iter().map(|extent| (extent.from, extent.to)).collect();
         let mut found: Vec<(Extent, Highest)> =
-            extents.into_iter().zip(maxima::of(snapshot, history, metric, &spans)).collect();
+            extents.into_iter().zip(maxima::of(device.track, metric, &spans)).collect();
         let left_out = keep_highest(&mut found, metric);
         let instants: Vec<Instant> = found.iter().map(|(_, highest)| highest.instant).collect();
-        let leaders = leaders::of(grouper, history, metric, &instants, options.top);
+        let leaders = leaders::of(grouper, metric, &instants, options.top);
         let range = |((extent, highest), leaders): ((Extent, Highest), Leaders)| RangePeak {
             label: extent.label(snapshot),
             family: extent.family(snapshot),
             from: extent.from,
             to: extent.to,
-            peak: Place::of(snapshot, history, question.annotations, highest.instant),
+            peak: Place::of(device.track, device.annotations(), highest.instant),
             at: highest.counters,
             inferred: extent.inferred,
             bound: bound(&extent, highest.instant, &history.completeness, metric),

@@ -1,0 +1,239 @@
+//! The devices of a recording with all that analyses ask of them, each thing worked out when it is first asked for, and
+//! once.
+
+use super::code::sites::Sites;
+use super::time::annotations::Annotations;
+use super::training::library::library_lines;
+use super::training::steps::{NoSteps, StepRule, Steps};
+use super::training::{BackwardSites, Categories, Phases, Roles};
+use crate::error::{Error, Result};
+use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
+use crate::replay::{History, Instant, Track};
+use indexmap::IndexSet;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+/// All devices of a recording. What several questions need is shared between them, so that a report which asks them all
+/// builds each thing once.
+#[derive(Clone, Debug)]
+pub struct Devices<'a> {
+    all: Vec<Device<'a>>,
+    shared: Arc<Shared<'a>>,
+}
+
+/// One device: its track, and what follows from that.
+#[derive(Clone, Debug)]
+pub struct Device<'a> {
+    /// Its entries and their history.
+    pub track: Track<'a>,
+    shared: Arc<Shared<'a>>,
+    own: Arc<Own>,
+}
+
+/// What all devices of a recording have in common. Several threads may ask at once; then one of them builds, and the
+/// others wait. So nothing in here may hand out work to other threads.
+#[derive(Debug)]
+struct Shared<'a> {
+    snapshot: &'a Snapshot,
+    histories: &'a [History],
+    annotations: OnceLock<Annotations>,
+    sites: OnceLock<Sites<'a>>,
+    deep_sites: OnceLock<Sites<'a>>,
+    roles: OnceLock<Roles>,
+    step_rule: OnceLock<StepRule>,
+}
+
+/// What follows for one device alone.
+#[derive(Debug, Default)]
+struct Own {
+    phases: OnceLock<Phases>,
+    steps: OnceLock<std::result::Result<Steps, NoSteps>>,
+    categories: OnceLock<Categories>,
+    backward: OnceLock<BackwardSites>,
+}
+
+impl<'a> Devices<'a> {
+    /// The devices of these histories. Nothing is worked out yet.
+    pub fn of(snapshot: &'a Snapshot, histories: &'a [History]) -> Self {
+        let shared = Arc::new(Shared {
+            snapshot,
+            histories,
+            annotations: OnceLock::new(),
+            sites: OnceLock::new(),
+            deep_sites: OnceLock::new(),
+            roles: OnceLock::new(),
+            step_rule: OnceLock::new(),
+        });
+        let device =
+            |history| Device { track: Track::new(snapshot, history), shared: Arc::clone(&shared), own: Arc::default() };
+        Self { all: histories.iter().map(device).collect(), shared }
+    }
+
+    /// The recording.
+    pub fn snapshot(&self) -> &'a Snapshot {
+        self.shared.snapshot
+    }
+
+    /// The `record_function` ranges of the recording.
+    pub fn annotations(&self) -> &Annotations {
+        self.shared.annotations()
+    }
+
+    /// Labels of frames and stacks: see [`Sites::new`].
+    pub fn sites(&self) -> &Sites<'a> {
+        self.shared.sites()
+    }
+
+    /// Every device, in the order of [`Snapshot::traces`].
+    pub fn all(&self) -> &[Device<'a>] {
+        &self.all
+    }
+
+    /// A device, if the recording has it.
+    pub fn get(&self, device: DeviceId) -> Option<&Device<'a>> {
+        self.all.iter().find(|known| known.id() == device)
+    }
+
+    /// The devices asked for; all that have data when none is named, host memory last.
+    ///
+    /// # Errors
+    /// When one is named that the recording does not have.
+    pub fn wanted(&self, devices: &[DeviceId]) -> Result<Vec<&Device<'a>>> {
+        if devices.is_empty() {
+            let (host, gpus): (Vec<_>, Vec<_>) = self.all.iter().partition(|device| device.id() <= HOST_DEVICE);
+            return Ok([gpus, host].concat());
+        }
+        let find = |&device: &DeviceId| {
+            self.get(device).ok_or_else(|| {
+                let known: Vec<String> = self.all.iter().map(|device| device.id().to_string()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Error::Request(format!("expected one of the recorded devices ({known}), found {device}"))
+            })
+        };
+        let distinct: IndexSet<&DeviceId> = devices.iter().collect();
+        distinct.into_iter().map(find).collect()
+    }
+}
+
+impl<'a> Device<'a> {
+    /// Its number: -1 for pinned host memory, -2 for memory of the CPU.
+    pub fn id(&self) -> DeviceId {
+        self.track.device()
+    }
+
+    /// The recording.
+    pub fn snapshot(&self) -> &'a Snapshot {
+        self.track.snapshot
+    }
+
+    /// What its entries replay to.
+    pub fn history(&self) -> &'a History {
+        self.track.history
+    }
+
+    /// The `record_function` ranges of the recording.
+    pub fn annotations(&self) -> &Annotations {
+        self.shared.annotations()
+    }
+
+    /// Labels of frames and stacks, at lines of the user's own: what compares recordings or steps stays with these,
+    /// whatever holds most in which of them.
+    pub fn sites(&self) -> &Sites<'a> {
+        self.shared.sites()
+    }
+
+    /// The same for what holds memory in this recording alone, where sites may go down to a library's lines, as
+    /// [`crate::model::View::library_lines`] asks.
+    pub fn deep_sites(&self) -> &Sites<'a> {
+        self.shared.deep_sites()
+    }
+
+    /// What each stack says about the part of a training step that runs it.
+    pub fn roles(&self) -> &Roles {
+        self.shared.roles()
+    }
+
+    /// Which entries are forward, backward, optimizer and data.
+    pub fn phases(&self) -> &Phases {
+        self.own.phases.get_or_init(|| Phases::of(self.track, self.annotations(), self.roles()))
+    }
+
+    /// The steps of the program, or why there are none.
+    ///
+    /// # Errors
+    /// When the recording does not tell.
+    pub fn steps(&self) -> std::result::Result<&Steps, NoSteps> {
+        let steps = || self.shared.step_rule().steps(self.track, self.sites(), self.roles(), self.phases());
+        self.own.steps.get_or_init(steps).as_ref().map_err(|why| *why)
+    }
+
+    /// What each allocation is for.
+    pub fn categories(&self) -> &Categories {
+        self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
+    }
+
+    /// Lines of forward for what backward allocated; given an instant, at least for blocks that are in use then.
+    pub fn backward(&self, instant: Option<Instant>) -> Cow<'_, BackwardSites> {
+        let of = |instant| BackwardSites::of(self.track, self.roles(), instant);
+        match (self.own.backward.get(), instant) {
+            // Few passes made what is in use at one instant. The answer about it is the same.
+            (None, Some(_)) => Cow::Owned(of(instant)),
+            _ => Cow::Borrowed(self.own.backward.get_or_init(|| of(None))),
+        }
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn annotations(&self) -> &Annotations {
+        self.annotations.get_or_init(|| Annotations::of(self.snapshot))
+    }
+
+    fn sites(&self) -> &Sites<'a> {
+        self.sites.get_or_init(|| Sites::new(self.snapshot))
+    }
+
+    fn deep_sites(&self) -> &Sites<'a> {
+        let sites = self.sites();
+        if !self.snapshot.view.library_lines || !sites.has_packages() {
+            return sites;
+        }
+        self.deep_sites.get_or_init(|| {
+            let tracks = self.histories.iter().map(|history| Track::new(self.snapshot, history));
+            sites.clone().going_down(library_lines(sites, self.roles(), tracks))
+        })
+    }
+
+    fn roles(&self) -> &Roles {
+        self.roles.get_or_init(|| Roles::of(self.sites()))
+    }
+
+    fn step_rule(&self) -> &StepRule {
+        self.step_rule.get_or_init(|| StepRule::of(self.snapshot, self.annotations()))
+    }
+}
+
+/// What `answer` says about each device, in order, and why it says nothing about others.
+///
+/// # Errors
+/// The first one, when there is an error for every device.
+pub(crate) fn ask_each<'a, D: Send>(
+    devices: &[&Device<'a>],
+    answer: impl Fn(&Device<'a>) -> Result<D> + Sync,
+) -> Result<(Vec<D>, Vec<String>)> {
+    let results: Vec<Result<D>> = devices.par_iter().map(|device| answer(device)).collect();
+    let (mut answers, mut skipped, mut first_error) = (Vec::new(), Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(answer) => answers.push(answer),
+            Err(error) => {
+                skipped.push(error.to_string());
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    match first_error {
+        Some(error) if answers.is_empty() => Err(error),
+        _ => Ok((answers, skipped)),
+    }
+}

@@ -1,0 +1,150 @@
+//! One device at its peak, or at any other instant.
+
+use super::each::{EachOptions, Question, RangePeaks};
+use crate::analysis::device::Device;
+use crate::analysis::grouping::attribution::Attribution;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Inference};
+use crate::analysis::time::place::Place;
+use crate::analysis::time::when::{Purpose, When};
+use crate::error::{Error, Result};
+use crate::model::DeviceId;
+use crate::replay::profile::OperatorUsage;
+use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};
+use indexmap::IndexMap;
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct PeakOptions {
+    /// The counter whose peak is wanted and whose bytes are attributed.
+    pub metric: Metric,
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Another instant than the peak.
+    pub at: Option<When>,
+    /// Start of the window in which the peak is searched.
+    pub from: Option<When>,
+    /// End of that window.
+    pub to: Option<When>,
+    /// Number of rows kept; the rest is one row.
+    pub top: Option<usize>,
+    /// Stacks that count.
+    pub filter: Filter,
+    /// Whether labels may be inferred.
+    pub inference: Inference,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+    /// Ranges whose own peaks are wanted, too.
+    pub each: Option<EachOptions>,
+}
+
+/// One device at its peak.
+#[derive(Clone, Debug)]
+pub struct DevicePeak {
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    pub device: DeviceId,
+    /// Counters before the first kept entry.
+    pub baseline: Counters,
+    /// First and last instant of the part of the history that is looked at, when it is not the whole.
+    pub window: Option<(Instant, Instant)>,
+    /// The counter looked at.
+    pub metric: Metric,
+    /// The instant looked at: the peak, or what was asked for instead.
+    pub instant: Instant,
+    /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry in microseconds since the epoch, where the file has times.
+    pub time_us: Option<i64>,
+    /// The same, counted from the device's first entry.
+    pub since_start_us: Option<i64>,
+    /// Counters at the instant.
+    pub at: Counters,
+    /// Names of the open annotations, outermost first.
+    pub annotations: Vec<String>,
+    /// Each counter's maximum within the window, in the order of [`Metric::ALL`].
+    pub maxima: [Maximum; 4],
+    /// Counters at the end of the window.
+    pub end: Counters,
+    /// Number of entries of the device.
+    pub entries: u32,
+    /// Who holds the memory.
+    pub attribution: Attribution,
+    /// The peaks of the ranges asked for.
+    pub ranges: Option<RangePeaks>,
+    /// What each operator allocated and freed over the whole recording, under [`GroupBy::Operator`] where it tells.
+    pub operators: Vec<OperatorUsage>,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+impl DevicePeak {
+    /// The peak of a device, with all rows.
+    pub(super) fn of(device: &Device<'_>, options: &PeakOptions) -> Result<Self> {
+        let (track, history, metric) = (device.track, device.history(), options.metric);
+        let resolve = |when: &Option<When>, purpose, default| match when {
+            Some(when) => when.resolve(track, device.annotations(), metric, purpose),
+            None => Ok(default),
+        };
+        let from = resolve(&options.from, Purpose::From, 0)?;
+        let to = resolve(&options.to, Purpose::To, history.entries())?;
+        if from > to {
+            return Err(Error::Request(format!("expected --from before --to on device {}", device.id())));
+        }
+        let whole = from == 0 && to == history.entries();
+        let (maxima, end) = if whole { (history.maxima, history.end) } else { track.maxima(from, to) };
+        let peak = maxima[metric as usize].instant;
+        let instant = match &options.at {
+            None | Some(When::Peak) => peak,
+            at => resolve(at, Purpose::At, peak)?,
+        };
+        let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
+            device,
+            options.inference,
+            metric,
+            // Ranges have their peaks at many instants.
+            Some(instant).filter(|_| options.each.is_none()),
+        );
+        let attribution = Attribution::of(&grouper, (metric, instant));
+        let question = Question { device, metric, window: (from, to), highest: maxima[metric as usize] };
+        let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
+        let Place { entry, time_us, since_start_us, annotations, .. } = Place::of(track, device.annotations(), instant);
+        Ok(Self {
+            device: device.id(),
+            baseline: history.start,
+            window: (!whole).then_some((from, to)),
+            metric,
+            instant,
+            entry,
+            time_us,
+            since_start_us,
+            at: track.counters_at(instant),
+            annotations,
+            maxima,
+            end,
+            entries: history.entries(),
+            attribution,
+            ranges,
+            operators: if options.by == GroupBy::Operator { history.operators.clone() } else { Vec::new() },
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        })
+    }
+
+    /// Whether a metric's maximum lies at the very start of an incomplete history.
+    pub fn is_early(&self, metric: Metric) -> bool {
+        self.maxima[metric as usize].instant == 0 && self.completeness.has_baseline
+    }
+
+    /// Which of `baseline_bytes` and the metrics' maxima are not exact, by their names in JSON.
+    pub fn bounds(&self) -> IndexMap<String, Bound> {
+        let baseline = self.completeness.baseline_bound().map(|bound| ("baseline_bytes".to_owned(), bound));
+        let maximum = |metric: Metric| {
+            let early = || self.is_early(metric).then_some(Bound::Lower);
+            let bound = self.completeness.bound(metric).or_else(early)?;
+            Some((format!("{}_bytes", metric.name()), bound))
+        };
+        baseline.into_iter().chain(Metric::ALL.into_iter().filter_map(maximum)).collect()
+    }
+}

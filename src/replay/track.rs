@@ -1,0 +1,144 @@
+//! One device of a recording: its entries beside the history that they replay to.
+
+use super::counters::{Counters, Maximum, Metric};
+use super::history::{Allocation, History, Instant};
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
+
+/// What a recording holds of one device. Entries are counted within the device's trace, from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Track<'a> {
+    /// The recording.
+    pub snapshot: &'a Snapshot,
+    /// What the device's entries replay to.
+    pub history: &'a History,
+}
+
+impl<'a> Track<'a> {
+    /// The device of a history, which is one of the recording's.
+    pub fn new(snapshot: &'a Snapshot, history: &'a History) -> Self {
+        Self { snapshot, history }
+    }
+
+    /// The device.
+    pub fn device(self) -> DeviceId {
+        self.history.device
+    }
+
+    /// Number of entries, which is also the last instant.
+    pub fn entries(self) -> u32 {
+        self.history.entries()
+    }
+
+    /// What each entry does.
+    pub fn actions(self) -> &'a [Action] {
+        self.column(self.snapshot.entries.actions())
+    }
+
+    /// The size of each entry, in bytes.
+    pub fn sizes(self) -> &'a [u64] {
+        self.column(self.snapshot.entries.sizes())
+    }
+
+    /// When each entry was recorded, in microseconds; its number in a recording without times.
+    pub fn times(self) -> &'a [i64] {
+        self.column(self.snapshot.entries.times())
+    }
+
+    /// The stack of each entry.
+    pub fn stacks(self) -> &'a [StackId] {
+        self.column(self.snapshot.entries.stacks())
+    }
+
+    fn column<T>(self, all: &'a [T]) -> &'a [T] {
+        all.get(self.history.rows.clone()).unwrap_or(&[])
+    }
+
+    /// Whether entries carry times: PyTorch 2.0 writes none.
+    pub fn has_times(self) -> bool {
+        self.snapshot.notes.has_times
+    }
+
+    /// The row of an entry in the columns of the whole recording.
+    pub fn row(self, entry: u32) -> usize {
+        self.history.rows.start + entry as usize
+    }
+
+    /// An entry.
+    pub fn entry(self, entry: u32) -> Option<TraceEntry> {
+        self.snapshot.entries.get(self.row(entry))
+    }
+
+    /// What an entry does.
+    pub fn action(self, entry: u32) -> Option<Action> {
+        self.snapshot.entries.actions().get(self.row(entry)).copied()
+    }
+
+    /// The stack of an entry; the empty one past the end.
+    pub fn stack(self, entry: u32) -> StackId {
+        self.snapshot.entries.stack(self.row(entry))
+    }
+
+    /// Stream, pool and metadata of an entry.
+    pub fn context(self, entry: u32) -> EntryContext {
+        self.snapshot.contexts.get(self.snapshot.entries.context(self.row(entry)))
+    }
+
+    /// The stack of the allocation with this index: see [`History::stack_of`].
+    pub fn stack_of(self, allocation: usize) -> StackId {
+        self.history.stack_of(self.snapshot, allocation)
+    }
+
+    /// The allocation with this index; `None` past the end.
+    pub fn allocation(self, index: usize) -> Option<&'a Allocation> {
+        self.history.allocations.get(index)
+    }
+
+    /// The segments of the device at the dump, in address order.
+    pub fn segments(self) -> &'a [Segment] {
+        self.snapshot.segments_of(self.history.device)
+    }
+
+    /// Number of entries of each action, in the order of [`Action::ALL`].
+    pub fn action_counts(self) -> [u64; Action::ALL.len()] {
+        self.history.action_counts(self.snapshot)
+    }
+
+    /// Counters at one instant.
+    pub fn counters_at(self, instant: Instant) -> Counters {
+        self.history.counters_at(self.snapshot, instant)
+    }
+
+    /// Calls `visit` with the counters after each entry, in order.
+    pub fn walk(self, visit: impl FnMut(Instant, &Counters)) {
+        self.history.walk(self.snapshot, visit);
+    }
+
+    /// As [`Track::walk`], up to an instant.
+    pub fn walk_to(self, last: Instant, visit: impl FnMut(Instant, &Counters)) {
+        self.history.walk_to(self.snapshot, last, visit);
+    }
+
+    /// Each counter's maximum within the instants `from..=to`, in the order of [`Metric::ALL`], and the counters at the
+    /// last of them.
+    pub fn maxima(self, from: Instant, to: Instant) -> ([Maximum; 4], Counters) {
+        let start = self.history.start;
+        let mut maxima = Metric::ALL.map(|metric| Maximum { bytes: start.get(metric), instant: 0 });
+        let mut end = start;
+        self.walk_to(to, |instant, counters| {
+            for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
+                let bytes = counters.get(metric);
+                if instant == from || (instant > from && bytes > maximum.bytes) {
+                    *maximum = Maximum { bytes, instant };
+                }
+            }
+            end = *counters;
+        });
+        (maxima, end)
+    }
+
+    /// Where a metric is highest within the instants `from..=to`.
+    pub fn highest(self, metric: Metric, from: Instant, to: Instant) -> Maximum {
+        self.maxima(from, to).0[metric as usize]
+    }
+}
