@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod code;
 pub mod device;
 pub mod diff;
+pub mod doubts;
 pub mod flame;
 pub mod fragmentation;
 pub mod grouping;

@@ -2,9 +2,10 @@
 
 use super::budget::{Budgets, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
-use super::doubts::{self, Leaves};
-use super::measure::{Doubt, Measured, keeps, maximum, of_sites};
-use super::{Amount, BaselineDevice, Check, CheckKind, CheckVerdict, CheckedDevice};
+use super::baseline::BaselineDevice;
+use super::measure::{Measured, keeps, maximum, of_sites};
+use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
+use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::analysis::device::{Device, Devices};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
 use crate::analysis::grouping::attribution::{Attribution, Row, grouped_rows};

@@ -1,6 +1,6 @@
 //! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
 
-use super::doubts::{self, Leaves};
+use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::replay::{Metric, Track};
 
 /// A figure in bytes as far as it is known; exact where both bounds are the same.
@@ -12,71 +12,6 @@ pub struct Measured {
     pub at_most: Option<u64>,
     /// Why it is not exact.
     pub doubt: Option<Doubt>,
-}
-
-/// Why a figure is not known exactly.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// Nothing was allocated on any device, or recording was off: the file does not tell which.
-    NothingRecorded,
-    /// The device has no data, these have.
-    NoSuchDevice(Vec<i32>),
-    /// There are so many anomalies on the device.
-    Contradicts(u64),
-    /// No history was recorded.
-    NoHistory,
-    /// The ring buffer dropped entries, as PyTorch says.
-    Overflowed,
-    /// The ring buffer is full, and nothing says whether it dropped entries.
-    RingFull,
-    /// Blocks from before the first kept entry have stacks, so entries from then are lost.
-    LostBeginning,
-    /// The file was cut off.
-    CutOff,
-    /// The trace has no running totals.
-    NoTotals,
-    /// Memory is known at single times only.
-    Sampled,
-    /// PyTorch 2.0 does not record frees of blocks from before the recording.
-    UnrecordedFrees,
-    /// `free_requested` was not recorded.
-    NoFreeRequested,
-    /// Blocks from before the recording whose sizes left no evidence take up to so many bytes more.
-    UncertainSizes(u64),
-    /// Memory timelines do not record reserved memory.
-    NoReserved,
-    /// The instant of the peak is not known exactly, for that reason.
-    PeakNotExact(Box<Doubt>),
-    /// Blocks of so many bytes are from before the recording, and what made them is not known.
-    UnknownStacks(u64),
-    /// There are only so many steps.
-    TooFewSteps(usize),
-    /// What the analysis that was to measure it says.
-    Refused(String),
-    /// There are entries with an action that this version does not know.
-    UnknownAction(String),
-    /// There is a key that this version does not know.
-    UnknownKey(String),
-    /// A value is missing, or of another type than PyTorch writes: where, and what was expected.
-    Malformed(String),
-    /// Allocator settings are missing from a file of a release that writes them.
-    NoSettings,
-    /// So many events that tell of memory were left out.
-    MemoryLeftOut(u64),
-    /// More follows behind the recording in the same file.
-    Followed,
-    /// Recorded without stacks, so that it cannot be told whether a ring buffer dropped entries.
-    NoStacks,
-    /// Segments that were there once are in no entry.
-    SegmentsNotRecorded,
-    /// What encloses an event of a trace is not known well enough to charge it to a line.
-    LooseSites,
-    /// The baseline has no such device.
-    NotInBaseline,
-    /// The baseline has the device, the recording has not.
-    OnlyInBaseline,
-    /// The baseline's own figure is not exact.
-    BaselineNotExact,
 }
 
 impl Measured {

@@ -1,0 +1,131 @@
+//! What a check comes to: one budget on one device.
+
+use super::culprits::Culprits;
+use super::measure::Measured;
+use crate::analysis::doubts::Doubt;
+use crate::analysis::peak::DevicePeak;
+use crate::model::DeviceId;
+
+/// What was measured on a device, whatever is limited.
+#[derive(Clone, Debug)]
+pub struct CheckedDevice {
+    /// Its peak and what holds it.
+    pub peak: DevicePeak,
+    /// Peak of allocated bytes.
+    pub allocated: Measured,
+    /// Peak of reserved bytes.
+    pub reserved: Measured,
+}
+
+/// One budget on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// [`super::Budgets::name`].
+    pub budget: Option<String>,
+    /// What is limited.
+    pub kind: CheckKind,
+    /// The device; `None` where the recording has none.
+    pub device: Option<DeviceId>,
+    /// The limit, where it is known.
+    pub limit: Option<Amount>,
+    /// It is not less than that.
+    pub at_least: Option<Amount>,
+    /// It is not more than that.
+    pub at_most: Option<Amount>,
+    /// Why it is not known exactly.
+    pub doubt: Option<Doubt>,
+    /// Number of recorded sites at the peak that a [`CheckKind::MaxSite`] matches; `None` for other kinds, and where
+    /// there is nothing to look at.
+    pub matching_sites: Option<usize>,
+    /// Whether the limit is kept.
+    pub verdict: CheckVerdict,
+    /// Who is behind it, where it is not.
+    pub culprits: Culprits,
+}
+
+/// What a budget limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckKind {
+    /// [`super::Budgets::max_peak`].
+    MaxPeak,
+    /// [`super::Budgets::max_reserved`].
+    MaxReserved,
+    /// [`super::Budgets::max_fragmentation`].
+    MaxFragmentation,
+    /// [`super::Budgets::max_leak`].
+    MaxLeak,
+    /// [`super::Budgets::max_sites`], by expression.
+    MaxSite(String),
+    /// Peak of allocated bytes, against the baseline.
+    BaselinePeak,
+    /// Peak of reserved bytes, against the baseline.
+    BaselineReserved,
+}
+
+/// A limited quantity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// Bytes.
+    Bytes(u64),
+    /// A share, from 0 to 1.
+    Share(f64),
+}
+
+/// Whether a limit is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckVerdict {
+    /// It is.
+    Passed,
+    /// It is not.
+    Failed,
+    /// The recording does not tell.
+    Unknown,
+}
+
+impl CheckKind {
+    /// The name, as of the flag.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MaxPeak => "max-peak",
+            Self::MaxReserved => "max-reserved",
+            Self::MaxFragmentation => "max-fragmentation",
+            Self::MaxLeak => "max-leak",
+            Self::MaxSite(_) => "max-site",
+            Self::BaselinePeak => "baseline-peak",
+            Self::BaselineReserved => "baseline-reserved",
+        }
+    }
+}
+
+impl CheckVerdict {
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Check {
+    /// What was measured, and which bound that is where it is not exact: the one that decided, else the lower one.
+    pub fn measured(&self) -> (Option<Amount>, Option<&'static str>) {
+        match (self.at_least, self.at_most) {
+            (at_least, at_most) if at_least == at_most => (at_least, None),
+            (_, Some(at_most)) if self.verdict == CheckVerdict::Passed => (Some(at_most), Some("upper")),
+            (Some(at_least), _) => (Some(at_least), Some("lower")),
+            (None, at_most) => (at_most, Some("upper")),
+        }
+    }
+
+    /// What is left below the limit, negative where it is exceeded; `None` where it is not judged.
+    pub fn headroom_bytes(&self) -> Option<i128> {
+        match (self.limit, self.measured().0) {
+            (Some(Amount::Bytes(limit)), Some(Amount::Bytes(bytes))) if self.verdict != CheckVerdict::Unknown => {
+                Some(i128::from(limit) - i128::from(bytes))
+            }
+            _ => None,
+        }
+    }
+}
