@@ -1,0 +1,61 @@
+//! Memory over time with calls checkpointed, beside what was recorded: as many points as a picture has columns.
+
+use crate::analysis::diff::overlay::{Columns, Sampler};
+use crate::analysis::diff::{Align, DeviceOverlay};
+use crate::analysis::timeline::XAxis;
+use crate::replay::{Instant, Metric, Track};
+
+/// How to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurveOptions {
+    /// What the x axis counts. Running calls again takes no time on it.
+    pub axis: XAxis,
+    /// Samples per device.
+    pub columns: usize,
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// So many bytes are allocated from now on.
+    Level(i64),
+    /// So many are for a moment: while a call runs again.
+    Spike(i64),
+}
+
+/// The recorded curve as the base, and as the new one the points that `play` gives in the order of time, marked at its
+/// peak.
+pub(super) fn overlay(
+    track: Track<'_>,
+    options: CurveOptions,
+    peak: Instant,
+    play: impl FnOnce(&mut dyn FnMut(Instant, Point)),
+) -> DeviceOverlay {
+    let Track { snapshot, history } = track;
+    let times = track.times();
+    let by_time = options.axis == XAxis::Time && snapshot.notes.has_times;
+    let x = |instant: Instant| {
+        if !by_time {
+            return i64::from(instant);
+        }
+        // The state before the first entry has no time of its own.
+        let time = times.get((instant as usize).saturating_sub(1)).or(times.last());
+        time.zip(times.first()).map_or(0, |(time, first)| time.saturating_sub(*first))
+    };
+    let scale = Columns { last: x(history.entries()).max(0), columns: options.columns.max(1) };
+    let start = history.start.get(Metric::Allocated);
+    let mut recorded = Sampler::new(&scale, start);
+    track.walk(|instant, counters| recorded.add(x(instant), counters.get(Metric::Allocated)));
+    let mut predicted = Sampler::new(&scale, start);
+    play(&mut |instant, point| match point {
+        Point::Level(bytes) => predicted.add(x(instant), bytes),
+        Point::Spike(bytes) => predicted.raise(x(instant), bytes),
+    });
+    DeviceOverlay {
+        align: if by_time { Align::Time } else { Align::Entry },
+        last: scale.last,
+        columns: scale.columns,
+        base: recorded.finish(x(history.maxima[Metric::Allocated as usize].instant)),
+        new: predicted.finish(x(peak)),
+    }
+}
