@@ -1,13 +1,13 @@
 //! Functions that could be checkpointed, and what that would do.
 
-use super::curve::{self, CurveOptions};
-use super::limit::{Limit, blocks_left};
-use super::optimizer::HeldByCalls;
+use super::curve::{AllocatedCurve, NewPeak};
+use super::functions::{Checkpointed, CodeChange, HeldByCalls};
+use super::obstacle::NoCandidates;
+use super::overlay::{self, CurveOptions};
 use super::passes::Passes;
 use super::play::Stage;
 use super::recompute::{Gap, Recompute, Recomputing};
-use super::simulation::{Curve, NewPeak};
-use super::{Checkpointed, NoCandidates};
+use super::remaining_peak::{RemainingPeak, blocks_left};
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::device::Device;
 use crate::analysis::diff::DeviceOverlay;
@@ -39,7 +39,7 @@ pub struct Candidate {
     /// Every call checkpointed, every second, every third...
     pub plan: Vec<Plan>,
     /// What is in the way of a lower peak.
-    pub limit: Limit,
+    pub limit: RemainingPeak,
     /// What to change.
     pub change: CodeChange,
     /// Index into [`Calls::functions`].
@@ -55,17 +55,6 @@ pub struct Plan {
     pub predicted_peak_bytes: i64,
 }
 
-/// What to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CodeChange {
-    /// Wrap the call in `torch.utils.checkpoint.checkpoint`; the line that calls, where the recording has it.
-    Wrap(Option<String>),
-    /// The line that calls is one of an installed package: wrap `forward` of the modules instead.
-    WrapForward(String),
-    /// The model is one of transformers: `gradient_checkpointing_enable`.
-    Transformers,
-}
-
 /// Entries that are played for all candidates together, about: a few seconds' work.
 const MOST_PLAYED: usize = 20_000_000;
 /// Candidates that are tried even if they take longer.
@@ -77,7 +66,7 @@ pub(super) struct Workbench<'d, 'a> {
     calls: &'d Calls,
     passes: &'d Passes,
     recomputing: Recomputing<'d>,
-    curve: Curve,
+    curve: AllocatedCurve,
     /// The entries of the recorded peak's pass and all before, where they can be played.
     stage: Option<Stage<'a>>,
 }
@@ -88,7 +77,7 @@ const LONGEST_PLAN: usize = 16;
 const PLAYED: u32 = 20_000;
 /// Where the peak comes after so many entries, blocks keep their recorded sizes.
 const LONGEST_PLAY: u32 = 200_000;
-/// Number of rows of a [`Limit`].
+/// Number of rows of a [`RemainingPeak`].
 const LIMIT_ROWS: usize = 5;
 
 impl<'d, 'a> Workbench<'d, 'a> {
@@ -101,7 +90,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
             calls,
             passes,
             recomputing: Recomputing::new(device, calls, passes),
-            curve: Curve::of(track),
+            curve: AllocatedCurve::of(track),
             stage: (end <= LONGEST_PLAY).then(|| Stage::new(track, end)).flatten(),
         }
     }
@@ -192,14 +181,19 @@ impl<'d, 'a> Workbench<'d, 'a> {
         (candidates, untried)
     }
 
+    /// The function whose calls hold most when the last forward pass before an instant ends.
+    pub(super) fn held_in_forward(&self, before: Instant) -> Option<HeldByCalls> {
+        self.held_most(self.end_of_forward(before)?)
+    }
+
     /// When the last forward pass before an instant ends.
-    pub(super) fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
+    fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
         let behind = self.passes.entries.partition_point(|pass| pass.end <= instant);
         self.passes.entries.get(behind.checked_sub(1)?).map(|pass| pass.end)
     }
 
     /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
-    pub(super) fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
+    fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
         let mut functions = self.repeated_functions();
         self.keep_promising(&mut functions, instant);
         let held = |&index: &usize| {
@@ -336,7 +330,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         let recomputes: Vec<&Recompute> = recomputes.iter().collect();
         let workspace_bytes = self.workspace_bytes(&passes);
         let peak = candidate.limit.place.instant;
-        curve::overlay(self.device.track, options, peak, |visit| {
+        overlay::overlay(self.device.track, options, peak, |visit| {
             let played = self.stage.as_ref().filter(|stage| peak <= stage.end());
             if let Some(stage) = played {
                 stage.points(&recomputes, workspace_bytes, visit);
@@ -352,7 +346,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
     }
 
     /// What is there at the new peak.
-    fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute], workspace_bytes: u64) -> Limit {
+    fn limit(&self, peak: &NewPeak, recomputes: &[&Recompute], workspace_bytes: u64) -> RemainingPeak {
         let played = self.stage.as_ref().filter(|stage| peak.instant <= stage.end());
         let left = match played {
             Some(stage) => stage.blocks_at(recomputes, workspace_bytes, peak),
@@ -370,7 +364,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         attribution.keep_top(LIMIT_ROWS);
         let first = recomputes.iter().map(|recompute| recompute.resume).min();
         let workspace_bytes = if first.is_some_and(|first| first <= peak.instant) { workspace_bytes } else { 0 };
-        Limit {
+        RemainingPeak {
             place: Place::of(device.track, device.annotations(), peak.instant),
             phase: self.device.phases().at(peak.instant),
             rerun: peak.rerun.is_some(),

@@ -1,6 +1,5 @@
 //! A history with some of its calls checkpointed.
 
-use super::curve::Point;
 use super::recompute::Recompute;
 use crate::replay::{Instant, Metric, NEVER, Track};
 
@@ -15,14 +14,23 @@ pub struct NewPeak {
     pub rerun: Option<usize>,
 }
 
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// So many bytes are allocated from now on.
+    Level(i64),
+    /// So many are for a moment: while a call runs again.
+    Spike(i64),
+}
+
 /// The allocated bytes of a history at each instant.
-pub(super) struct Curve {
+pub(super) struct AllocatedCurve {
     allocated: Vec<i64>,
 }
 
 /// One change to a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
+enum CurveChange {
     /// So many bytes are dropped.
     Drop(i64),
     /// A call runs again: after what is dropped at the instant, before anything is back.
@@ -31,7 +39,7 @@ enum Change {
     Return(i64),
 }
 
-impl Curve {
+impl AllocatedCurve {
     pub(super) fn of(track: Track<'_>) -> Self {
         let history = track.history;
         let mut allocated = Vec::with_capacity(history.entries() as usize + 1);
@@ -90,28 +98,28 @@ impl Curve {
         workspace_bytes: u64,
         mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<(usize, i64)>),
     ) {
-        let mut changes: Vec<(Instant, Change)> = Vec::new();
+        let mut changes: Vec<(Instant, CurveChange)> = Vec::new();
         let mut reruns = Vec::new();
         for (call, recompute) in calls.iter().enumerate() {
             if recompute.resume != NEVER {
-                changes.push((recompute.resume, Change::Rerun(call)));
+                changes.push((recompute.resume, CurveChange::Rerun(call)));
             }
             for gap in &recompute.gaps {
                 // At its first instant the operator that lets go of it has what it made itself, too.
                 if gap.from < gap.to {
-                    changes.push((gap.from + 1, Change::Drop(gap.bytes as i64)));
-                    changes.push((gap.to, Change::Return(gap.bytes as i64)));
+                    changes.push((gap.from + 1, CurveChange::Drop(gap.bytes as i64)));
+                    changes.push((gap.to, CurveChange::Return(gap.bytes as i64)));
                 }
             }
             for input in &recompute.inputs {
-                changes.push((input.from, Change::Return(input.bytes as i64)));
-                changes.push((input.to, Change::Drop(input.bytes as i64)));
+                changes.push((input.from, CurveChange::Return(input.bytes as i64)));
+                changes.push((input.to, CurveChange::Drop(input.bytes as i64)));
             }
             reruns.push(recompute.rerun_peak_bytes as i64);
         }
         let first = calls.iter().map(|recompute| recompute.resume).min();
         changes.extend(
-            first.filter(|&first| first != NEVER).map(|first| (first, Change::Drop(-(workspace_bytes as i64)))),
+            first.filter(|&first| first != NEVER).map(|first| (first, CurveChange::Drop(-(workspace_bytes as i64)))),
         );
         changes.sort_unstable();
         let end = self.allocated.len() as Instant;
@@ -122,9 +130,9 @@ impl Curve {
                 from = at.min(end);
             }
             match change {
-                Change::Rerun(call) => visit(at..at + 1, shift, Some((call, reruns[call]))),
-                Change::Drop(bytes) => shift -= bytes,
-                Change::Return(bytes) => shift += bytes,
+                CurveChange::Rerun(call) => visit(at..at + 1, shift, Some((call, reruns[call]))),
+                CurveChange::Drop(bytes) => shift -= bytes,
+                CurveChange::Return(bytes) => shift += bytes,
             }
         }
         visit(from..end, shift, None);

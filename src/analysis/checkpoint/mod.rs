@@ -2,26 +2,30 @@
 //!
 //! `torch.utils.checkpoint` trades memory for time: what a forward function keeps for backward is dropped when the
 //! function returns, and the function runs again right before its backward. Which functions would be worth it follows
-//! from the recording of a run without: `recompute` works out what would change about each call, `simulation` plays
+//! from the recording of a run without: `recompute` works out what would change about each call, `curve` plays
 //! the history with those changes.
 
 mod allocator;
 mod autocast;
 mod candidate;
 mod curve;
-mod limit;
+mod functions;
+mod obstacle;
 mod optimizer;
+mod overlay;
 mod passes;
 mod play;
 mod recompute;
-mod simulation;
+mod remaining_peak;
 
-pub use candidate::{Candidate, CodeChange, Plan};
-pub use curve::CurveOptions;
-pub use limit::Limit;
-pub use optimizer::{HeldByCalls, OptimizerPeak};
+pub use candidate::{Candidate, Plan};
+pub use curve::NewPeak;
+pub use functions::{Checkpointed, CodeChange, HeldByCalls};
+pub use obstacle::NoCandidates;
+pub use optimizer::OptimizerPeak;
+pub use overlay::CurveOptions;
 pub use recompute::{Gap, Recompute};
-pub use simulation::NewPeak;
+pub use remaining_peak::RemainingPeak;
 
 use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::diff::DeviceOverlay;
@@ -32,8 +36,6 @@ use crate::model::{DeviceId, Format};
 use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use candidate::Workbench;
 use passes::Passes;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -44,41 +46,6 @@ pub struct CheckpointOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to sample memory over time, and how.
     pub curves: Option<CurveOptions>,
-}
-
-/// Why nothing can be said about checkpointing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NoCandidates {
-    /// The recording has no entries of this device.
-    NoHistory,
-    /// Stacks were not recorded, or without Python frames.
-    NoStacks,
-    /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
-    /// told apart.
-    NoLines,
-    /// No forward is followed by a backward, and none keeps what one would need.
-    NoTrainingStep,
-    /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed
-    /// is not known.
-    Unfinished,
-    /// The peak lies in a forward pass that no backward follows.
-    NoBackward,
-    /// The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
-    PeakInOptimizer,
-    /// No function that is called more than once in a forward pass would lower the peak.
-    NothingSaves,
-}
-
-/// A function that the recorded run checkpoints already.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpointed {
-    /// The function.
-    pub label: String,
-    /// How often a forward pass calls it under `torch.utils.checkpoint`.
-    pub calls: usize,
-    /// How often it calls it without.
-    pub other_calls: usize,
 }
 
 /// What checkpointing would do on one device.
@@ -175,7 +142,7 @@ impl DeviceCheckpoint {
             activation_bytes: bench.activation_bytes(peak.instant),
             passes: bench.passes(),
             without_backward: bench.is_open(),
-            optimizer: in_optimizer.then(|| OptimizerPeak::of(device, &bench, peak.instant)),
+            optimizer: in_optimizer.then(|| OptimizerPeak::of(device, peak.instant, bench.held_in_forward(peak.instant))),
             forward_us: bench.forward_us(),
             checkpointed: bench.checkpointed(),
             candidates,

@@ -1,6 +1,6 @@
 //! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
 
-use super::candidate::{CodeChange, Workbench};
+use super::functions::HeldByCalls;
 use crate::analysis::Sites;
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::device::Device;
@@ -28,25 +28,12 @@ pub struct OptimizerPeak {
     pub forward_function: Option<HeldByCalls>,
 }
 
-/// What the calls of a function hold at an instant and would not hold if they were checkpointed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldByCalls {
-    /// The function, by its file, first line and name.
-    pub label: String,
-    /// How often a forward pass calls it: the most there are in one.
-    pub calls: usize,
-    /// Bytes held.
-    pub bytes: u64,
-    /// What to change to checkpoint them.
-    pub change: CodeChange,
-}
-
 impl OptimizerPeak {
     /// Looks at the blocks allocated at an instant within an optimizer's step.
-    pub(super) fn of(device: &Device<'_>, bench: &Workbench<'_, '_>, instant: Instant) -> Self {
+    pub(super) fn of(device: &Device<'_>, instant: Instant, forward_function: Option<HeldByCalls>) -> Self {
         let (track, history) = (device.track, device.history());
         let (sites, phases) = (device.sites(), device.phases());
-        let mut found = Self::default();
+        let mut found = Self { forward_function, ..Self::default() };
         let end = History::entry_before(instant).and_then(|entry| phases.span(entry)).map_or(instant, |span| span.end);
         let there = history.allocations.iter().enumerate().filter(|(_, block)| block.allocated_at(instant));
         for (index, block) in there {
@@ -66,7 +53,6 @@ impl OptimizerPeak {
                 found.elsewhere_bytes = Some(found.elsewhere_bytes.map_or(bytes, |known| known.max(bytes)));
             }
         });
-        found.forward_function = bench.end_of_forward(instant).and_then(|end| bench.held_most(end));
         found
     }
 }

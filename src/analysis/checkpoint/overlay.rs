@@ -1,5 +1,6 @@
 //! Memory over time with calls checkpointed, beside what was recorded: as many points as a picture has columns.
 
+use super::curve::Point;
 use crate::analysis::diff::overlay::{Columns, Sampler};
 use crate::analysis::diff::{Align, DeviceOverlay};
 use crate::analysis::timeline::XAxis;
@@ -12,15 +13,6 @@ pub struct CurveOptions {
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,
-}
-
-/// A point of a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    /// So many bytes are allocated from now on.
-    Level(i64),
-    /// So many are for a moment: while a call runs again.
-    Spike(i64),
 }
 
 /// The recorded curve as the base, and as the new one the points that `play` gives in the order of time, marked at its

@@ -1,9 +1,8 @@
 //! The requests of a recording played again, with some of its calls checkpointed.
 
 use super::allocator::{Allocator, Handle, Pool};
-use super::curve::Point;
+use super::curve::{NewPeak, Point};
 use super::recompute::Recompute;
-use super::simulation::NewPeak;
 use crate::allocator::SizeRules;
 use crate::analysis::segments::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId};

@@ -1,7 +1,7 @@
 //! What is in the way of a lower peak.
 
 use super::recompute::Recompute;
-use super::simulation::NewPeak;
+use super::curve::NewPeak;
 use crate::analysis::training::Phase;
 use crate::analysis::{Place, Row};
 use crate::replay::{History, Instant};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 /// The highest point that is left.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
+pub struct RemainingPeak {
     /// Where it is in the recorded history.
     pub place: Place,
     /// The phase.

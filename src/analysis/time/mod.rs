@@ -1,5 +1,5 @@
 //! Instants of a recording as people name them, and what was going on then.
 
 pub mod annotations;
-pub mod place;
+pub mod moment;
 pub mod when;
