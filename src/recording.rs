@@ -1,6 +1,6 @@
 //! The whole way from a file to its histories.
 
-use crate::analysis::diff::Side;
+use crate::analysis::diff::DiffInput;
 use crate::analysis::{
     CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, Devices, FlameOptions, FlameReport,
     FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview,
@@ -171,8 +171,8 @@ impl Recording {
     ///
     /// # Errors
     /// As [`PeakReport::of`].
-    pub fn side(&self, options: &PeakOptions) -> Result<Side> {
-        Side::of(&self.devices(), options)
+    pub fn diff_input(&self, options: &PeakOptions) -> Result<DiffInput> {
+        DiffInput::of(&self.devices(), options)
     }
 
     /// What is in the file. `devices` are those wanted, all when empty.

@@ -603,7 +603,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
         Question::Diff(by) => {
             let base = &*BASE;
             let options = PeakOptions { by, ..PeakOptions::default() };
-            let [from, to] = [base, recording].map(|side| side.side(&options).unwrap());
+            let [from, to] = [base, recording].map(|side| side.diff_input(&options).unwrap());
             let sources = Sources { base: Source { path: GPT_TRAIN, recording: base }, new: source };
             let report = DiffReport::of(&from, &to, Some(TOP));
             texts(&|text, out| text.diff(sources, &report, out).unwrap())

@@ -106,7 +106,7 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
             let options = PeakOptions { by, ..PeakOptions::default() };
             let _ = recording.peak(&options).map(|report| render.peak(source, &report, &mut out));
         }
-        if let Ok(side) = recording.side(&PeakOptions::default()) {
+        if let Ok(side) = recording.diff_input(&PeakOptions::default()) {
             let sources = Sources { base: source, new: source };
             let _ = render.diff(sources, &DiffReport::of(&side, &side, Some(3)), &mut out);
         }

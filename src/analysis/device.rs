@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub struct Devices<'a> {
     all: Vec<Device<'a>>,
-    shared: Arc<Shared<'a>>,
+    shared: Arc<InCommon<'a>>,
 }
 
 /// One device: its track, and what follows from that.
@@ -27,14 +27,14 @@ pub struct Devices<'a> {
 pub struct Device<'a> {
     /// Its entries and their history.
     pub track: Track<'a>,
-    shared: Arc<Shared<'a>>,
+    shared: Arc<InCommon<'a>>,
     own: Arc<Own>,
 }
 
 /// What all devices of a recording have in common. Several threads may ask at once; then one of them builds, and the
 /// others wait. So nothing in here may hand out work to other threads.
 #[derive(Debug)]
-struct Shared<'a> {
+struct InCommon<'a> {
     snapshot: &'a Snapshot,
     histories: &'a [History],
     annotations: OnceLock<Annotations>,
@@ -56,7 +56,7 @@ struct Own {
 impl<'a> Devices<'a> {
     /// The devices of these histories. Nothing is worked out yet.
     pub fn of(snapshot: &'a Snapshot, histories: &'a [History]) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(InCommon {
             snapshot,
             histories,
             annotations: OnceLock::new(),
@@ -184,7 +184,7 @@ impl<'a> Device<'a> {
     }
 }
 
-impl<'a> Shared<'a> {
+impl<'a> InCommon<'a> {
     fn annotations(&self) -> &Annotations {
         self.annotations.get_or_init(|| Annotations::of(self.snapshot))
     }

@@ -25,7 +25,7 @@ pub mod training;
 
 pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
-pub use code::sites::{Origin, Sites};
+pub use code::sites::{CodeOrigin, Sites};
 pub use device::{Device, Devices};
 pub use diff::{DeviceDiff, DiffReport, DiffRow};
 pub use flame::{DeviceFlame, FlameOptions, FlameReport};
@@ -50,7 +50,7 @@ pub use segments::figures::{Figures, SizeClass};
 pub use segments::layout::{Layout, Piece, SegmentLayout, Sweep};
 pub use segments::pinning::{Pinning, PinningRow};
 pub use time::annotations::{AnnotationRange, Annotations};
-pub use time::place::Place;
+pub use time::moment::Moment;
 pub use time::when::When;
 pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
 pub use training::steps::{NoSteps, StepSource, Steps};

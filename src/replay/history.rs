@@ -2,7 +2,7 @@
 
 use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum, Metric};
-use super::profile::OperatorUsage;
+use super::operator_usage::OperatorUsage;
 use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,20 +1,22 @@
 //! Trace entries in order to the allocator's history.
 //!
-//! In: a [`Snapshot`], or what a profiler wrote ([`profile`]). Out: one [`History`] per device: every allocation with its true block size and lifetime, every
-//! reserved range, the four counters of `torch.cuda.memory_stats()` with their maxima, and whatever contradicts
-//! itself.
+//! In: a [`Snapshot`], or what a profiler wrote ([`profile`]). Out: one [`History`] per device: every allocation with its
+//! true block size and lifetime, every reserved range, the four counters of `torch.cuda.memory_stats()` with their
+//! maxima, and whatever contradicts itself. A [`Track`] shows a device's entries beside its history.
 //!
 //! The trace records what callers asked for; what the counters count are blocks. Block sizes follow from the rules of
 //! the [`crate::allocator`] once its layout is known, so the replay drives a small model of it (`simulation`). A first run
 //! starts from an empty allocator. When the recording did not start there, that run discovers what was there before
-//! (`baseline`), and a second one starts from that.
+//! (`discovery`), and a second one starts from that.
 
 mod address_map;
 mod anomaly;
 mod baseline;
 mod counters;
+mod discovery;
 mod history;
 mod occupancy;
+mod operator_usage;
 pub mod profile;
 mod ranges;
 mod reconcile;
@@ -25,10 +27,10 @@ mod track;
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
-
-use crate::allocator::{SMALL_SIZE, SizeRules};
+pub use operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
 pub use track::Track;
 
+use crate::allocator::{SMALL_SIZE, SizeRules};
 use crate::input::EntryObserver;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, Block, BlockState, DeviceTrace, HOST_DEVICE, Snapshot};
@@ -100,7 +102,7 @@ fn replay_trace(snapshot: &Snapshot, trace: &DeviceTrace, head_start: Option<Sim
         Some(simulation) => simulation,
         None => run(Simulation::discovering(SizeRules::default()), snapshot, trace),
     };
-    let baseline = Baseline::of(snapshot, trace, &discovery, &rules);
+    let baseline = discovery::baseline(snapshot, trace, &discovery, &rules);
     let simulation = if baseline.is_empty() && discovery.discovered.is_empty() && discovery.holds_under(&rules) {
         discovery
     } else {

@@ -2,6 +2,7 @@
 
 use super::address_map::AddressMap;
 use super::history::{Instant, SegmentSpan};
+use crate::model::Segment;
 
 /// The ranges reserved at one instant, and the spans of those that are gone.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +112,11 @@ pub fn coalesce(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
         }
     }
     merged
+}
+
+/// The reserved address ranges of segments, merged where they touch.
+pub fn covered(segments: &[Segment]) -> Vec<(u64, u64)> {
+    coalesce(segments.iter().map(|segment| (segment.address, segment.address.saturating_add(segment.total_size))))
 }
 
 #[cfg(test)]

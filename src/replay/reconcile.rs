@@ -1,9 +1,8 @@
 //! The replayed end against the snapshot's own segments and blocks, byte for byte.
 
 use super::anomaly::{Anomalies, AnomalyKind};
-use super::baseline::covered;
 use super::history::{Allocation, NEVER};
-use super::ranges::{Ranges, coalesce};
+use super::ranges::{Ranges, coalesce, covered};
 use crate::model::{Block, BlockState, Segment};
 use std::cmp::Ordering;
 

@@ -3,7 +3,7 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
-use memviz::analysis::oom::{Advice, Cause, Evidence, Fit, Oom, Replayed};
+use memviz::analysis::oom::{Advice, Cause, Symptom, Fit, Oom, Replayed};
 use memviz::analysis::{Devices, OomOptions, OomReport};
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
@@ -121,7 +121,7 @@ fn a_limit_is_no_lack_of_capacity() {
     let oom = only_oom("oom_capped");
     assert_eq!(oom.cause, Cause::Unknown);
     assert!(oom.advice.is_empty(), "{:?}", oom.advice);
-    let [Evidence::DeviceHadEnough { free, needed, reserved }] = oom.evidence[..] else { panic!("{:?}", oom.evidence) };
+    let [Symptom::DeviceHadEnough { free, needed, reserved }] = oom.evidence[..] else { panic!("{:?}", oom.evidence) };
     assert_eq!((free, needed), (82_095_112_192, 1_048_576_000));
     // PyTorch's message: "4.00 GiB allowed".
     assert!(reserved <= 4 << 30 && 4 << 30 < reserved + needed);
@@ -142,7 +142,7 @@ fn a_backward_request_is_described() {
 fn fragmentation_names_who_pins_and_what_would_have_helped() {
     let oom = only_oom("fragmented");
     let pinned = oom.evidence.iter().find_map(|evidence| match evidence {
-        Evidence::Pinned { bytes, top: Some((label, _)), .. } => Some((*bytes, label.as_str())),
+        Symptom::Pinned { bytes, top: Some((label, _)), .. } => Some((*bytes, label.as_str())),
         _ => None,
     });
     assert_eq!(pinned, Some((1_714_742_272, "cases.py:280 fragmented")));
@@ -200,7 +200,7 @@ fn a_device_that_shrinks_is_noticed() {
     snapshot.traces[0].rows.end += 1;
     let after = ooms(&snapshot);
     assert_eq!(after[1].cause, Cause::OtherProcess);
-    let Evidence::Shrunk { known, here } = after[1].evidence[0] else { panic!("{:?}", after[1].evidence) };
+    let Symptom::Shrunk { known, here } = after[1].evidence[0] else { panic!("{:?}", after[1].evidence) };
     assert_eq!((known.bytes, known.instant, here), (96 * MIB, 3, 46 * MIB));
 }
 
@@ -228,7 +228,7 @@ fn frees_that_complete_too_late_are_noticed() {
     let ooms = report(&program(&ops, 80 * MIB).run().snapshot()).devices.remove(0).ooms;
     let [oom] = &ooms[..] else { panic!("{} ooms", ooms.len()) };
     assert_eq!(oom.cause, Cause::Fragmentation);
-    assert_eq!(oom.evidence, [Evidence::FreedTooLate { bytes: 60 * MIB }]);
+    assert_eq!(oom.evidence, [Symptom::FreedTooLate { bytes: 60 * MIB }]);
 }
 
 /// Free memory that `max_split_size` keeps together is not for small requests.
@@ -237,11 +237,11 @@ fn blocks_that_are_kept_back_are_named() {
     let mut program = program(&[alloc(60 * MIB), alloc(16 * MIB), Op::Free { pick: 0 }, alloc(512)], 90 * MIB);
     program.config.expandable = Expandable::Always;
     program.config.max_split_size = Some(70 * MIB);
-    assert_eq!(failing(&program, 4 * MIB, 24 * MIB).evidence, [Evidence::BlockWouldDo { bytes: 60 * MIB }]);
+    assert_eq!(failing(&program, 4 * MIB, 24 * MIB).evidence, [Symptom::BlockWouldDo { bytes: 60 * MIB }]);
     program.config.max_split_size = Some(40 * MIB);
     let oom = failing(&program, 4 * MIB, 24 * MIB);
     assert_eq!((oom.cause, oom.serving.largest_usable), (Cause::Fragmentation, 4 * MIB));
-    assert!(oom.evidence.contains(&Evidence::KeptBack { bytes: 60 * MIB }), "{:?}", oom.evidence);
+    assert!(oom.evidence.contains(&Symptom::KeptBack { bytes: 60 * MIB }), "{:?}", oom.evidence);
 }
 
 /// A failure that contradicts everything that is known has no cause, and no advice.
@@ -250,7 +250,7 @@ fn what_cannot_be_explained_is_not() {
     let ops = [alloc(40 * MIB), alloc(4 * MIB), Op::Free { pick: 0 }, alloc(MIB)];
     let oom = failing(&program(&ops, 96 * MIB), 0, 30 * MIB);
     assert_eq!((oom.cause, &oom.advice[..]), (Cause::Unknown, &[] as &[Advice]));
-    assert_eq!(oom.evidence, [Evidence::BlockWouldDo { bytes: 40 * MIB }]);
+    assert_eq!(oom.evidence, [Symptom::BlockWouldDo { bytes: 40 * MIB }]);
 }
 
 /// `roundup_power2_divisions` wastes what was missing.

@@ -8,7 +8,7 @@ use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;
 use memviz::model::{CPU_DEVICE, DeviceId, Format};
-use memviz::replay::profile::NO_OPERATOR;
+use memviz::replay::NO_OPERATOR;
 use memviz::replay::{History, Metric};
 use rayon::prelude::*;
 use serde_json::Value;

@@ -14,7 +14,7 @@ use crate::analysis::diff::DeviceOverlay;
 use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::training::{Call, Calls, ForwardFunction, Phase};
-use crate::analysis::{Filter, GroupBy, Place};
+use crate::analysis::{Filter, GroupBy, Moment};
 use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
@@ -365,7 +365,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         let first = recomputes.iter().map(|recompute| recompute.resume).min();
         let workspace_bytes = if first.is_some_and(|first| first <= peak.instant) { workspace_bytes } else { 0 };
         RemainingPeak {
-            place: Place::of(device.track, device.annotations(), peak.instant),
+            place: Moment::of(device.track, device.annotations(), peak.instant),
             phase: self.device.phases().at(peak.instant),
             rerun: peak.rerun.is_some(),
             rerun_bytes: (peak.bytes as u64).saturating_sub(attribution.total_bytes.saturating_add(workspace_bytes)),

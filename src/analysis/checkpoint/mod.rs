@@ -29,7 +29,7 @@ pub use remaining_peak::RemainingPeak;
 
 use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::diff::DeviceOverlay;
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::analysis::training::{Calls, Phase};
 use crate::error::Result;
 use crate::model::{DeviceId, Format};
@@ -56,7 +56,7 @@ pub struct DeviceCheckpoint {
     /// Number of entries of the device.
     pub entries: u32,
     /// Where the recorded peak of allocated is.
-    pub peak: Place,
+    pub peak: Moment,
     /// The phase it lies in.
     pub phase: Phase,
     /// Bytes allocated there.
@@ -136,7 +136,7 @@ impl DeviceCheckpoint {
         Self {
             device: device.id(),
             entries: history.entries(),
-            peak: Place::of(track, device.annotations(), peak.instant),
+            peak: Moment::of(track, device.annotations(), peak.instant),
             phase: phases.at(peak.instant),
             peak_bytes: peak.bytes,
             activation_bytes: bench.activation_bytes(peak.instant),

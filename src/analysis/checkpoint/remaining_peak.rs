@@ -3,7 +3,7 @@
 use super::recompute::Recompute;
 use super::curve::NewPeak;
 use crate::analysis::training::Phase;
-use crate::analysis::{Place, Row};
+use crate::analysis::{Moment, Row};
 use crate::replay::{History, Instant};
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemainingPeak {
     /// Where it is in the recorded history.
-    pub place: Place,
+    pub place: Moment,
     /// The phase.
     pub phase: Phase,
     /// Whether a call runs again there.

@@ -16,7 +16,7 @@ const INFERRED_BACKWARD: &str = "(backward, inferred)";
 
 /// What is known about the code behind an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Origin {
+pub struct CodeOrigin {
     /// Its stack, as recorded.
     pub stack: StackId,
     /// For one that backward made, the stack in forward that it goes back to.
@@ -25,7 +25,7 @@ pub struct Origin {
     pub is_recorded: bool,
 }
 
-impl Origin {
+impl CodeOrigin {
     /// What is known of a stack alone.
     pub fn of(stack: StackId) -> Self {
         Self { stack, ..Self::default() }
@@ -221,7 +221,7 @@ impl<'s> Sites<'s> {
     /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was
     /// inferred for it. Where there are more than `MOST_FRAMES`, or more than `longest` bytes of labels, the last one
     /// says how many are left out. What people do not get is neither shown nor counted: see [`crate::model::View::fold`].
-    pub fn origin_labels(&self, origin: Origin, longest: usize) -> Vec<String> {
+    pub fn origin_labels(&self, origin: CodeOrigin, longest: usize) -> Vec<String> {
         let own = self.shown(origin.stack).into_iter().map(Some);
         let forward = origin.forward.map(|forward| self.shown(forward)).unwrap_or_default();
         let marked = origin.forward.map(|_| None).into_iter().chain(forward.into_iter().map(Some));

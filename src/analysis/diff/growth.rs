@@ -87,7 +87,7 @@ impl DeviceDiff {
         if self.base.doubt.is_some() || self.new.doubt.is_some() {
             return Growth::Unknown;
         }
-        let range = |side: &super::SideDevice| {
+        let range = |side: &super::DiffInputDevice| {
             // Below zero, a recording contradicts itself, and means nothing.
             let bytes = u64::try_from(side.peak.at.get(self.metric())).ok();
             match (bytes, side.bound) {

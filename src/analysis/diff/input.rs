@@ -12,20 +12,20 @@ use rayon::prelude::*;
 
 /// One of two recordings.
 #[derive(Clone, Debug, Default)]
-pub struct Side {
+pub struct DiffInput {
     /// What kind of file it is.
     pub format: Format,
     /// Allocator settings.
     pub settings: AllocatorSettings,
     /// The devices asked for, in order.
-    pub devices: Vec<SideDevice>,
+    pub devices: Vec<DiffInputDevice>,
     /// Devices that the instant asked for does not exist on, each with the reason.
     pub skipped: Vec<String>,
 }
 
 /// A device of one of them.
 #[derive(Clone, Debug)]
-pub struct SideDevice {
+pub struct DiffInputDevice {
     /// The instant looked at, and what holds the memory there; all rows.
     pub peak: DevicePeak,
     /// How the segments are used at that instant, where the file has segments.
@@ -39,7 +39,7 @@ pub struct SideDevice {
 /// Label of the bytes by which rows and counter differ, which they do only where a recording contradicts itself.
 pub const CONTRADICTORY: &str = "(contradictory)";
 
-impl Side {
+impl DiffInput {
     /// Works out what there is to compare.
     ///
     /// # Errors
@@ -65,14 +65,14 @@ impl Side {
             let bound = bound.filter(|_| !is_known);
             let doubt = track.and_then(doubts::of_device);
             let doubt = doubt.filter(|(_, leaves)| *leaves == Leaves::Nothing).map(|(doubt, _)| doubt);
-            SideDevice { peak, figures, bound, doubt }
+            DiffInputDevice { peak, figures, bound, doubt }
         };
         let devices = devices.into_par_iter().map(device).collect();
         Ok(Self { format: snapshot.notes.format, settings: snapshot.settings.clone(), devices, skipped })
     }
 }
 
-impl SideDevice {
+impl DiffInputDevice {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub fn device(&self) -> DeviceId {
         self.peak.device

@@ -1,6 +1,6 @@
 //! Two recordings side by side: what each device's memory came to in both, and whose it was.
 //!
-//! In: the [`Side`] of each recording, worked out on its own. Out: a [`DiffReport`], in which the rows of a device sum to
+//! In: the [`DiffInput`] of each recording, worked out on its own. Out: a [`DiffReport`], in which the rows of a device sum to
 //! the difference.
 
 pub mod functions;
@@ -9,14 +9,14 @@ pub mod matching;
 pub mod overlay;
 pub mod rows;
 pub mod settings;
-pub mod sides;
+pub mod input;
 
 pub use growth::{Growth, GrowthLimit};
 pub use matching::{CodePlace, Match, Name, match_rows};
 pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
 pub use rows::{DiffRow, Fate, Unchanged};
 pub use settings::SettingDiff;
-pub use sides::{Side, SideDevice};
+pub use input::{DiffInput, DiffInputDevice};
 
 use crate::analysis::GroupBy;
 use crate::model::{DeviceId, Format, HOST_DEVICE};
@@ -26,9 +26,9 @@ use crate::replay::Metric;
 #[derive(Clone, Debug)]
 pub struct DeviceDiff {
     /// The device in the base.
-    pub base: SideDevice,
+    pub base: DiffInputDevice,
     /// The device in what the base is compared with.
-    pub new: SideDevice,
+    pub new: DiffInputDevice,
     /// By how much the metric grew from the instant looked at in the base to that in the other.
     pub delta_bytes: i64,
     /// What changed, the largest change first. Rows sum to the delta, unless grouping is inclusive.
@@ -55,7 +55,7 @@ pub struct DiffReport {
 }
 
 impl DeviceDiff {
-    fn of(base: &SideDevice, new: &SideDevice, formats: (Format, Format), top: Option<usize>) -> Self {
+    fn of(base: &DiffInputDevice, new: &DiffInputDevice, formats: (Format, Format), top: Option<usize>) -> Self {
         let metric = new.peak.metric;
         let by = new.peak.attribution.by;
         let (mut base_rows, mut new_rows) = (base.rows(), new.rows());
@@ -99,10 +99,10 @@ impl DiffReport {
     ///
     /// Devices are the same by their number. Where each recording has a single GPU, as those of two ranks do, these are
     /// compared whatever their numbers are.
-    pub fn of(base: &Side, new: &Side, top: Option<usize>) -> Self {
-        let mut pairs: Vec<(&SideDevice, &SideDevice)> = Vec::new();
-        let single = |side: &Side| {
-            let mut gpus = side.devices.iter().map(SideDevice::device).filter(|&device| device > HOST_DEVICE);
+    pub fn of(base: &DiffInput, new: &DiffInput, top: Option<usize>) -> Self {
+        let mut pairs: Vec<(&DiffInputDevice, &DiffInputDevice)> = Vec::new();
+        let single = |side: &DiffInput| {
+            let mut gpus = side.devices.iter().map(DiffInputDevice::device).filter(|&device| device > HOST_DEVICE);
             gpus.next().filter(|_| gpus.next().is_none())
         };
         let singles = single(base).zip(single(new));
@@ -113,8 +113,8 @@ impl DiffReport {
             };
             pairs.extend(base.devices.iter().find(|other| other.device() == same).map(|base| (base, device)));
         }
-        let only = |side: &Side, paired: &dyn Fn(&(&SideDevice, &SideDevice)) -> DeviceId| {
-            let devices = side.devices.iter().map(SideDevice::device);
+        let only = |side: &DiffInput, paired: &dyn Fn(&(&DiffInputDevice, &DiffInputDevice)) -> DeviceId| {
+            let devices = side.devices.iter().map(DiffInputDevice::device);
             devices.filter(|device| !pairs.iter().any(|pair| paired(pair) == *device)).collect()
         };
         let formats = (base.format, new.format);

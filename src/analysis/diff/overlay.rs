@@ -1,6 +1,6 @@
 //! Both recordings' memory over time on one axis.
 
-use super::{DeviceDiff, DiffReport, SideDevice};
+use super::{DeviceDiff, DiffReport, DiffInputDevice};
 use crate::analysis::device::Devices;
 use crate::error::{Error, Result};
 use crate::replay::{Instant, Metric, Track};
@@ -147,7 +147,7 @@ enum Axis<'a> {
 const STEP: i64 = 1000;
 
 impl<'a> Sampled<'a> {
-    fn of(recording: &Devices<'a>, side: &SideDevice, align: Align, name: &str) -> Result<Self> {
+    fn of(recording: &Devices<'a>, side: &DiffInputDevice, align: Align, name: &str) -> Result<Self> {
         let id = side.device();
         let none = |what: &str| Error::Request(format!("expected {what} of device {id} in the {name}, found none"));
         let device = recording.get(id).ok_or_else(|| none("a history"))?;

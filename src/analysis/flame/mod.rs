@@ -1,7 +1,7 @@
 //! Live bytes as a tree of stack frames, root to innermost.
 
 use crate::analysis::code::frames::{FrameKind, package};
-use crate::analysis::code::sites::{Origin, Sites, clipped};
+use crate::analysis::code::sites::{CodeOrigin, Sites, clipped};
 use crate::analysis::device::Devices;
 use crate::analysis::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -43,12 +43,12 @@ pub struct DeviceFlame {
     /// The instant, and what holds the memory there by stack.
     pub peak: DevicePeak,
     /// Frames, each before its callees, siblings by falling bytes. The first one is the root and holds everything.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<FlameNode>,
 }
 
 /// A frame below its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct FlameNode {
     /// `file.py:line function`; the group for blocks without frames. Shared: one frame is a node below each of its callers.
     pub label: Arc<str>,
     /// Whose code it is.
@@ -144,7 +144,7 @@ struct Paths<'a> {
 
 impl Paths<'_> {
     /// Frames of an allocation, root first: inside of those of the forward stack that belongs to it its own.
-    fn of_origin(&mut self, origin: Origin) -> Vec<(Arc<str>, Owner)> {
+    fn of_origin(&mut self, origin: CodeOrigin) -> Vec<(Arc<str>, Owner)> {
         let own = self.of_stack(origin.stack);
         let Some(forward) = origin.forward else { return own };
         let mut frames = self.of_stack(forward);
@@ -223,7 +223,7 @@ impl Tree {
         node.blocks += blocks;
     }
 
-    fn flatten(mut self, root: &str) -> Vec<Node> {
+    fn flatten(mut self, root: &str) -> Vec<FlameNode> {
         self.nodes[0].label = root.into();
         let mut flat = Vec::with_capacity(self.nodes.len());
         let mut left = vec![(0, 0, 0)];
@@ -245,7 +245,7 @@ impl Tree {
             left.extend(placed.into_iter().rev());
             let Branch { owner, label, bytes, own_bytes, blocks, .. } = std::mem::take(&mut self.nodes[index]);
             let owner = owner.unwrap_or(Owner::Nobody);
-            flat.push(Node { label, owner, bytes, own_bytes, blocks, depth, start });
+            flat.push(FlameNode { label, owner, bytes, own_bytes, blocks, depth, start });
         }
         flat
     }

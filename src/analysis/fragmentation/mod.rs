@@ -9,7 +9,7 @@ use crate::analysis::grouping::{GroupBy, Grouper, Inference};
 use crate::analysis::segments::figures::{Figures, SizeClass, size_classes};
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::analysis::segments::pinning::Pinning;
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::analysis::time::when::{Purpose, When};
 use crate::error::Result;
 use crate::model::{DeviceId, PoolId, SegmentType};
@@ -72,7 +72,7 @@ pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
     /// The instant looked at.
-    pub place: Place,
+    pub place: Moment,
     /// Whether that is the peak of allocated bytes.
     pub is_peak: bool,
     /// Number of entries of the device.
@@ -162,7 +162,7 @@ impl DeviceFragmentation {
         });
         Ok(Self {
             device: device.id(),
-            place: Place::of(track, device.annotations(), instant),
+            place: Moment::of(track, device.annotations(), instant),
             is_peak: instant == peak && !history.completeness.no_entries,
             entries: history.entries(),
             figures: Figures::of(history, &layout),

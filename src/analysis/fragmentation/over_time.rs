@@ -3,14 +3,14 @@
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Sweep;
 use crate::analysis::time::annotations::Annotations;
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::replay::{History, Instant, Track};
 
 /// The figures at one instant of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTimeRow {
     /// Where it lies.
-    pub place: Place,
+    pub place: Moment,
     /// The figures there.
     pub figures: Figures,
 }
@@ -93,7 +93,7 @@ pub(super) fn over_time(track: Track<'_>, annotations: &Annotations, points: u32
     instants.dedup();
     let mut sweep = Sweep::new(track);
     let row = |instant| OverTimeRow {
-        place: Place::of(track, annotations, instant),
+        place: Moment::of(track, annotations, instant),
         figures: Figures::of(history, &sweep.at(instant)),
     };
     instants.into_iter().map(row).collect()

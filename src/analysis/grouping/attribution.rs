@@ -1,6 +1,6 @@
 //! Who holds the memory at an instant.
 
-use crate::analysis::code::sites::Origin;
+use crate::analysis::code::sites::CodeOrigin;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use crate::analysis::training::Evidence;
 use crate::replay::{History, Instant, Metric};
@@ -57,13 +57,13 @@ struct Group {
     blocks: u64,
     inferred: bool,
     /// Bytes by origin, to pick the row's example.
-    origins: IndexMap<Origin, u64>,
+    origins: IndexMap<CodeOrigin, u64>,
     /// Bytes and blocks by what decided.
     evidence: IndexMap<Evidence, (u64, u64)>,
 }
 
 impl Group {
-    fn add(&mut self, origin: Origin, bytes: u64) {
+    fn add(&mut self, origin: CodeOrigin, bytes: u64) {
         self.bytes = self.bytes.wrapping_add(bytes);
         self.blocks += 1;
         let origin_bytes = self.origins.entry(origin).or_default();

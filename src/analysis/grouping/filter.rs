@@ -1,6 +1,6 @@
 //! `--include` and `--exclude`: which stacks count.
 
-use crate::analysis::code::sites::{Origin, clipped};
+use crate::analysis::code::sites::{CodeOrigin, clipped};
 use crate::error::{Error, Result};
 use crate::model::{Frame, FrameId, Snapshot, StackId};
 use regex::RegexSet;
@@ -58,7 +58,7 @@ pub(crate) struct Passing {
 impl Passing {
     /// Whether an allocation passes, by its stack and the forward stack that was inferred for it. The empty stack passes
     /// unless something must be included.
-    pub fn passes(&self, origin: Origin) -> bool {
+    pub fn passes(&self, origin: CodeOrigin) -> bool {
         let matches = |stacks: &Vec<bool>| {
             let stack = |stack: StackId| stacks.get(stack.index()).copied().unwrap_or(false);
             stack(origin.stack) || origin.forward.is_some_and(stack)

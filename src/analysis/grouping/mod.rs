@@ -5,7 +5,7 @@ pub mod filter;
 
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::{
-    LONG_STACKS, LONGEST_STACK, NO_STACK, Origin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
+    LONG_STACKS, LONGEST_STACK, NO_STACK, CodeOrigin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
 };
 use crate::analysis::device::Device;
 use crate::analysis::time::annotations::Annotations;
@@ -13,7 +13,7 @@ use crate::analysis::training::module_path::ModulePaths;
 use crate::analysis::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
 use crate::error::{Error, Result};
 use crate::model::{EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
-use crate::replay::profile::NO_OPERATOR;
+use crate::replay::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan, Track};
 use filter::{Filter, Passing};
 use indexmap::IndexSet;
@@ -159,7 +159,7 @@ pub(crate) enum Key {
     /// A function of a file.
     Function { file: StrId, name: StrId },
     /// A whole stack.
-    Stack(Origin),
+    Stack(CodeOrigin),
     /// Anything that its text identifies.
     Text(String),
     /// Open annotations or modules, outermost first.
@@ -182,7 +182,7 @@ impl Key {
 
     /// Whether the group is inferred rather than recorded.
     pub(crate) fn is_inferred(&self) -> bool {
-        matches!(self, Self::InferredBackward(_) | Self::Stack(Origin { forward: Some(_), is_recorded: false, .. }))
+        matches!(self, Self::InferredBackward(_) | Self::Stack(CodeOrigin { forward: Some(_), is_recorded: false, .. }))
     }
 }
 
@@ -286,7 +286,7 @@ pub(crate) struct Grouper<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Shared {
     /// The code behind them, and whether they are from before the recording.
-    Origin(Origin, bool),
+    Origin(CodeOrigin, bool),
     Category(Category),
     /// `None` before the recording.
     Phase(Option<Phase>),
@@ -368,12 +368,12 @@ impl<'a> Grouper<'a> {
     }
 
     /// The code behind a holder.
-    pub(crate) fn origin(&self, holder: &Holder) -> Origin {
+    pub(crate) fn origin(&self, holder: &Holder) -> CodeOrigin {
         let stack = holder.stack;
         if let Some(forward) = self.recorded_forward(holder) {
-            return Origin { stack, forward: Some(forward), is_recorded: true };
+            return CodeOrigin { stack, forward: Some(forward), is_recorded: true };
         }
-        Origin { stack, forward: self.backward.forward_stack(holder.index), is_recorded: false }
+        CodeOrigin { stack, forward: self.backward.forward_stack(holder.index), is_recorded: false }
     }
 
     /// The recorded forward stack of a holder. A line of the user's own in backward says more: it ran.
@@ -440,7 +440,7 @@ impl<'a> Grouper<'a> {
                 _ => NO_STACK,
             }),
             GroupBy::Site => self.site(stack),
-            GroupBy::Stack => Key::Stack(Origin::of(stack)),
+            GroupBy::Stack => Key::Stack(CodeOrigin::of(stack)),
             GroupBy::File => Key::Text(self.sites.file(stack)),
             GroupBy::Module => Key::Text(self.sites.module(stack)),
             GroupBy::Function => return self.functions(stack),
@@ -564,8 +564,8 @@ impl<'a> Grouper<'a> {
         match key {
             Key::Special(label) => (*label).to_owned(),
             Key::Text(text) => text.clone(),
-            Key::Stack(Origin { forward: Some(forward), .. }) => backward_of(&self.sites.site(*forward)),
-            Key::Stack(Origin { stack, .. }) => self.sites.site(*stack),
+            Key::Stack(CodeOrigin { forward: Some(forward), .. }) => backward_of(&self.sites.site(*forward)),
+            Key::Stack(CodeOrigin { stack, .. }) => self.sites.site(*stack),
             &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
             &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
             Key::Backward(forward) | Key::InferredBackward(forward) => backward_of(&self.label(forward, whole_path)),
@@ -617,7 +617,7 @@ impl<'g> Groups<'g> {
     }
 
     /// The code behind the allocation with this index.
-    pub(crate) fn origin_of(&self, index: usize) -> Origin {
+    pub(crate) fn origin_of(&self, index: usize) -> CodeOrigin {
         let holder = Holder::of_allocation(self.grouper.track, Metric::Active, index);
         holder.map(|holder| self.grouper.origin(&holder)).unwrap_or_default()
     }
@@ -629,7 +629,7 @@ impl<'g> Groups<'g> {
 
     /// The groups met, with what their rows are called and the stack with most bytes in each, given each group's bytes
     /// by origin. Where two keys of different files would share a label, both show their whole path.
-    pub(crate) fn heads<I: Iterator<Item = (Origin, u64)>>(
+    pub(crate) fn heads<I: Iterator<Item = (CodeOrigin, u64)>>(
         &self,
         bytes_by_origin: impl Fn(usize) -> I,
     ) -> Vec<(Key, RowHead)> {

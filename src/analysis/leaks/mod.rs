@@ -6,7 +6,7 @@
 
 pub mod growth;
 
-use crate::analysis::code::sites::{LONGEST_STACK, Origin, Sites};
+use crate::analysis::code::sites::{LONGEST_STACK, CodeOrigin, Sites};
 use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
@@ -357,9 +357,9 @@ fn example(
     sample: &Sample,
     blocks: &[Crossing],
     verdict: Verdict,
-) -> Option<Origin> {
+) -> Option<CodeOrigin> {
     let last = sample.ends.len().checked_sub(1)?;
-    let mut origins: IndexMap<Origin, u128> = IndexMap::new();
+    let mut origins: IndexMap<CodeOrigin, u128> = IndexMap::new();
     for block in blocks {
         let allocation = &history.allocations[block.allocation];
         let counts = match verdict {
@@ -380,7 +380,7 @@ fn oldest(
     groups: &Groups<'_>,
     all_ends: &[Instant],
     blocks: &[Crossing],
-    origin: Origin,
+    origin: CodeOrigin,
 ) -> Option<Oldest> {
     let &end = all_ends.last()?;
     let history = track.history;

@@ -39,7 +39,7 @@ impl Cause {
 
 /// A figure that shows the cause.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Evidence {
+pub enum Symptom {
     /// Device free and inactive bytes together are less than what was needed.
     NotEnough {
         /// Both together.
@@ -174,32 +174,32 @@ impl Facts<'_> {
     }
 
     /// The cause and what shows it.
-    pub fn judge(&self, serving: &Serving, known: KnownCapacity, pinning: &Pinning) -> (Cause, Vec<Evidence>) {
+    pub fn judge(&self, serving: &Serving, known: KnownCapacity, pinning: &Pinning) -> (Cause, Vec<Symptom>) {
         let Self { request, device_free, figures, .. } = *self;
         let completeness = &self.track.history.completeness;
         if completeness.truncated && completeness.has_baseline {
-            return (Cause::Unknown, vec![Evidence::KnownInPart]);
+            return (Cause::Unknown, vec![Symptom::KnownInPart]);
         }
         if device_free >= request.driver_bytes {
             let (needed, reserved) = (request.driver_bytes, figures.reserved);
             if let Some(limit) = self.limit() {
                 return (Cause::Limit, vec![limit]);
             }
-            return (Cause::Unknown, vec![Evidence::DeviceHadEnough { free: device_free, needed, reserved }]);
+            return (Cause::Unknown, vec![Symptom::DeviceHadEnough { free: device_free, needed, reserved }]);
         }
         if serving.largest_usable >= request.bytes {
             let bytes = serving.largest_usable;
             return if self.retry.completed > 0 {
-                (Cause::Fragmentation, vec![Evidence::FreedTooLate { bytes }])
+                (Cause::Fragmentation, vec![Symptom::FreedTooLate { bytes }])
             } else {
-                (Cause::Unknown, vec![Evidence::BlockWouldDo { bytes }])
+                (Cause::Unknown, vec![Symptom::BlockWouldDo { bytes }])
             };
         }
         let (not_enough, mut evidence) = self.room(serving, pinning);
         let here = figures.reserved.saturating_add(device_free);
         let missing = known.bytes.saturating_sub(here);
         if missing > known.bytes / NOTABLE_PART && device_free.saturating_add(missing) >= request.driver_bytes {
-            evidence.insert(0, Evidence::Shrunk { known, here });
+            evidence.insert(0, Symptom::Shrunk { known, here });
             return (Cause::OtherProcess, evidence);
         }
         (if not_enough { Cause::Capacity } else { Cause::Fragmentation }, evidence)
@@ -209,23 +209,23 @@ impl Facts<'_> {
     ///
     /// It would have been if every inactive byte were one block of the right pool, or if all of them were given back to
     /// the driver, which must then supply a whole segment.
-    fn room(&self, serving: &Serving, pinning: &Pinning) -> (bool, Vec<Evidence>) {
+    fn room(&self, serving: &Serving, pinning: &Pinning) -> (bool, Vec<Symptom>) {
         let Self { request, device_free, figures, .. } = *self;
         let together = self.together();
         if figures.inactive < request.bytes && together < request.driver_bytes {
             let needed = if together < request.bytes { request.bytes } else { request.driver_bytes };
-            return (true, vec![Evidence::NotEnough { together, needed }]);
+            return (true, vec![Symptom::NotEnough { together, needed }]);
         }
         let mut evidence = vec![
-            Evidence::Enough { together },
-            Evidence::LargestBlock { bytes: serving.largest_usable },
-            Evidence::DeviceShort { free: device_free, needed: request.driver_bytes },
+            Symptom::Enough { together },
+            Symptom::LargestBlock { bytes: serving.largest_usable },
+            Symptom::DeviceShort { free: device_free, needed: request.driver_bytes },
         ];
         if serving.figures.largest_free_block >= request.bytes {
-            evidence.push(Evidence::KeptBack { bytes: serving.figures.largest_free_block });
+            evidence.push(Symptom::KeptBack { bytes: serving.figures.largest_free_block });
         }
         if pinning.pinned_free_bytes > 0 {
-            evidence.push(Evidence::Pinned {
+            evidence.push(Symptom::Pinned {
                 bytes: pinning.pinned_free_bytes,
                 blocks: pinning.blocks,
                 top: pinning.rows.first().map(|row| (row.label.clone(), row.pinned_free_bytes)),
@@ -236,13 +236,13 @@ impl Facts<'_> {
 
     /// The limit that the settings set, if the request may have met it: even of a device with no more memory than is
     /// known of, the part must be less than what was wanted.
-    fn limit(&self) -> Option<Evidence> {
+    fn limit(&self) -> Option<Symptom> {
         let settings = &self.track.snapshot.settings;
         let fraction = settings.memory_fraction.filter(|&fraction| fraction < 1.0)?;
         let reserved = self.figures.reserved;
         let segment = SizeRules::device(settings).driver_request(self.request.bytes, false);
         let device = reserved.saturating_add(self.device_free);
         let exceeds = reserved.saturating_add(segment) as f64 > fraction * device as f64;
-        exceeds.then_some(Evidence::LimitSet { fraction, reserved, segment, device })
+        exceeds.then_some(Symptom::LimitSet { fraction, reserved, segment, device })
     }
 }

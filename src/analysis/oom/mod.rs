@@ -6,7 +6,7 @@ mod expandable;
 mod request;
 
 pub use advice::{Advice, Fit};
-pub use cause::{Cause, Evidence, KnownCapacity};
+pub use cause::{Cause, Symptom, KnownCapacity};
 pub use expandable::Replayed;
 pub use request::{Request, Retry, Serving};
 
@@ -19,7 +19,7 @@ use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, Sweep};
 use crate::analysis::segments::pinning::Pinning;
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::error::Result;
 use crate::model::{Action, BlockState, DeviceId};
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
@@ -55,7 +55,7 @@ pub struct OomOptions {
 #[derive(Clone, Debug)]
 pub struct Oom {
     /// Where it happened.
-    pub place: Place,
+    pub place: Moment,
     /// What was asked for, and by whom.
     pub request: Request,
     /// What the device had free, as the driver said after the retry.
@@ -69,7 +69,7 @@ pub struct Oom {
     /// Why it failed.
     pub cause: Cause,
     /// What shows it.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Symptom>,
     /// What would have helped, as far as the recording tells.
     pub advice: Vec<Advice>,
     /// Who holds the allocated bytes.
@@ -242,7 +242,7 @@ impl Explainer<'_, '_> {
             pinning.keep_top(top, options.by.is_inclusive());
         }
         Oom {
-            place: Place::of(track, device.annotations(), instant),
+            place: Moment::of(track, device.annotations(), instant),
             request,
             retry,
             device_free,

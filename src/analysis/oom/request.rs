@@ -1,7 +1,7 @@
 //! What was asked for and what could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
-use crate::analysis::code::sites::{LONGEST_STACK, Origin, Sites, backward_of};
+use crate::analysis::code::sites::{LONGEST_STACK, CodeOrigin, Sites, backward_of};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
@@ -64,7 +64,7 @@ impl Request {
             (last_known.map(|entry| (entry, site(entry))), same_size(track, sites, layout, size))
         };
         let forward = Some(context.forward).filter(|&forward| forward != StackId::EMPTY && !sites.has_python(stack));
-        let origin = Origin { stack, forward, is_recorded: true };
+        let origin = CodeOrigin { stack, forward, is_recorded: true };
         Self {
             bytes: size,
             driver_bytes: SizeRules::device(&snapshot.settings).driver_request(size, expandable),

@@ -5,11 +5,11 @@ use crate::analysis::device::Device;
 use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Inference};
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::analysis::time::when::{Purpose, When};
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
-use crate::replay::profile::OperatorUsage;
+use crate::replay::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};
 use indexmap::IndexMap;
 
@@ -109,7 +109,7 @@ impl DevicePeak {
         let attribution = Attribution::of(&grouper, (metric, instant));
         let question = Question { device, metric, window: (from, to), highest: maxima[metric as usize] };
         let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
-        let Place { entry, time_us, since_start_us, annotations, .. } = Place::of(track, device.annotations(), instant);
+        let Moment { entry, time_us, since_start_us, annotations, .. } = Moment::of(track, device.annotations(), instant);
         Ok(Self {
             device: device.id(),
             baseline: history.start,

@@ -50,11 +50,11 @@ impl Relation {
 
     /// What the rows in `members` are to each other.
     pub(super) fn of(lines: &[RankLine], members: &[usize]) -> Self {
-        let mut recordings: IndexMap<(&str, u64), Recording> = IndexMap::new();
+        let mut recordings: IndexMap<(&str, u64), RecordingRanks> = IndexMap::new();
         for (row, rank) in members.iter().filter_map(|&row| Some((row, lines.get(row)?.rank()?))) {
             recordings.entry((&rank.path, rank.rank)).or_default().add(row, rank);
         }
-        let recordings: Vec<Recording> = recordings.into_values().collect();
+        let recordings: Vec<RecordingRanks> = recordings.into_values().collect();
         let programs = programs(&recordings);
         if programs.len() > 1 {
             return Self::Programs(programs);
@@ -94,7 +94,7 @@ fn claims_rank(rank: &RankSummary) -> bool {
 
 /// A file with its devices.
 #[derive(Default)]
-struct Recording {
+struct RecordingRanks {
     rows: Vec<usize>,
     lines: Option<Lines>,
     /// First and last time of each device; `None` where it has none.
@@ -102,7 +102,7 @@ struct Recording {
     claims_rank: bool,
 }
 
-impl Recording {
+impl RecordingRanks {
     fn add(&mut self, row: usize, rank: &RankSummary) {
         self.rows.push(row);
         self.times.insert(rank.device, rank.time_us);
@@ -124,7 +124,7 @@ impl Recording {
 }
 
 /// The rows of each program. A recording is of the first one whose code it shares; those that do not tell are of none.
-fn programs(recordings: &[Recording]) -> Vec<Vec<usize>> {
+fn programs(recordings: &[RecordingRanks]) -> Vec<Vec<usize>> {
     let mut programs: Vec<(&Lines, Vec<usize>)> = Vec::new();
     for recording in recordings {
         let Some(lines) = &recording.lines else { continue };
@@ -147,14 +147,14 @@ fn programs(recordings: &[Recording]) -> Vec<Vec<usize>> {
 }
 
 /// How recordings of one program on the same devices lie in time, if not beside each other.
-fn apart(recordings: &[Recording]) -> Option<Relation> {
+fn apart(recordings: &[RecordingRanks]) -> Option<Relation> {
     let first = recordings.first()?;
     let same_devices = recordings.iter().all(|recording| recording.times.keys().eq(first.times.keys()));
-    let mut spans = recordings.iter().map(Recording::span).collect::<Option<Vec<_>>>()?;
+    let mut spans = recordings.iter().map(RecordingRanks::span).collect::<Option<Vec<_>>>()?;
     if !same_devices {
         return None;
     }
-    let begins = |recording: &Recording| -> HashMap<DeviceId, Option<i64>> {
+    let begins = |recording: &RecordingRanks| -> HashMap<DeviceId, Option<i64>> {
         recording.times.iter().map(|(&device, times)| (device, times.map(|(first, _)| first))).collect()
     };
     if recordings.iter().all(|recording| begins(recording) == begins(first)) {

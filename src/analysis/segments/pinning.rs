@@ -5,7 +5,7 @@
 //! nobody else.
 
 use super::layout::{Layout, Piece, SegmentLayout};
-use crate::analysis::code::sites::Origin;
+use crate::analysis::code::sites::CodeOrigin;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::grouping::{Grouper, Groups, RowHead};
 use crate::replay::History;
@@ -126,7 +126,7 @@ impl Pinning {
                 }
             });
         }
-        let mut by_origin: Vec<IndexMap<Origin, u64>> = vec![IndexMap::new(); rows.len()];
+        let mut by_origin: Vec<IndexMap<CodeOrigin, u64>> = vec![IndexMap::new(); rows.len()];
         for (&block, &bytes) in &charged {
             let origin = groups.origin_of(block);
             for &group in groups.of_allocation(block) {

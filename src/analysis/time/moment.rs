@@ -6,7 +6,7 @@ use crate::replay::{History, Instant, Track};
 
 /// An instant of one device as people look for it: by entry, by time and by what was going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Moment {
     /// The instant.
     pub instant: Instant,
     /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
@@ -19,7 +19,7 @@ pub struct Place {
     pub annotations: Vec<String>,
 }
 
-impl Place {
+impl Moment {
     /// Looks an instant up.
     pub fn of(track: Track<'_>, annotations: &Annotations, instant: Instant) -> Self {
         let snapshot = track.snapshot;

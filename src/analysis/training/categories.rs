@@ -128,10 +128,10 @@ struct Block {
     origin: Origin,
 }
 
-type Verdict = (Category, Evidence);
+type Decided = (Category, Evidence);
 
-const UNDECIDED: Verdict = (Category::Unknown, Evidence::Undecided);
-const GONE: Verdict = (Category::Temporary, Evidence::GoneInPhase);
+const UNDECIDED: Decided = (Category::Unknown, Evidence::Undecided);
+const GONE: Decided = (Category::Temporary, Evidence::GoneInPhase);
 
 struct Judge<'a> {
     track: Track<'a>,
@@ -149,7 +149,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// What the stack alone decides, and counts of sizes.
-    fn by_stack(&self, block: &Block) -> Option<Verdict> {
+    fn by_stack(&self, block: &Block) -> Option<Decided> {
         if let Some(verdict) = self.parameters.verdict(block.index) {
             return Some(verdict);
         }
@@ -172,7 +172,7 @@ impl Judge<'_> {
     }
 
     /// What a block is for that takes the place of others.
-    fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Verdict> {
+    fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
         let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
         let category = match self.heirs.forebear(block.index)? {
             Forebear::One(index) => known(&index),
@@ -191,7 +191,7 @@ impl Judge<'_> {
     }
 
     /// What nothing else decides about, if it has the size of parameters and stays.
-    fn or_model_state(&self, block: &Block, place: Option<(usize, Stretch)>, verdict: Verdict) -> Verdict {
+    fn or_model_state(&self, block: &Block, place: Option<(usize, Stretch)>, verdict: Decided) -> Decided {
         let stays = || {
             let forward = place.and_then(|(number, _)| self.stretches.next(Phase::Forward, number));
             forward.is_some_and(|(_, forward)| forward.outlived_by(block.allocation.freed))
@@ -206,7 +206,7 @@ impl Judge<'_> {
     }
 
     /// What its birth and its end say about a block that was made in a stretch.
-    fn by_lifetime(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Verdict {
+    fn by_lifetime(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
         if block.origin == Origin::Optimizer {
             return self.made_by_optimizer(block, number, stretch, memory);
         }
@@ -222,7 +222,7 @@ impl Judge<'_> {
         }
     }
 
-    fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Verdict {
+    fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
         let backward = self.stretches.next(Phase::Backward, number);
         let Some((next, _)) = backward.filter(|(_, backward)| backward.begins_before(freed)) else {
@@ -243,7 +243,7 @@ impl Judge<'_> {
     }
 
     /// A block of forward that is gone when the next backward pass begins, or that none follows.
-    fn never_reaches_backward(&self, block: &Block, stretch: Stretch, followed: bool, memory: &Memory) -> Verdict {
+    fn never_reaches_backward(&self, block: &Block, stretch: Stretch, followed: bool, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
         if let Some(oom) = self.stretches.oom_between(born, stretch.end)
             && freed > oom + 1
@@ -269,7 +269,7 @@ impl Judge<'_> {
         }
     }
 
-    fn made_in_backward(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Verdict {
+    fn made_in_backward(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
         let Allocation { born, freed, requested, .. } = block.allocation;
         if self.roles.role(block.stack) == Role::Recompute {
             let end = memory.recomputation_end(self, born);
@@ -307,7 +307,7 @@ impl Judge<'_> {
         }
     }
 
-    fn made_by_optimizer(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Verdict {
+    fn made_by_optimizer(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
         let freed = block.allocation.freed;
         let reaches = match self.stretches.next(Phase::Forward, number) {
             Some((_, forward)) => forward.begins_before(freed),
@@ -325,7 +325,7 @@ impl Judge<'_> {
     }
 
     /// A block that outlives an optimizer phase, made by code that belongs to no optimizer known.
-    fn made_in_optimizer(&self, block: &Block, number: usize) -> Verdict {
+    fn made_in_optimizer(&self, block: &Block, number: usize) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
         let later = self.stretches.next(Phase::Backward, number);
         let stays = later.is_some_and(|(_, backward)| backward.outlived_by(freed));
@@ -335,7 +335,7 @@ impl Judge<'_> {
         UNDECIDED
     }
 
-    fn made_in_data(&self, block: &Block, number: usize) -> Verdict {
+    fn made_in_data(&self, block: &Block, number: usize) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
         let Some((first, forward)) = self.stretches.next(Phase::Forward, number) else { return UNDECIDED };
         if !forward.begins_before(freed) {
@@ -351,7 +351,7 @@ impl Judge<'_> {
     }
 
     /// A block from before the recording.
-    fn baseline(&self, block: &Block) -> Verdict {
+    fn baseline(&self, block: &Block) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
         let end = History::entry_before(freed).filter(|_| freed <= self.track.history.entries());
         let by_zero_grad = end.is_some_and(|entry| {

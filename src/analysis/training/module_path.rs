@@ -17,12 +17,12 @@ pub(crate) enum ModulePaths {
     /// Of a snapshot.
     Called {
         /// Every call, by its start, outer ones before those inside.
-        calls: Vec<Place>,
+        calls: Vec<ModuleCall>,
     },
 }
 
 /// One call of a module.
-pub(crate) struct Place {
+pub(crate) struct ModuleCall {
     start: u32,
     end: u32,
     /// The call around it.
@@ -35,7 +35,7 @@ impl ModulePaths {
         let snapshot = track.snapshot;
         if snapshot.notes.format.has_segments() {
             let calls = Calls::of(track, phases, sites, roles);
-            return Self::Called { calls: places(&calls, sites) };
+            return Self::Called { calls: module_calls(&calls, sites) };
         }
         Self::Named(named(sites, snapshot))
     }
@@ -66,7 +66,7 @@ impl ModulePaths {
 }
 
 /// The calls of a snapshot with their paths. Several calls of a function within one call of another are numbered.
-fn places(calls: &Calls, sites: &Sites<'_>) -> Vec<Place> {
+fn module_calls(calls: &Calls, sites: &Sites<'_>) -> Vec<ModuleCall> {
     let mut parents: Vec<Option<usize>> = Vec::with_capacity(calls.calls.len());
     let mut open: Vec<usize> = Vec::new();
     let mut times: HashMap<(Option<usize>, u32), usize> = HashMap::new();
@@ -79,7 +79,7 @@ fn places(calls: &Calls, sites: &Sites<'_>) -> Vec<Place> {
         parents.push(parent);
         open.push(index);
     }
-    let mut places: Vec<Place> = Vec::with_capacity(parents.len());
+    let mut module_calls: Vec<ModuleCall> = Vec::with_capacity(parents.len());
     let mut next: HashMap<(Option<usize>, u32), usize> = HashMap::new();
     for (call, &parent) in calls.calls.iter().zip(&parents) {
         let function = calls.functions.get(call.function as usize);
@@ -91,12 +91,12 @@ fn places(calls: &Calls, sites: &Sites<'_>) -> Vec<Place> {
             path += &format!("[{number}]");
         }
         *number += 1;
-        if let Some(around) = parent.and_then(|parent| places.get(parent)) {
+        if let Some(around) = parent.and_then(|parent| module_calls.get(parent)) {
             path = format!("{} / {path}", around.path);
         }
-        places.push(Place { start: call.start, end: call.end, parent, path });
+        module_calls.push(ModuleCall { start: call.start, end: call.end, parent, path });
     }
-    places
+    module_calls
 }
 
 /// The paths of a trace: classes with numbers among their siblings, where there are several. PyTorch numbers the

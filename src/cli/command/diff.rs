@@ -2,7 +2,7 @@
 
 use super::{for_people, open, use_threads};
 use crate::Recording;
-use crate::analysis::diff::{Growth, Overlay, Side};
+use crate::analysis::diff::{Growth, Overlay, DiffInput};
 use crate::analysis::{DiffReport, PeakOptions};
 use crate::cli::args::{CommonArgs, DiffArgs, FormatOrSvgArg};
 use crate::cli::progress::Progress;
@@ -40,7 +40,7 @@ pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
     let (base, new) = read(args);
     let base = base.map_err(|error| Failure::about(&base_path, &error))?;
     let new = new.map_err(|error| Failure::about(&new_path, &error))?;
-    let (base_side, new_side) = rayon::join(|| base.side(&options), || new.side(&options));
+    let (base_side, new_side) = rayon::join(|| base.diff_input(&options), || new.diff_input(&options));
     let base_side = base_side.map_err(|error| Failure::about(&base_path, &error))?;
     let new_side = new_side.map_err(|error| Failure::about(&new_path, &error))?;
     let top = args.top.or_else(|| format.is_none_or(for_people).then_some(DEFAULT_TOP));
@@ -104,7 +104,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn warn(path: &str, side: &Side) {
+fn warn(path: &str, side: &DiffInput) {
     for warning in &side.skipped {
         complain(&format!("{path}: {warning}"));
     }

@@ -12,7 +12,6 @@ mod operators;
 mod timeline;
 
 pub use live::convert_live;
-pub use operators::{NO_OPERATOR, OperatorUsage, Usage};
 pub use timeline::convert_timeline;
 
 use super::history::{Completeness, History};

@@ -3,7 +3,7 @@
 use super::words::count;
 use crate::Recording;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
-use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Place};
+use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Moment};
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};
@@ -133,7 +133,7 @@ pub fn headline(device: &DevicePeak) -> String {
 
 /// Where that instant is: `entry 2939 of 9107, after 690.5 ms, in step_1 / backward`.
 pub fn place(device: &DevicePeak) -> String {
-    let place = Place {
+    let place = Moment {
         instant: device.instant,
         entry: device.entry,
         time_us: device.time_us,
@@ -152,7 +152,7 @@ fn instant_name(instant: Instant) -> String {
 }
 
 /// Where an instant lies, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
-pub fn position(place: &Place, entries: u32, completeness: &Completeness) -> String {
+pub fn position(place: &Moment, entries: u32, completeness: &Completeness) -> String {
     let mut text = match place.entry {
         Some(entry) => format!("entry {entry} of {entries}"),
         None if completeness.no_entries => "at the dump".to_owned(),
@@ -410,7 +410,7 @@ pub fn figure_bounds(
 
 /// Whether an instant of a device with this many entries is the one that the snapshot's own segments are from, in a
 /// recording that knows pending frees from others.
-pub fn is_end(place: &Place, entries: u32, completeness: &Completeness) -> bool {
+pub fn is_end(place: &Moment, entries: u32, completeness: &Completeness) -> bool {
     place.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 

@@ -1,6 +1,6 @@
 //! The JSON of `memviz diff`.
 
-use crate::analysis::diff::{Fate, SettingDiff, SideDevice};
+use crate::analysis::diff::{Fate, SettingDiff, DiffInputDevice};
 use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis};
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;
@@ -179,8 +179,8 @@ impl From<&Figures> for DiffFigures {
     }
 }
 
-impl From<&SideDevice> for DiffSide {
-    fn from(side: &SideDevice) -> Self {
+impl From<&DiffInputDevice> for DiffSide {
+    fn from(side: &DiffInputDevice) -> Self {
         let PeakDevice { baseline_bytes, complete_history, notes, bounds, peak, maxima, end, .. } = (&side.peak).into();
         let fragmentation = side.figures.as_ref().map(DiffFigures::from);
         Self { baseline_bytes, complete_history, notes, bounds, peak, maxima, end, fragmentation }

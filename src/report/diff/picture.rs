@@ -1,7 +1,7 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
 
 use super::words;
-use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, SideDevice};
+use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, DiffInputDevice};
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::Sources;
 use crate::report::common::fit::{shorten, shorten_end};
@@ -164,7 +164,7 @@ fn line(path: String, color: Color) -> Path {
 fn mark(
     plot: Group,
     labels: &mut Labels,
-    side: &SideDevice,
+    side: &DiffInputDevice,
     curve: &Curve,
     scale: &Scale,
     (name, color): (&str, Color),

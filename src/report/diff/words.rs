@@ -1,6 +1,6 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
-use crate::analysis::diff::{CodePlace, Fate, Growth, GrowthLimit, SettingDiff, SideDevice};
+use crate::analysis::diff::{CodePlace, Fate, Growth, GrowthLimit, SettingDiff, DiffInputDevice};
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, Figures, GroupBy};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
@@ -35,7 +35,7 @@ pub fn headline(device: &DeviceDiff) -> String {
         (base, new) if base == new => device_name(new),
         (base, new) => format!("{}, in the base {}", device_name(new), lower(&device_name(base))),
     };
-    let is_peak = |side: &SideDevice| side.peak.maxima[metric as usize].instant == side.peak.instant;
+    let is_peak = |side: &DiffInputDevice| side.peak.maxima[metric as usize].instant == side.peak.instant;
     let known = !base.completeness.no_entries && !new.completeness.no_entries;
     let peak = if known && is_peak(&device.base) && is_peak(&device.new) { "peak " } else { "" };
     let (from, to) = (base.at.get(metric), new.at.get(metric));
@@ -196,7 +196,7 @@ pub fn unknown_growth(report: &DiffReport, limit: GrowthLimit) -> String {
     let unknown = report.devices.iter().find(|device| device.growth(limit) == Growth::Unknown);
     let reason = match (unknown, report.only_base.first(), report.only_new.first()) {
         (Some(device), ..) => {
-            let side = |name: &str, side: &SideDevice| {
+            let side = |name: &str, side: &DiffInputDevice| {
                 if let Some(doubt) = &side.doubt {
                     return Some(format!("of the {name}, {}", crate::report::check::words::doubt(doubt)));
                 }

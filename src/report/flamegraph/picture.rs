@@ -1,6 +1,6 @@
 //! `memviz flamegraph`: live bytes by stack, root on top.
 
-use crate::analysis::flame::{Node, Owner};
+use crate::analysis::flame::{FlameNode, Owner};
 use crate::analysis::{DeviceFlame, FlameReport};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
@@ -40,8 +40,8 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let total = device.peak.attribution.total_bytes;
     let (mut body, top) = device_heading(&device.peak, room);
 
-    let width = |node: &Node| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
-    let mut shown: Vec<&Node> =
+    let width = |node: &FlameNode| (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.bytes, total);
+    let mut shown: Vec<&FlameNode> =
         device.nodes.iter().filter(|node| width(node) > MIN_WIDTH && node.depth < MAX_ROWS).collect();
     // The widest first; a caller is never narrower than what it calls, so none is drawn without its callers.
     shown.sort_by_key(|node| (Reverse(node.bytes), node.depth));
@@ -65,7 +65,7 @@ fn share(part: u64, total: u64) -> f64 {
     if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
-fn frame(node: &Node, x: f64, width: f64, y: f64, total: u64) -> Group {
+fn frame(node: &FlameNode, x: f64, width: f64, y: f64, total: u64) -> Group {
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
     // Where the label is cut off, this is all that is left of it in the picture.
@@ -80,7 +80,7 @@ fn frame(node: &Node, x: f64, width: f64, y: f64, total: u64) -> Group {
 }
 
 /// What fits: the whole label with its bytes, the label, the function, or the function's beginning.
-fn label(node: &Node, width: usize) -> Option<String> {
+fn label(node: &FlameNode, width: usize) -> Option<String> {
     let label = safe(&node.label);
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
     let function = label.rsplit(' ').next().unwrap_or(&label);
@@ -96,7 +96,7 @@ fn label(node: &Node, width: usize) -> Option<String> {
     }
 }
 
-fn color(node: &Node) -> Color {
+fn color(node: &FlameNode) -> Color {
     match &node.owner {
         Owner::Package(package) => palette::of_name(package),
         Owner::Native => palette::OTHER,
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn labels_show_what_fits() {
-        let node = Node {
+        let node = FlameNode {
             label: "model.py:41 forward".into(),
             owner: Owner::Package("model".into()),
             bytes: 1 << 20,

@@ -1,7 +1,7 @@
 //! The JSON of `memviz fragmentation`.
 
 use crate::analysis::{
-    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, PinningRow, Place, PoolFragmentation,
+    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, PinningRow, Moment, PoolFragmentation,
     SegmentFragmentation, SizeClass,
 };
 use crate::model::{PoolId, SegmentType};
@@ -226,8 +226,8 @@ pub fn segment_type(segment_type: SegmentType) -> &'static str {
     }
 }
 
-impl From<&Place> for Instant {
-    fn from(place: &Place) -> Self {
+impl From<&Moment> for Instant {
+    fn from(place: &Moment) -> Self {
         Self { entry: place.entry, time_us: place.time_us, annotations: place.annotations.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! What is said of a failed request, the same in every format.
 
-use crate::analysis::oom::{Advice, Evidence, Fit, KnownCapacity, Oom, Replayed};
+use crate::analysis::oom::{Advice, Symptom, Fit, KnownCapacity, Oom, Replayed};
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::words::{count, pool};
@@ -56,14 +56,14 @@ pub fn request(oom: &Oom) -> Vec<String> {
 }
 
 /// What shows the cause.
-pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
+pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     let free_and_inactive = |together: u64| {
         let (free, inactive) = (Bytes(oom.device_free), Bytes(oom.figures.inactive));
         format!("device free {free} and inactive {inactive} are {} together", Bytes(together))
     };
     let requested = oom.request.bytes;
     match *evidence {
-        Evidence::NotEnough { together, needed } => {
+        Symptom::NotEnough { together, needed } => {
             let what = if needed == requested {
                 format!("{} requested", Bytes(needed))
             } else {
@@ -76,17 +76,17 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 format!("{}, {} less than the {what}", free_and_inactive(together), Bytes(missing)),
             )
         }
-        Evidence::Enough { together } => statement(
+        Symptom::Enough { together } => statement(
             "enough",
             [("together_bytes", together), ("needed_bytes", requested)],
             format!("{}, enough for the {} requested", free_and_inactive(together), Bytes(requested)),
         ),
-        Evidence::LargestBlock { bytes } => statement(
+        Symptom::LargestBlock { bytes } => statement(
             "largest_block",
             [("largest_free_block_bytes", bytes)],
             format!("the largest free block that could have served it ({}) has {}", serving(oom), Bytes(bytes)),
         ),
-        Evidence::DeviceShort { free, needed } => statement(
+        Symptom::DeviceShort { free, needed } => statement(
             "device_short",
             [("device_free_bytes", free), ("needed_bytes", needed)],
             format!(
@@ -95,7 +95,7 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 Bytes(free)
             ),
         ),
-        Evidence::Pinned { bytes, blocks, ref top } => {
+        Symptom::Pinned { bytes, blocks, ref top } => {
             let most =
                 top.as_ref().map_or_else(String::new, |(label, bytes)| format!(", {} of it by {label}", Bytes(*bytes)));
             let blocks_text = count(blocks, "live block");
@@ -105,12 +105,12 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 format!("{} of what is inactive is pinned by {blocks_text}{most}", Bytes(bytes)),
             )
         }
-        Evidence::KeptBack { bytes } => statement(
+        Symptom::KeptBack { bytes } => statement(
             "kept_back",
             [("free_block_bytes", bytes)],
             format!("max_split_size keeps a free block of {} for other requests", Bytes(bytes)),
         ),
-        Evidence::FreedTooLate { bytes } => statement(
+        Symptom::FreedTooLate { bytes } => statement(
             "freed_too_late",
             [("free_block_bytes", bytes)],
             format!(
@@ -119,7 +119,7 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 Bytes(bytes)
             ),
         ),
-        Evidence::BlockWouldDo { bytes } => statement(
+        Symptom::BlockWouldDo { bytes } => statement(
             "block_would_do",
             [("free_block_bytes", bytes)],
             format!(
@@ -127,8 +127,8 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 Bytes(bytes)
             ),
         ),
-        Evidence::DeviceHadEnough { free, needed, reserved } => device_had_enough(free, needed, reserved),
-        Evidence::LimitSet { fraction, reserved, segment, device } => statement(
+        Symptom::DeviceHadEnough { free, needed, reserved } => device_had_enough(free, needed, reserved),
+        Symptom::LimitSet { fraction, reserved, segment, device } => statement(
             "limit_set",
             [("reserved_bytes", reserved), ("segment_bytes", segment), ("device_bytes_at_least", device)],
             format!(
@@ -141,8 +141,8 @@ pub fn evidence(oom: &Oom, evidence: &Evidence) -> Statement {
                 Bytes(device)
             ),
         ),
-        Evidence::Shrunk { known, here } => shrunk(known, here),
-        Evidence::KnownInPart => statement(
+        Symptom::Shrunk { known, here } => shrunk(known, here),
+        Symptom::KnownInPart => statement(
             "known_in_part",
             [],
             "the file was cut off and its beginning is missing: what was reserved is known only in part".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::each::json::{EachRange, RangeRow};
 use crate::analysis::{DevicePeak, PeakReport};
-use crate::replay::profile::OperatorUsage;
+use crate::replay::OperatorUsage;
 use crate::replay::{Bound, History};
 use crate::report::Source;
 use crate::report::common::comparison::json::DeviceComparison;

@@ -4,7 +4,7 @@ use super::each::markdown::ranges;
 use super::operators::{COLUMNS, ROWS, cells};
 use crate::analysis::{Attribution, DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
-use crate::replay::profile::OperatorUsage;
+use crate::replay::OperatorUsage;
 use crate::report::common::comparison::markdown::comparison;
 use crate::report::common::markdown::{cell, code, counters, escape, star};
 use crate::report::common::notes::{self, device_name, signed};

@@ -1,7 +1,7 @@
 //! What passed through each operator, as TensorBoard's memory view shows it.
 
 use crate::model::bytes::Bytes;
-use crate::replay::profile::OperatorUsage;
+use crate::replay::OperatorUsage;
 use crate::report::common::notes::signed;
 
 /// Rows for people; JSON has all.

@@ -5,7 +5,7 @@ use crate::analysis::code::sites::NO_STACK;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
-use crate::replay::profile::OperatorUsage;
+use crate::replay::OperatorUsage;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::{BAR, TextReport, bar, counters};

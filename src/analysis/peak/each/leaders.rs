@@ -16,7 +16,7 @@ pub struct Leaders {
 }
 
 /// A block that enters a group, or leaves it, before one of the instants.
-struct Change {
+struct Passage {
     /// Place of that instant.
     place: u32,
     group: u32,
@@ -38,7 +38,7 @@ struct Held {
 }
 
 impl Held {
-    fn apply(&mut self, change: &Change, inferred: bool) {
+    fn apply(&mut self, change: &Passage, inferred: bool) {
         let inferred = u64::from(inferred);
         if change.enters {
             self.bytes = self.bytes.wrapping_add(change.bytes);
@@ -106,7 +106,7 @@ pub fn of(grouper: &Grouper<'_>, metric: Metric, instants: &[Instant], top: usiz
 }
 
 /// The blocks that are held at one of the instants, as they come and go; in the order of the instants.
-fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, instants: &[Instant]) -> Vec<Change> {
+fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, instants: &[Instant]) -> Vec<Passage> {
     let mut changes = Vec::new();
     let place = |instant| instants.partition_point(|&other| other < instant) as u32;
     let is_held = |born, gone| place(born) < place(gone);
@@ -115,7 +115,7 @@ fn changes(grouper: &Grouper<'_>, groups: &mut Groups<'_>, metric: Metric, insta
         let inferred = grouper.is_inferred(holder);
         for (index, &group) in groups.of(holder).iter().enumerate() {
             let (group, bytes, first) = (group as u32, holder.bytes, index == 0);
-            let change = |place, enters| Change { place, group, bytes, enters, inferred, first };
+            let change = |place, enters| Passage { place, group, bytes, enters, inferred, first };
             changes.push(change(enters, true));
             if (leaves as usize) < instants.len() {
                 changes.push(change(leaves, false));

@@ -10,7 +10,7 @@ mod maxima;
 use crate::analysis::device::Device;
 use crate::analysis::grouping::Grouper;
 use crate::analysis::grouping::attribution::Row;
-use crate::analysis::time::place::Place;
+use crate::analysis::time::moment::Moment;
 use crate::analysis::training::steps::Steps;
 use crate::error::{Error, Result};
 use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
@@ -95,7 +95,7 @@ pub struct RangePeak {
     /// Its last instant.
     pub to: Instant,
     /// Where its peak lies.
-    pub peak: Place,
+    pub peak: Moment,
     /// The counters there.
     pub at: Counters,
     /// Whether it is inferred that there is such a range here, rather than recorded.
@@ -172,7 +172,7 @@ impl RangePeaks {
             family: extent.family(snapshot),
             from: extent.from,
             to: extent.to,
-            peak: Place::of(device.track, device.annotations(), highest.instant),
+            peak: Moment::of(device.track, device.annotations(), highest.instant),
             at: highest.counters,
             inferred: extent.inferred,
             bound: bound(&extent, highest.instant, &history.completeness, metric),
