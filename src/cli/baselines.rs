@@ -3,8 +3,8 @@
 use super::Failure;
 use super::command::read_quietly;
 use super::files::{Staged, read_text, replace_all};
-use crate::analysis::doubts::Doubt;
 use crate::analysis::check::{Baseline, CheckVerdict};
+use crate::analysis::doubts::Doubt;
 use crate::error::Error;
 use crate::input::saved::{SavedAnswer, read_answers};
 use crate::report::check::words::{CheckedInput, doubt};

@@ -3,7 +3,7 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
-use memviz::analysis::oom::{Advice, Cause, Symptom, Fit, Oom, Replayed};
+use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
 use memviz::analysis::{Devices, OomOptions, OomReport};
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;

@@ -1,12 +1,12 @@
 //! Budgets, one by one, on each device.
 
+use super::baseline::BaselineDevice;
 use super::budget::{Budgets, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
-use super::baseline::BaselineDevice;
 use super::measure::{Measured, keeps, maximum, of_sites};
 use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
-use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::analysis::device::{Device, Devices};
+use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
 use crate::analysis::grouping::attribution::{Attribution, Row, grouped_rows};
 use crate::analysis::grouping::filter::{Filter, matching_stacks};

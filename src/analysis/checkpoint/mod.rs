@@ -142,7 +142,8 @@ impl DeviceCheckpoint {
             activation_bytes: bench.activation_bytes(peak.instant),
             passes: bench.passes(),
             without_backward: bench.is_open(),
-            optimizer: in_optimizer.then(|| OptimizerPeak::of(device, peak.instant, bench.held_in_forward(peak.instant))),
+            optimizer: in_optimizer
+                .then(|| OptimizerPeak::of(device, peak.instant, bench.held_in_forward(peak.instant))),
             forward_us: bench.forward_us(),
             checkpointed: bench.checkpointed(),
             candidates,

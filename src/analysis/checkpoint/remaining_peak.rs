@@ -1,7 +1,7 @@
 //! What is in the way of a lower peak.
 
-use super::recompute::Recompute;
 use super::curve::NewPeak;
+use super::recompute::Recompute;
 use crate::analysis::training::Phase;
 use crate::analysis::{Moment, Row};
 use crate::replay::{History, Instant};

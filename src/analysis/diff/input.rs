@@ -1,8 +1,8 @@
 //! One recording, as far as a comparison needs it.
 
 use super::rows::SideRow;
-use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::analysis::device::Devices;
+use crate::analysis::doubts::{self, Doubt, Leaves};
 use crate::analysis::segments::layout::Layout;
 use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
 use crate::error::Result;

@@ -5,18 +5,18 @@
 
 pub mod functions;
 pub mod growth;
+pub mod input;
 pub mod matching;
 pub mod overlay;
 pub mod rows;
 pub mod settings;
-pub mod input;
 
 pub use growth::{Growth, GrowthLimit};
+pub use input::{DiffInput, DiffInputDevice};
 pub use matching::{CodePlace, Match, Name, match_rows};
 pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
 pub use rows::{DiffRow, Fate, Unchanged};
 pub use settings::SettingDiff;
-pub use input::{DiffInput, DiffInputDevice};
 
 use crate::analysis::GroupBy;
 use crate::model::{DeviceId, Format, HOST_DEVICE};

@@ -1,6 +1,6 @@
 //! Both recordings' memory over time on one axis.
 
-use super::{DeviceDiff, DiffReport, DiffInputDevice};
+use super::{DeviceDiff, DiffInputDevice, DiffReport};
 use crate::analysis::device::Devices;
 use crate::error::{Error, Result};
 use crate::replay::{Instant, Metric, Track};

@@ -5,7 +5,7 @@ pub mod filter;
 
 use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::{
-    LONG_STACKS, LONGEST_STACK, NO_STACK, CodeOrigin, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
+    CodeOrigin, LONG_STACKS, LONGEST_STACK, NO_STACK, SHORTENED_STACK, Sites, backward_of, clipped, line_label,
 };
 use crate::analysis::device::Device;
 use crate::analysis::time::annotations::Annotations;

@@ -6,7 +6,7 @@
 
 pub mod growth;
 
-use crate::analysis::code::sites::{LONGEST_STACK, CodeOrigin, Sites};
+use crate::analysis::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};

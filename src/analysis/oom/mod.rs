@@ -6,7 +6,7 @@ mod expandable;
 mod request;
 
 pub use advice::{Advice, Fit};
-pub use cause::{Cause, Symptom, KnownCapacity};
+pub use cause::{Cause, KnownCapacity, Symptom};
 pub use expandable::Replayed;
 pub use request::{Request, Retry, Serving};
 

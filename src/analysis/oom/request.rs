@@ -1,7 +1,7 @@
 //! What was asked for and what could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
-use crate::analysis::code::sites::{LONGEST_STACK, CodeOrigin, Sites, backward_of};
+use crate::analysis::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;

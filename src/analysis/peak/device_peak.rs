@@ -109,7 +109,8 @@ impl DevicePeak {
         let attribution = Attribution::of(&grouper, (metric, instant));
         let question = Question { device, metric, window: (from, to), highest: maxima[metric as usize] };
         let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;
-        let Moment { entry, time_us, since_start_us, annotations, .. } = Moment::of(track, device.annotations(), instant);
+        let Moment { entry, time_us, since_start_us, annotations, .. } =
+            Moment::of(track, device.annotations(), instant);
         Ok(Self {
             device: device.id(),
             baseline: history.start,

@@ -2,7 +2,7 @@
 
 use super::{for_people, open, use_threads};
 use crate::Recording;
-use crate::analysis::diff::{Growth, Overlay, DiffInput};
+use crate::analysis::diff::{DiffInput, Growth, Overlay};
 use crate::analysis::{DiffReport, PeakOptions};
 use crate::cli::args::{CommonArgs, DiffArgs, FormatOrSvgArg};
 use crate::cli::progress::Progress;

@@ -1,8 +1,8 @@
 //! What reports say about budgets, in words; the same in every format.
 
 use crate::analysis::CheckReport;
-use crate::analysis::doubts::Doubt;
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict};
+use crate::analysis::doubts::Doubt;
 use crate::analysis::leaks::MIN_STEPS;
 use crate::model::bytes::Bytes;
 use crate::report::common::json::InputHead;

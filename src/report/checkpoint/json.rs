@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::checkpoint::{
-    Candidate, Checkpointed, CodeChange, HeldByCalls, Limit, NoCandidates, OptimizerPeak, Plan,
+    Candidate, Checkpointed, CodeChange, HeldByCalls, NoCandidates, OptimizerPeak, Plan, RemainingPeak,
 };
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
 use crate::report::Source;
@@ -214,8 +214,8 @@ impl From<&Plan> for CheckpointPlan {
     }
 }
 
-impl From<&Limit> for CheckpointLimit {
-    fn from(limit: &Limit) -> Self {
+impl From<&RemainingPeak> for CheckpointLimit {
+    fn from(limit: &RemainingPeak) -> Self {
         Self {
             at: PhasedInstant { at: (&limit.place).into(), phase: limit.phase },
             rerun: limit.rerun,

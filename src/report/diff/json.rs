@@ -1,6 +1,6 @@
 //! The JSON of `memviz diff`.
 
-use crate::analysis::diff::{Fate, SettingDiff, DiffInputDevice};
+use crate::analysis::diff::{DiffInputDevice, Fate, SettingDiff};
 use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis};
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;

@@ -1,7 +1,7 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
 
 use super::words;
-use crate::analysis::diff::{Align, Curve, DeviceOverlay, Overlay, DiffInputDevice};
+use crate::analysis::diff::{Align, Curve, DeviceOverlay, DiffInputDevice, Overlay};
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::Sources;
 use crate::report::common::fit::{shorten, shorten_end};

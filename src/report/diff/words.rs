@@ -1,6 +1,6 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
-use crate::analysis::diff::{CodePlace, Fate, Growth, GrowthLimit, SettingDiff, DiffInputDevice};
+use crate::analysis::diff::{CodePlace, DiffInputDevice, Fate, Growth, GrowthLimit, SettingDiff};
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, Figures, GroupBy};
 use crate::model::Format;
 use crate::model::bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The JSON of `memviz fragmentation`.
 
 use crate::analysis::{
-    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, PinningRow, Moment, PoolFragmentation,
+    DeviceFragmentation, Figures, FragmentationReport, GroupBy, Moment, OverTimeRow, PinningRow, PoolFragmentation,
     SegmentFragmentation, SizeClass,
 };
 use crate::model::{PoolId, SegmentType};

@@ -1,6 +1,6 @@
 //! What is said of a failed request, the same in every format.
 
-use crate::analysis::oom::{Advice, Symptom, Fit, KnownCapacity, Oom, Replayed};
+use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, Replayed, Symptom};
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::words::{count, pool};

@@ -294,7 +294,7 @@ pub fn row_delta(row: &DifferenceRow) -> String {
 }
 
 /// Bytes on one side of a difference; a dash where they are among the other ones.
-pub fn diff_input(bytes: Option<u64>) -> String {
+pub fn side(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string())
 }
 
