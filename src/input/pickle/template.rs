@@ -77,9 +77,9 @@ struct SlotHole {
 /// A place in the bytes of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
-    /// Whether it is counted from the end of the list of frames, not from the start of the entry.
-    behind_list: bool,
     offset: usize,
+    /// Ones if that is counted from the end of the list of frames, nothing if from the start of the entry.
+    behind_list: usize,
 }
 
 /// An entry that stood in the bytes ahead and was put into the rows.
@@ -149,19 +149,19 @@ impl Templates {
                 return None;
             }
         }
-        let (mut stack, mut frames, mut length, mut tail) =
-            (template.entry.stack, NO_LIST, template.head.length, bytes);
+        let (mut stack, mut frames, mut length, mut list_end) =
+            (template.entry.stack, NO_LIST, template.head.length, 0);
         if let Some(gap) = &template.list {
             let found = lists.find(bytes.get(length..)?, likely.list, tables)?;
-            tail = bytes.get(length + found.length..)?;
-            if !gap.tail.is_start_of(tail) {
+            list_end = length + found.length;
+            if !gap.tail.is_start_of(bytes.get(list_end..)?) {
                 return None;
             }
-            length += found.length + gap.tail.length;
+            length = list_end + gap.tail.length;
             (stack, frames) = (found.stack, found.id);
         }
         for slot in &template.slots {
-            let value = slot.at.word(bytes, tail)? & slot.mask;
+            let value = slot.at.word(bytes, list_end)? & slot.mask;
             match slot.taken {
                 Some(before) if value == (tables.memo.len() + before) as u64 => {}
                 Some(_) => return None,
@@ -172,7 +172,8 @@ impl Templates {
             }
         }
         let [addr, size, time] = &template.numbers;
-        let (addr, size, time) = (addr.read(bytes, tail)?, size.read(bytes, tail)?, time.read(bytes, tail)?);
+        let number = |number: &Number| number.read(bytes, list_end);
+        let (addr, size, time) = (number(addr)?, number(size)?, number(time)?);
         let entry = TraceEntry { addr, size, time_us: time as i64, stack, ..template.entry };
         let row = tables.recording.rows.push(list, entry);
         let next = Next { template: index, list: frames };
@@ -259,8 +260,8 @@ impl Template {
     fn new(bytes: &[u8], decoded: &Decoded, shape: &Shape) -> Option<Self> {
         let (start, end) = shape.list.map_or((decoded.length, 0), |list| (list.start, list.start + list.length));
         let position = |hole: &Hole| match hole.start.checked_sub(end) {
-            Some(offset) if hole.start > start => Position { behind_list: true, offset },
-            _ => Position { behind_list: false, offset: hole.start },
+            Some(offset) if hole.start > start => Position { offset, behind_list: usize::MAX },
+            _ => Position { offset: hole.start, behind_list: 0 },
         };
         let mask = |hole: &Hole| u64::MAX >> (64 - 8 * hole.length);
         let number = |kind, fixed| {
@@ -300,19 +301,19 @@ impl Template {
 }
 
 impl Position {
-    /// The word that stands here, given the bytes of the entry and those behind its list.
+    /// The word that stands here, given the bytes of the entry and the end of its list in them.
     #[inline]
-    fn word(self, entry: &[u8], behind_list: &[u8]) -> Option<u64> {
-        let bytes = if self.behind_list { behind_list } else { entry };
-        bytes.get(self.offset..self.offset + WORD).map(word_of)
+    fn word(self, bytes: &[u8], list_end: usize) -> Option<u64> {
+        let start = self.offset + (list_end & self.behind_list);
+        bytes.get(start..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 }
 
 impl Number {
     /// The number, if it is not negative.
     #[inline]
-    fn read(&self, entry: &[u8], behind_list: &[u8]) -> Option<u64> {
-        let word = self.at.word(entry, behind_list)?;
+    fn read(&self, bytes: &[u8], list_end: usize) -> Option<u64> {
+        let word = self.at.word(bytes, list_end)?;
         (word & self.sign == 0).then_some(word & self.mask | self.fixed)
     }
 }
