@@ -1,7 +1,8 @@
 //! What was in use and reserved before the first kept entry.
 
+use super::allocation::Allocation;
 use super::counters::Counters;
-use super::history::{Allocation, BaselineOrigin, SegmentSpan};
+use super::history::{BaselineOrigin, SegmentSpan};
 
 /// State before the first entry.
 #[derive(Clone, Debug, Default)]

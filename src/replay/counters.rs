@@ -1,6 +1,6 @@
 //! The four counters of `torch.cuda.memory_stats()` along a trace.
 
-use super::history::{Allocation, Instant};
+use super::allocation::{Allocation, Instant};
 use crate::model::Action;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

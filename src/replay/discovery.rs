@@ -4,8 +4,9 @@
 //! trace but not allocated in it was there before, and so was one that is in use at the end without having been
 //! allocated. Reserved ranges follow from the final segments by undoing the segment entries backwards.
 
+use super::allocation::{Allocation, NEVER};
 use super::baseline::{Baseline, BaselineBlock};
-use super::history::{Allocation, BaselineOrigin, NEVER, SegmentSpan};
+use super::history::{BaselineOrigin, SegmentSpan};
 use super::ranges::Ranges;
 use super::simulation::Simulation;
 use crate::allocator::{SMALL_SIZE, SizeRules};

@@ -1,5 +1,6 @@
 //! The finished history of one device: immutable, and all that analyses see.
 
+use super::allocation::{Allocation, Instant, NEVER};
 use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum, Metric};
 use super::operator_usage::OperatorUsage;
@@ -7,52 +8,6 @@ use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-
-/// A point in a device's trace: the number of entries that have happened. Instant 0 is before the first kept entry,
-/// instant `n` right after entry `n - 1`.
-pub type Instant = u32;
-
-/// The instant that never comes.
-pub const NEVER: Instant = u32::MAX;
-
-/// Link of an entry that concerns no allocation.
-pub(crate) const NO_ALLOCATION: u32 = u32::MAX;
-
-/// One allocation from request to return. Mirrors a `Block` of `CUDACachingAllocator` while it is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocation {
-    /// Address.
-    pub addr: u64,
-    /// Bytes asked for.
-    pub requested: u64,
-    /// Bytes of the block.
-    pub size: u64,
-    /// First instant at which it is there: 0 for allocations from before the trace.
-    pub born: Instant,
-    /// First instant after `free_requested`: no longer part of `allocated`.
-    pub freed: Instant,
-    /// First instant after `free_completed`: no longer part of `active` and `requested`.
-    pub completed: Instant,
-}
-
-impl Allocation {
-    /// Whether it counts as allocated at an instant.
-    #[inline]
-    pub fn allocated_at(&self, instant: Instant) -> bool {
-        self.born <= instant && instant < self.freed
-    }
-
-    /// Whether it counts as active at an instant.
-    #[inline]
-    pub fn active_at(&self, instant: Instant) -> bool {
-        self.born <= instant && instant < self.completed
-    }
-
-    /// Whether it is from before the first kept entry.
-    pub fn is_baseline(&self) -> bool {
-        self.born == 0
-    }
-}
 
 /// A reserved range and its lifetime: a segment, or a mapped part of an expandable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! (`discovery`), and a second one starts from that.
 
 mod address_map;
+mod allocation;
 mod anomaly;
 mod baseline;
 mod counters;
@@ -24,9 +25,10 @@ mod simulation;
 mod tally;
 mod track;
 
+pub use allocation::{Allocation, Instant, NEVER};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
-pub use history::{Allocation, BaselineOrigin, Bound, Completeness, History, Instant, NEVER, SegmentSpan};
+pub use history::{BaselineOrigin, Bound, Completeness, History, SegmentSpan};
 pub use operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
 pub use track::Track;
 

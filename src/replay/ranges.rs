@@ -1,7 +1,8 @@
 //! Reserved address ranges: segments and the mapped parts of expandable segments, with their lifetimes.
 
 use super::address_map::AddressMap;
-use super::history::{Instant, SegmentSpan};
+use super::allocation::Instant;
+use super::history::SegmentSpan;
 use crate::model::Segment;
 
 /// The ranges reserved at one instant, and the spans of those that are gone.

@@ -1,7 +1,7 @@
 //! The replayed end against the snapshot's own segments and blocks, byte for byte.
 
+use super::allocation::{Allocation, NEVER};
 use super::anomaly::{Anomalies, AnomalyKind};
-use super::history::{Allocation, NEVER};
 use super::ranges::{Ranges, coalesce, covered};
 use crate::model::{Block, BlockState, Segment};
 use std::cmp::Ordering;

@@ -5,9 +5,10 @@
 //! between two used ones, and the gap behind a new block is what decides its size.
 
 use super::address_map::AddressMap;
+use super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
 use super::baseline::Baseline;
-use super::history::{Allocation, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
+use super::history::SegmentSpan;
 use super::occupancy::Occupancy;
 use super::ranges::Ranges;
 use super::tally::Tally;

@@ -1,8 +1,8 @@
 //! What is counted along a trace: the counters, their maxima, and the contradictions that show in them.
 
+use super::allocation::{Allocation, Instant};
 use super::anomaly::{Anomalies, AnomalyKind};
 use super::counters::{Counters, Maximum, Metric};
-use super::history::{Allocation, Instant};
 use crate::model::Action;
 
 /// The counters up to an instant.

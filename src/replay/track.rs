@@ -1,7 +1,8 @@
 //! One device of a recording: its entries beside the history that they replay to.
 
+use super::allocation::{Allocation, Instant};
 use super::counters::{Counters, Maximum, Metric};
-use super::history::{Allocation, History, Instant};
+use super::history::History;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, DeviceId, EntryContext, Segment, Snapshot, StackId};
 

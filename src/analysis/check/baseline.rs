@@ -2,7 +2,7 @@
 
 use super::measure::maximum;
 use crate::analysis::device::{Device, Devices};
-use crate::analysis::{PeakOptions, PeakReport};
+use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::error::Result;
 use crate::input::saved::{SavedAnswer, SavedDevice};
 use crate::model::DeviceId;

@@ -4,7 +4,7 @@
 //! the call that it was made for is checkpointed. Backward needs the copies, too, so that without checkpointing nothing
 //! is freed at the end of the region, and nothing shows where it is.
 
-use crate::analysis::Sites;
+use crate::analysis::code::sites::Sites;
 use crate::analysis::training::{Phase, Phases, Roles};
 use crate::model::{FrameId, Snapshot, StackId};
 use crate::replay::{Instant, Track};

@@ -1,8 +1,8 @@
 //! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
 
 use super::functions::HeldByCalls;
-use crate::analysis::Sites;
 use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
 use crate::analysis::device::Device;
 use crate::analysis::training::Phase;
 use crate::model::StackId;

@@ -2,7 +2,7 @@
 
 use super::autocast::Autocast;
 use super::passes::Passes;
-use crate::analysis::Sites;
+use crate::analysis::code::sites::Sites;
 use crate::analysis::device::Device;
 use crate::analysis::training::{Call, Calls, Phase, Phases, Roles};
 use crate::model::Action;

@@ -2,8 +2,9 @@
 
 use super::curve::NewPeak;
 use super::recompute::Recompute;
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::time::moment::Moment;
 use crate::analysis::training::Phase;
-use crate::analysis::{Moment, Row};
 use crate::replay::{History, Instant};
 use std::collections::HashSet;
 

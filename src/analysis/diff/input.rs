@@ -3,8 +3,11 @@
 use super::rows::SideRow;
 use crate::analysis::device::Devices;
 use crate::analysis::doubts::{self, Doubt, Leaves};
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
-use crate::analysis::{DevicePeak, Figures, PeakOptions, PeakReport, When};
+use crate::analysis::time::when::When;
 use crate::error::Result;
 use crate::model::{AllocatorSettings, DeviceId, Format};
 use crate::replay::Bound;
@@ -81,7 +84,7 @@ impl DiffInputDevice {
     /// Its rows. They sum to the counter.
     pub(super) fn rows(&self) -> Vec<SideRow> {
         let attribution = &self.peak.attribution;
-        let row = |row: &crate::analysis::Row| SideRow {
+        let row = |row: &Row| SideRow {
             label: row.label.clone(),
             bytes: row.bytes as i64,
             blocks: row.blocks,

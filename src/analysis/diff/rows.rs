@@ -1,7 +1,7 @@
 //! What two attributions differ in, row by row.
 
 use super::matching::{Match, Name, match_rows};
-use crate::analysis::GroupBy;
+use crate::analysis::grouping::GroupBy;
 use crate::analysis::grouping::attribution::OTHER;
 use std::cmp::Reverse;
 

@@ -277,7 +277,7 @@ fn ending(text: &str, length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Row;
+    use crate::analysis::grouping::attribution::Row;
 
     #[test]
     fn summaries_stay_small_and_sum_up() {

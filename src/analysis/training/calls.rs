@@ -7,7 +7,7 @@
 use super::functions::{Functions, PythonStack};
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
-use crate::analysis::Sites;
+use crate::analysis::code::sites::Sites;
 use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
 use crate::replay::Track;
 use std::collections::HashMap;

@@ -14,7 +14,7 @@ use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
 use super::stretches::{Cursor, Stretch, Stretches};
 use super::workspace::{self, Workspaces};
-use crate::analysis::Sites;
+use crate::analysis::code::sites::Sites;
 use crate::model::{Action, ContextId, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER, Track};
 use foldhash::fast::RandomState;

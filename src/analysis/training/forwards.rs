@@ -7,8 +7,8 @@
 use super::phases::Phase;
 use super::role::{Role, Roles};
 use super::stretches::{Stretch, Stretches};
-use crate::analysis::Sites;
 use crate::analysis::code::frames::installed_path;
+use crate::analysis::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
 use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;

@@ -2,8 +2,8 @@
 
 use super::category::Category;
 use super::role::Roles;
-use crate::analysis::Sites;
 use crate::analysis::code::frames::{FrameKind, installed_path};
+use crate::analysis::code::sites::Sites;
 use crate::model::{FrameId, StackId, StrId};
 use std::collections::{BTreeSet, HashSet};
 

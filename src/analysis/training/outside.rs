@@ -1,8 +1,8 @@
 //! Where a program stands outside of its modules, backward passes and optimizers: that is where its loops are.
 
 use super::role::Roles;
-use crate::analysis::Sites;
 use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
 use crate::model::{FrameId, StackId, StrId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The line of code that makes or drops a block.
 
-use crate::analysis::Sites;
 use crate::analysis::code::frames::FrameKind;
+use crate::analysis::code::sites::Sites;
 use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

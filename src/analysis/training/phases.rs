@@ -1,7 +1,7 @@
 //! Which entries are forward, backward, optimizer and data.
 
 use super::role::{Role, Roles};
-use crate::analysis::Annotations;
+use crate::analysis::time::annotations::Annotations;
 use crate::model::{Action, Format, StackId, StrId};
 use crate::replay::{History, Instant, Track};
 use schemars::JsonSchema;

@@ -1,7 +1,7 @@
 //! What a stack says about the part of a training step that runs it.
 
-use crate::analysis::Sites;
 use crate::analysis::code::frames::{FrameKind, installed_path};
+use crate::analysis::code::sites::Sites;
 use crate::model::{Frame, FrameId, Snapshot, StackId};
 use std::collections::HashSet;
 

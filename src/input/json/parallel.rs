@@ -8,9 +8,8 @@
 //! Each chunk is read into a part of its own. Parts are joined in order of the file, so that the result does not depend on
 //! the threads, nor on where the file was cut.
 
-use super::cursor::{Cursor, Stop};
+use super::cursor::{Cursor, Parsed, Stop};
 use super::feed::Feed;
-use super::trace::TraceReader;
 use crate::error::Error;
 use crate::input::window::unwrap_io;
 use std::collections::BTreeMap;
@@ -48,11 +47,11 @@ enum End {
 }
 
 /// A piece of the file and what was read from it.
-struct Chunk {
+struct Chunk<P> {
     bytes: Vec<u8>,
     /// How many of them are filled.
     len: usize,
-    part: TraceReader,
+    part: P,
     end: End,
 }
 
@@ -67,8 +66,18 @@ struct Source<'r, R> {
     error: Option<Error>,
 }
 
-/// Reads events into `trace`, as far as they are laid out line by line.
-pub fn read_events<R: Read + Send>(feed: &mut Feed<R>, trace: &mut TraceReader, threads: usize) -> Progress {
+/// What events are read into, part by part.
+pub trait Part: Default + Send {
+    /// Reads the next event, with the comma in front of all but the `first`; false at the end of all.
+    fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool>;
+    /// Whether the part that follows can be appended.
+    fn goes_with(&self, next: &Self) -> bool;
+    /// Appends the events that follow, read apart from these.
+    fn append(&mut self, next: Self);
+}
+
+/// Reads events into `whole`, as far as they are laid out line by line.
+pub fn read_events<R: Read + Send, P: Part>(feed: &mut Feed<R>, whole: &mut P, threads: usize) -> Progress {
     let threads = threads.min(MAX_THREADS);
     let begin = feed.offset();
     let rest = feed.take_ahead();
@@ -82,7 +91,7 @@ pub fn read_events<R: Read + Send>(feed: &mut Feed<R>, trace: &mut TraceReader, 
         let _ = give_back.send(Vec::new());
     }
     let buffers = Mutex::new(buffers);
-    let mut joiner = Joiner { trace, read: 0, at_start: true, left: None, closed: false };
+    let mut joiner = Joiner { whole, read: 0, at_start: true, left: None, closed: false };
     thread::scope(|scope| {
         let (done, chunks) = channel();
         for _ in 0..threads {
@@ -101,11 +110,11 @@ pub fn read_events<R: Read + Send>(feed: &mut Feed<R>, trace: &mut TraceReader, 
 }
 
 /// Takes one chunk after the other, until there is none or it is told to stop.
-fn work<R: Read>(
+fn work<R: Read, P: Part>(
     source: &Mutex<Source<'_, R>>,
     stop: &AtomicBool,
     buffers: &Mutex<Receiver<Vec<u8>>>,
-    done: &Sender<(usize, Chunk)>,
+    done: &Sender<(usize, Chunk<P>)>,
 ) {
     loop {
         // Buffers come back while parts are being joined, and no more when that is over.
@@ -124,7 +133,7 @@ fn work<R: Read>(
                 }
             }
         };
-        let mut part = TraceReader::default();
+        let mut part = P::default();
         let end = read_chunk(&bytes[..len], index == 0, &mut part);
         if done.send((index, Chunk { bytes, len, part, end })).is_err() {
             return;
@@ -177,7 +186,7 @@ fn cut(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Reads the events of a chunk, which begins with the first of them or with the comma in front of one.
-fn read_chunk(bytes: &[u8], mut first: bool, part: &mut TraceReader) -> End {
+fn read_chunk<P: Part>(bytes: &[u8], mut first: bool, part: &mut P) -> End {
     let mut cursor = Cursor::new(bytes);
     let mut done = 0;
     loop {
@@ -191,8 +200,8 @@ fn read_chunk(bytes: &[u8], mut first: bool, part: &mut TraceReader) -> End {
 }
 
 /// Puts parts together in order of the file.
-struct Joiner<'t> {
-    trace: &'t mut TraceReader,
+struct Joiner<'w, P> {
+    whole: &'w mut P,
     /// Bytes of the chunks that were joined.
     read: u64,
     at_start: bool,
@@ -201,8 +210,8 @@ struct Joiner<'t> {
     closed: bool,
 }
 
-impl Joiner<'_> {
-    fn join_all(&mut self, chunks: &Receiver<(usize, Chunk)>, give_back: Sender<Vec<u8>>, stop: &AtomicBool) {
+impl<P: Part> Joiner<'_, P> {
+    fn join_all(&mut self, chunks: &Receiver<(usize, Chunk<P>)>, give_back: Sender<Vec<u8>>, stop: &AtomicBool) {
         let mut give_back = Some(give_back);
         let mut waiting = BTreeMap::new();
         let mut next = 0;
@@ -225,15 +234,15 @@ impl Joiner<'_> {
     }
 
     /// Joins a chunk; its buffer, if more is to come.
-    fn join(&mut self, chunk: Chunk) -> Option<Vec<u8>> {
+    fn join(&mut self, chunk: Chunk<P>) -> Option<Vec<u8>> {
         let Chunk { bytes, len, part, end } = chunk;
         if let Some(left) = &mut self.left {
             left.extend_from_slice(&bytes[..len]);
             return None;
         }
-        let is_good = end != End::Elsewhere && self.trace.goes_with(&part);
+        let is_good = end != End::Elsewhere && self.whole.goes_with(&part);
         if is_good {
-            self.trace.append(part);
+            self.whole.append(part);
             self.at_start = false;
         }
         let read = match end {

@@ -6,7 +6,7 @@
 use super::cursor::{Cursor, Parsed, missing, unescape};
 use super::event::{Event, Kind};
 use super::feed::Feed;
-use super::parallel::{self, Progress};
+use super::parallel::{self, Part, Progress};
 use crate::error::{Error, Result};
 use crate::input::ReadOptions;
 use crate::model::profile::{DeviceType, MemoryEvent, MemoryKind, Profile, ProfileThread, Sequence, Span, SpanKind};
@@ -136,9 +136,10 @@ impl TraceReader {
             Ok(more)
         })
     }
+}
 
-    /// Reads the next event, with the comma in front of all but the `first`; false at the end of all.
-    pub fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool> {
+impl Part for TraceReader {
+    fn event(&mut self, cursor: &mut Cursor<'_>, first: bool) -> Parsed<bool> {
         if !cursor.element(first, b']')? {
             return Ok(false);
         }
@@ -148,8 +149,8 @@ impl TraceReader {
         Ok(true)
     }
 
-    /// Whether what follows can be appended: what the first memory event decides must not differ.
-    pub fn goes_with(&self, next: &Self) -> bool {
+    /// What the first memory event decides must not differ.
+    fn goes_with(&self, next: &Self) -> bool {
         fn agree<T: Copy + PartialEq>(ours: Option<T>, theirs: Option<T>) -> bool {
             ours.zip(theirs).is_none_or(|(ours, theirs)| ours == theirs)
         }
@@ -157,8 +158,7 @@ impl TraceReader {
             && agree(self.profile.notes.device_type, next.profile.notes.device_type)
     }
 
-    /// Appends the events that follow, read apart from these.
-    pub fn append(&mut self, next: Self) {
+    fn append(&mut self, next: Self) {
         let TraceReader { profile: part, memory_keys, has_fractions, .. } = next;
         let profile = &mut self.profile;
         // Names and threads are numbered as they come, within the part as in the whole.
@@ -195,7 +195,9 @@ impl TraceReader {
         self.memory_keys = self.memory_keys.or(memory_keys);
         self.has_fractions |= has_fractions;
     }
+}
 
+impl TraceReader {
     fn keep(&mut self, event: &Event<'_>) -> Parsed<()> {
         let (Some(id), Some(time_ns)) = (event.pid.zip(event.tid), event.ts) else {
             self.profile.notes.memory_left_out += u64::from(event.tells_of_memory());

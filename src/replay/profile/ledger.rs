@@ -5,9 +5,10 @@
 //! is taken from such allocations, then from what was there before the trace. What is left corrects the counters. Each
 //! of these is an anomaly.
 
+use super::super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::super::anomaly::{Anomalies, AnomalyKind};
 use super::super::counters::Counters;
-use super::super::history::{Allocation, BaselineOrigin, Instant, NEVER, NO_ALLOCATION, SegmentSpan};
+use super::super::history::{BaselineOrigin, SegmentSpan};
 use crate::model::profile::{MemoryEvent, MemoryKind};
 use crate::model::trace_entry::{ContextId, TraceEntries, TraceEntry};
 use crate::model::{Action, StackId};
