@@ -3,46 +3,36 @@
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::{FragmentationReport, InfoReport, OomReport, PeakOptions, PeakReport};
+use memviz::analysis::{PeakOptions, PeakReport};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
-use memviz::report::{Render, Source};
+use memviz::report::{Answer, Source, TextStyle};
 use std::io::{self, Write};
 
-/// One line per device.
-struct ChatReport;
+/// What a chat message says of an answer.
+trait Chat: Answer {
+    /// Writes a line per device.
+    fn chat(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
+}
 
-impl Render for ChatReport {
-    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        for device in &report.devices {
+impl Chat for PeakReport {
+    fn chat(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        for device in &self.devices {
             let bytes = Bytes(device.attribution.total_bytes);
             let top = device.attribution.rows.first().map_or("nothing", |row| row.label.as_str());
             writeln!(out, "{}: GPU {} peaks at {bytes}, most of it from {top}", source.path, device.device)?;
         }
         Ok(())
     }
-
-    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        for device in &report.devices {
-            let inactive = Bytes(device.figures.inactive);
-            writeln!(out, "{}: GPU {} reserves {inactive} that nobody uses", source.path, device.device)?;
-        }
-        Ok(())
-    }
-
-    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}: ran out of memory {} times", source.path, report.count())
-    }
-
-    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}: {} devices", source.path, report.devices.len())
-    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "fixtures/snapshots/tiny/snapshot.pickle.gz".to_owned());
     let recording = Recording::open(path.as_ref(), &ReadOptions::default())?;
+    let source = Source { path: &path, recording: &recording };
     let report = recording.peak(&PeakOptions::default())?;
-    ChatReport.peak(Source { path: &path, recording: &recording }, &report, &mut io::stdout())?;
+    report.chat(source, &mut io::stdout())?;
+    // The formats that memviz has are there, too.
+    report.text(source, TextStyle { width: Some(80), color: false }, &mut io::stdout())?;
     Ok(())
 }

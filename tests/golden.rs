@@ -13,7 +13,7 @@ use memviz::analysis::{
 use memviz::input::ReadOptions;
 use memviz::model::{Action, View};
 use memviz::report::check::words::CheckedInput;
-use memviz::report::{InputHead, Render, Source, Sources, TextReport};
+use memviz::report::{Answer, InputHead, Source, Sources, TextStyle};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -539,10 +539,10 @@ fn open(name: &str) -> Recording {
 /// The answer to a question as text of each width.
 fn render(recording: &Recording, path: &str, question: Question, widths: &[Option<usize>]) -> Vec<String> {
     let source = Source { path, recording };
-    let texts = |write: &dyn Fn(&TextReport, &mut Vec<u8>)| -> Vec<String> {
+    let texts = |write: &dyn Fn(&TextStyle, &mut Vec<u8>)| -> Vec<String> {
         let text = |&width| {
             let mut out = Vec::new();
-            write(&TextReport { width, color: false }, &mut out);
+            write(&TextStyle { width, color: false }, &mut out);
             String::from_utf8(out).unwrap()
         };
         widths.iter().map(text).collect()
@@ -551,29 +551,29 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
         Question::Peak(by) => {
             let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
             let report = recording.peak(&options).unwrap();
-            texts(&|text, out| text.peak(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Each(each, top) => {
             let each = Some(EachOptions { each: each.parse().unwrap(), top });
             // Where there are no such ranges, there is nothing to render.
             let Ok(report) = recording.peak(&PeakOptions { each, ..PeakOptions::default() }) else { return Vec::new() };
-            texts(&|text, out| text.peak(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Fragmentation(by) => {
             let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);
             let options = FragmentationOptions { by, at, top: Some(TOP), ..FragmentationOptions::default() };
             let report = recording.fragmentation(&options).unwrap();
-            texts(&|text, out| text.fragmentation(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::OverTime => {
             let options = FragmentationOptions { points: Some(24), ..FragmentationOptions::default() };
             let report = recording.fragmentation(&options).unwrap();
-            texts(&|text, out| text.fragmentation(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Oom(by) => {
             let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
             let report = recording.oom(&options).unwrap();
-            texts(&|text, out| text.oom(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Check => {
             let budgets = Budgets {
@@ -587,18 +587,18 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
             let answer = Ok((InputHead::of(source).into_owned(), report));
             let inputs = [CheckedInput { path: path.to_owned(), answer }];
-            texts(&|text, out| text.check(&inputs, out).unwrap())
+            texts(&|text, out| inputs.text((), *text, out).unwrap())
         }
         Question::Checkpoint => {
             // As many candidates as people get.
             let options = CheckpointOptions { top: Some(10), ..CheckpointOptions::default() };
             let report = recording.checkpoint(&options).unwrap();
-            texts(&|text, out| text.checkpoint(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
             let report = recording.leaks(&options).unwrap();
-            texts(&|text, out| text.leaks(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Diff(by) => {
             let base = &*BASE;
@@ -606,11 +606,11 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             let [from, to] = [base, recording].map(|side| side.diff_input(&options).unwrap());
             let sources = Sources { base: Source { path: GPT_TRAIN, recording: base }, new: source };
             let report = DiffReport::of(&from, &to, Some(TOP));
-            texts(&|text, out| text.diff(sources, &report, out).unwrap())
+            texts(&|text, out| report.text(sources, *text, out).unwrap())
         }
         Question::Info => {
             let report = recording.info(&[]).unwrap();
-            texts(&|text, out| text.info(source, &report, out).unwrap())
+            texts(&|text, out| report.text(source, *text, out).unwrap())
         }
     }
 }

@@ -10,7 +10,7 @@ use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{AnomalyKind, HeadStart, History, Metric, replay};
 use memviz::report::page::Page;
-use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, Sources, TextReport};
+use memviz::report::{AnswerFormat, SCHEMA_VERSION, Source, Sources, TextStyle};
 use std::io::Cursor;
 
 /// Reads and replays a file from a stranger. Errors are fine, panics are not.
@@ -46,16 +46,16 @@ pub fn open_and_answer(bytes: Vec<u8>) {
 pub fn read_lines(bytes: &[u8]) {
     let (lines, _) = memviz::analysis::ranks::read_lines(bytes, &SummaryOptions::default());
     let report = RanksReport::of(lines, Metric::Allocated);
-    let text = TextReport { width: Some(80), color: false };
-    for render in [&text as &dyn Render, &JsonReport, &CsvReport, &MarkdownReport] {
+    let style = TextStyle { width: Some(80), color: false };
+    for format in AnswerFormat::ALL {
         let mut out = Vec::new();
-        let _ = render.ranks(&report, &mut out);
+        let _ = format.write(&report, (), style, &mut out);
     }
 }
 
 /// Reads a text as answers of `memviz check`, and takes them for baselines. Errors are fine, panics are not.
 pub fn read_baseline(text: &str) {
-    let Ok(answers) = memviz::input::saved::read_answers(text, memviz::report::schema::SCHEMA_VERSION) else { return };
+    let Ok(answers) = memviz::input::saved::read_answers(text, SCHEMA_VERSION) else { return };
     for answer in &answers {
         let _ = Baseline::of_answer(answer);
     }
@@ -90,25 +90,24 @@ pub fn check(snapshot: &Snapshot, histories: &[History]) {
 pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
     let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
     let source = Source { path: "snapshot.pickle", recording: &recording };
-    let text = TextReport { width: Some(80), color: false };
-    let renderers: [&dyn Render; 4] = [&text, &JsonReport, &CsvReport, &MarkdownReport];
+    let style = TextStyle { width: Some(80), color: false };
     let fragmentation = FragmentationOptions { points: Some(8), ..FragmentationOptions::default() };
     let timeline = TimelineOptions { peak: PeakOptions { top: Some(3), ..PeakOptions::default() }, axis: XAxis::Time, columns: 50, inactive: true };
-    for render in renderers {
+    for format in AnswerFormat::ALL {
         let mut out = Vec::new();
-        let _ = recording.peak(&PeakOptions::default()).map(|report| render.peak(source, &report, &mut out));
-        let _ = recording.oom(&OomOptions::default()).map(|report| render.oom(source, &report, &mut out));
-        let _ = recording.leaks(&LeakOptions::default()).map(|report| render.leaks(source, &report, &mut out));
-        let _ = recording.fragmentation(&fragmentation).map(|report| render.fragmentation(source, &report, &mut out));
-        let _ = recording.checkpoint(&CheckpointOptions::default()).map(|report| render.checkpoint(source, &report, &mut out));
-        let _ = recording.info(&[]).map(|report| render.info(source, &report, &mut out));
+        let _ = recording.peak(&PeakOptions::default()).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording.oom(&OomOptions::default()).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording.leaks(&LeakOptions::default()).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording.fragmentation(&fragmentation).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording.checkpoint(&CheckpointOptions::default()).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording.info(&[]).map(|report| format.write(&report, source, style, &mut out));
         for by in [GroupBy::Category, GroupBy::Phase] {
             let options = PeakOptions { by, ..PeakOptions::default() };
-            let _ = recording.peak(&options).map(|report| render.peak(source, &report, &mut out));
+            let _ = recording.peak(&options).map(|report| format.write(&report, source, style, &mut out));
         }
         if let Ok(side) = recording.diff_input(&PeakOptions::default()) {
             let sources = Sources { base: source, new: source };
-            let _ = render.diff(sources, &DiffReport::of(&side, &side, Some(3)), &mut out);
+            let _ = format.write(&DiffReport::of(&side, &side, Some(3)), sources, style, &mut out);
         }
     }
     if let Ok(overview) = recording.overview(&timeline) {

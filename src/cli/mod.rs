@@ -4,17 +4,16 @@
 //! options here; nothing past this module sees clap.
 
 mod args;
-mod baselines;
 mod command;
 mod files;
 mod output;
-mod plan;
 mod progress;
+mod recording;
 
 use crate::report::safe;
-use args::{Cli, Command};
+use clap::Command;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use command::{COMMANDS, Run};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -60,29 +59,35 @@ impl From<io::Error> for Failure {
     }
 }
 
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
+
+/// The whole command line, for clap.
+fn command_line() -> Command {
+    Command::new("memviz")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .after_help(EXIT_CODES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(COMMANDS.iter().map(command::Entry::command))
+}
+
+/// The command that `arguments` ask for.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
+    let matches = command_line().try_get_matches_from(arguments)?;
+    let asked = matches
+        .subcommand()
+        .and_then(|(name, matches)| COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.parse(matches)));
+    asked.unwrap_or_else(|| Err(command_line().error(ErrorKind::MissingSubcommand, "expected a command, found none")))
+}
+
 /// Runs the command line `arguments` (program name first).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
+    let command = match parse(arguments) {
+        Ok(command) => command,
         Err(error) => return refuse(&error),
     };
-    let result = match cli.command {
-        Command::Info(args) => command::info::run(&args),
-        Command::Fragmentation(args) => command::fragmentation::run(&args),
-        Command::Oom(args) => command::oom::run(&args),
-        Command::Peak(args) => command::peak::run(&args),
-        Command::Timeline(args) => command::timeline::run(&args),
-        Command::Flamegraph(args) => command::flamegraph::run(&args),
-        Command::Report(args) => command::report::run(&args),
-        Command::Leaks(args) => command::leaks::run(&args),
-        Command::Checkpoint(args) => command::checkpoint::run(&args),
-        Command::Diff(args) => command::diff::run(&args),
-        Command::Schema { command } => command::schema::run(command.as_deref()),
-        Command::Check(args) => command::check::run(&args),
-        Command::Ranks(args) => command::ranks::run(&args),
-        Command::Completions { shell } => completions(shell),
-        Command::Man => man(),
-    };
+    let result = command.run();
     match result {
         Ok(outcome) => outcome,
         Err(Failure::ClosedPipe) => Outcome::Done,
@@ -114,25 +119,4 @@ fn refuse(error: &clap::Error) -> Outcome {
 fn complain(message: &str) {
     // There is nobody left to tell when standard error is closed.
     let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
-}
-
-fn completions(shell: clap_complete::Shell) -> Result<Outcome, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "memviz", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(Outcome::Done)
-}
-
-/// The manual: one page for memviz and one for each command, one after the other.
-fn man() -> Result<Outcome, Failure> {
-    let mut cli = Cli::command();
-    cli.build();
-    let mut pages = Vec::new();
-    clap_mangen::Man::new(cli.clone()).render(&mut pages)?;
-    for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
-        let name: &'static str = format!("memviz-{}", command.get_name()).leak();
-        clap_mangen::Man::new(command.clone().name(name)).render(&mut pages)?;
-    }
-    io::stdout().write_all(&pages)?;
-    Ok(Outcome::Done)
 }

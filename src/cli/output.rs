@@ -1,29 +1,22 @@
 //! Where answers go and what they look like there.
 
 use super::Failure;
-use super::args::{ColorArg, FormatArg, SharedArgs};
+use super::args::{Color, SharedArgs};
 use super::files::Staged;
-use crate::report::{CsvReport, JsonReport, MarkdownReport, Render, TextReport};
+use crate::report::TextStyle;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// The renderer for the format asked for.
-pub fn renderer(args: &SharedArgs, format: FormatArg) -> Box<dyn Render> {
-    match format {
-        FormatArg::Json => Box::new(JsonReport),
-        FormatArg::Csv => Box::new(CsvReport),
-        FormatArg::Markdown => Box::new(MarkdownReport),
-        FormatArg::Text => {
-            let to_terminal = args.output.is_none() && io::stdout().is_terminal();
-            let color = match args.color {
-                ColorArg::Always => true,
-                ColorArg::Never => false,
-                ColorArg::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-            };
-            Box::new(TextReport { width: to_terminal.then(terminal_width).flatten(), color })
-        }
-    }
+/// What text looks like where it goes.
+pub fn style(args: &SharedArgs) -> TextStyle {
+    let to_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let color = match args.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    TextStyle { width: to_terminal.then(terminal_width).flatten(), color }
 }
 
 /// Columns of the terminal: `COLUMNS` if set, else what the terminal says.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Blocks in use until their free is requested.

@@ -1,7 +1,8 @@
 //! Answers to bytes on any writer.
 //!
 //! In: results of [`crate::analysis`] and the [`Source`] they are about. Out: text for people, JSON, CSV or Markdown.
-//! Each format is a [`Render`] with its own options; a program may bring another one (`examples/custom_report.rs`).
+//! A folder per command holds all that is written for it, a file per format, and [`Answer`] says which formats there are;
+//! a program may bring one of its own (`examples/custom_report.rs`).
 
 pub mod check;
 pub mod checkpoint;
@@ -21,21 +22,14 @@ pub mod schema;
 pub mod timeline;
 
 pub use common::advice::{Advice, advice};
-pub use common::csv::CsvReport;
 pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
-pub use common::markdown::MarkdownReport;
-pub use common::no_commands::JsonReport;
 pub use common::notes::{device_name, safe};
 #[cfg(feature = "plot")]
 pub use common::picture::{Picture, WIDTH};
-pub use common::text::TextReport;
+pub use common::text::TextStyle;
 
 use crate::Recording;
-use crate::analysis::ranks::RankLine;
-use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-};
-use check::words::CheckedInput;
+use schemars::JsonSchema;
 use std::io::{self, Write};
 
 /// The recording a report is about.
@@ -56,85 +50,88 @@ pub struct Sources<'a> {
     pub new: Source<'a>,
 }
 
-/// A format for reports.
-pub trait Render {
-    /// Writes the answer of `memviz peak`.
+/// An answer, in the formats that every command writes. One that lacks a format does not compile; formats that only some
+/// answers have are traits or functions beside it: [`Rows`], pictures ([`peak`] has none, [`diff::draw`] makes one), and
+/// what [`check`] writes for tools.
+pub trait Answer {
+    /// The command that gives it.
+    const COMMAND: &'static str;
+
+    /// What it is about, as far as the answer itself does not say so: a [`Source`], [`Sources`], or nothing.
+    type About<'a>;
+
+    /// The object that [`Answer::json`] writes, for its schema: see [`schema`].
+    type Json: JsonSchema;
+
+    /// Writes text for people.
     ///
     /// # Errors
     /// When writing fails.
-    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()>;
+    fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Writes the answer of `memviz fragmentation`.
+    /// Writes GitHub-flavoured Markdown.
     ///
     /// # Errors
     /// When writing fails.
-    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()>;
+    fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Writes the answer of `memviz oom`.
+    /// Writes JSON: an object and a newline, or an object on each line.
     ///
     /// # Errors
     /// When writing fails.
-    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()>;
+    fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
+}
 
-    /// Writes the answer of `memviz info`.
+/// An answer that is a table of figures, too.
+pub trait Rows: Answer {
+    /// Writes RFC 4180 with a header line, bytes as integers.
     ///
     /// # Errors
     /// When writing fails.
-    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()>;
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
+}
 
-    /// Writes the answer of `memviz leaks`.
-    ///
-    /// # Errors
-    /// When writing fails, or the format has no such report, as formats that were written before it do not.
-    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (source, report, out);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of leaks"))
-    }
+/// A format for answers with rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum AnswerFormat {
+    /// For people, as wide as the terminal
+    #[default]
+    Text,
+    /// One object with every figure, exactly
+    Json,
+    /// A line per row, bytes as integers
+    Csv,
+    /// For an issue or a pull request
+    Markdown,
+}
 
-    /// Writes the answer of `memviz check`, for one input or several.
-    ///
-    /// # Errors
-    /// When writing fails, or the format has no such report, as CSV does not.
-    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        let _ = (inputs, out);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of budgets"))
-    }
+impl AnswerFormat {
+    /// Every format.
+    pub const ALL: [Self; 4] = [Self::Text, Self::Json, Self::Csv, Self::Markdown];
 
-    /// Writes the answer of `memviz checkpoint`.
-    ///
-    /// # Errors
-    /// When writing fails, or the format has no such report, as formats that were written before it do not.
-    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (source, report, out);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of checkpointing"))
-    }
-
-    /// Writes the answer of `memviz diff`.
-    ///
-    /// # Errors
-    /// When writing fails, or the format has no such report, as formats that were written before it do not.
-    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (sources, report, out);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of differences"))
-    }
-
-    /// Writes what `memviz ranks` says about input number `index`, as soon as it is known. Formats that say it at the end
-    /// write nothing.
+    /// Writes an answer in this format.
     ///
     /// # Errors
     /// When writing fails.
-    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (index, line, out);
-        Ok(())
+    pub fn write<A: Rows>(
+        self,
+        answer: &A,
+        about: A::About<'_>,
+        style: TextStyle,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        match self {
+            Self::Text => answer.text(about, style, out),
+            Self::Json => answer.json(about, out),
+            Self::Csv => answer.csv(out),
+            Self::Markdown => answer.markdown(about, out),
+        }
     }
 
-    /// Writes the rest of the answer of `memviz ranks`, when all lines are there.
-    ///
-    /// # Errors
-    /// When writing fails, or the format has no such report, as formats that were written before it do not.
-    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (report, out);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this format has no report of ranks"))
+    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Self::Text | Self::Markdown)
     }
 }
 

@@ -1,37 +1,32 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::check::json::CheckOutcome;
-use super::checkpoint::json::CheckpointDevice;
-use super::common::json::{Head, SCHEMA_VERSION};
-use super::diff::json::Diff;
-use super::fragmentation::json::FragmentationDevice;
-use super::info::json::Info;
-use super::leaks::json::LeaksDevice;
-use super::oom::json::OomDevice;
-use super::peak::json::PeakDevice;
-use super::ranks::json::RanksAnswer;
+use super::check::words::CheckedInput;
+use super::{Answer, SCHEMA_VERSION};
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
-use schemars::{JsonSchema, Schema, json_schema};
+use schemars::{Schema, json_schema};
 use serde_json::Value;
 
 /// A command, and what makes the schema of its answer.
-type Answer = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
-/// Every command with the type that it writes. A new command is a new line.
-const ANSWERS: &[Answer] = &[
-    ("info", answer::<Info>),
-    ("peak", answer::<Head<PeakDevice>>),
-    ("fragmentation", answer::<Head<FragmentationDevice>>),
-    ("oom", answer::<Head<OomDevice>>),
-    ("leaks", answer::<Head<LeaksDevice>>),
-    ("checkpoint", answer::<Head<CheckpointDevice>>),
-    ("diff", answer::<Diff>),
-    ("check", answer::<CheckOutcome>),
-    ("ranks", answer::<RanksAnswer>),
+/// Every answer in JSON. A new command is a new line.
+const ANSWERS: &[Described] = &[
+    answer::<InfoReport>(),
+    answer::<PeakReport>(),
+    answer::<FragmentationReport>(),
+    answer::<OomReport>(),
+    answer::<LeakReport>(),
+    answer::<CheckpointReport>(),
+    answer::<DiffReport>(),
+    answer::<[CheckedInput]>(),
+    answer::<RanksReport>(),
 ];
 
-fn answer<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<T>()
+const fn answer<A: Answer + ?Sized>() -> Described {
+    (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
 
 /// The commands that have a schema.
@@ -42,7 +37,7 @@ pub fn commands() -> impl Iterator<Item = &'static str> {
 /// The schema of one command's answers, or of any command's; `None` where there is no such command.
 pub fn describe(command: Option<&str>) -> Option<Value> {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let mut one = |&(name, answer): &Answer| {
+    let mut one = |&(name, answer): &Described| {
         let mut schema = answer(&mut generator);
         // What a type cannot say: these values are always the same.
         let constants = json_schema!({"command": {"const": name}, "schema_version": {"const": SCHEMA_VERSION}});

@@ -13,7 +13,7 @@ use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot, TraceEntries};
 use memviz::replay::{History, Instant, Track, replay};
-use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
+use memviz::report::{AnswerFormat, Source, TextStyle};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -188,13 +188,12 @@ proptest! {
         let over_time = recording.fragmentation(&options).unwrap();
         let fragmentation = recording.fragmentation(&FragmentationOptions { points: None, ..options }).unwrap();
         let ooms = recording.oom(&OomOptions { top: Some(2), ..OomOptions::default() }).unwrap();
-        let text = TextReport { width: Some(60), color: true };
-        let formats: [&dyn Render; 4] = [&text, &JsonReport, &CsvReport, &MarkdownReport];
-        for format in formats {
+        let style = TextStyle { width: Some(60), color: true };
+        for format in AnswerFormat::ALL {
             let mut out = Vec::new();
-            format.fragmentation(source, &over_time, &mut out).unwrap();
-            format.fragmentation(source, &fragmentation, &mut out).unwrap();
-            format.oom(source, &ooms, &mut out).unwrap();
+            format.write(&over_time, source, style, &mut out).unwrap();
+            format.write(&fragmentation, source, style, &mut out).unwrap();
+            format.write(&ooms, source, style, &mut out).unwrap();
             prop_assert!(!out.is_empty());
         }
     }

@@ -9,7 +9,7 @@ use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
 use memviz::replay::replay;
-use memviz::report::{CsvReport, Render, Source, TextReport};
+use memviz::report::{Answer, Rows, Source, TextStyle};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -290,12 +290,12 @@ fn many_failures_are_counted() {
     assert_eq!(report.count(), 14);
     let source = Source { path: "many", recording: &recording };
     let mut text = Vec::new();
-    TextReport { width: Some(80), color: false }.oom(source, &report, &mut text).unwrap();
+    report.text(source, TextStyle { width: Some(80), color: false }, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches("out of memory").count(), 10);
     assert!(text.ends_with("\n\nDevice 0: 4 requests failed later; --format csv lists all\n"), "{text}");
     let mut csv = Vec::new();
-    CsvReport.oom(source, &report, &mut csv).unwrap();
+    report.csv(&mut csv).unwrap();
     assert_eq!(String::from_utf8(csv).unwrap().lines().count(), 15);
 }
 

@@ -9,7 +9,7 @@ use memviz::analysis::{PeakOptions, RanksReport};
 use memviz::input::ReadOptions;
 use memviz::ranks::{RankInputs, RanksOptions};
 use memviz::replay::Metric;
-use memviz::report::{Render, TextReport};
+use memviz::report::{Answer, TextStyle};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -760,12 +760,8 @@ fn every_line_fits_into_the_terminal() {
     RankInputs::of(&paths, &options).summarise(&options, keep).unwrap();
     let report = RanksReport::of(lines, Metric::Allocated);
     for width in (50..=220).step_by(10) {
-        let text = TextReport { width: Some(width), color: false };
         let mut out = Vec::new();
-        for (index, line) in report.lines.iter().enumerate() {
-            text.ranks_line(index, line, &mut out).unwrap();
-        }
-        text.ranks(&report, &mut out).unwrap();
+        report.text((), TextStyle { width: Some(width), color: false }, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         let wide: Vec<&str> = out.lines().filter(|line| line.width() > width).collect();
         assert!(wide.is_empty(), "{width} columns: {wide:#?}");

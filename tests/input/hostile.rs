@@ -7,7 +7,7 @@ use crate::support::{self, MALFORMED, fixture, names, read_unpacked};
 use memviz::analysis::{LeakOptions, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::replay::{History, Metric};
-use memviz::report::{CsvReport, JsonReport, MarkdownReport, Render, Source, TextReport};
+use memviz::report::{AnswerFormat, Rows, Source, TextStyle};
 use memviz::{Error, Recording};
 use std::fmt::Debug;
 use std::fs;
@@ -331,7 +331,7 @@ fn a_wrong_checksum_is_never_passed_over_in_silence() {
     options.allow_truncated = true;
     let path = format!("{MALFORMED}/gzip-wrong-checksum.pickle.gz");
     if let Ok(recording) = Recording::open(path.as_ref(), &options) {
-        let text = render(&TextReport::default(), &recording);
+        let text = render(AnswerFormat::Text, TextStyle::default(), &recording);
         let said = text.contains("damaged") || text.contains("checksum");
         assert!(said, "nothing says that the file is damaged: {text}");
     }
@@ -415,9 +415,9 @@ fn prefixes_of_compressed_recordings_are_handled() {
 fn names_cannot_break_out_of_reports() {
     let recording = recording_with_hostile_names();
     let text = [
-        render(&TextReport::default(), &recording),
-        render(&TextReport { width: Some(80), color: false }, &recording),
-        render(&MarkdownReport, &recording),
+        render(AnswerFormat::Text, TextStyle::default(), &recording),
+        render(AnswerFormat::Text, TextStyle { width: Some(80), color: false }, &recording),
+        render(AnswerFormat::Markdown, TextStyle::default(), &recording),
     ];
     for text in &text {
         let control = text.chars().find(|next| next.is_control() && *next != '\n');
@@ -434,13 +434,14 @@ fn names_cannot_break_out_of_reports() {
 
     let report = recording.peak(&PeakOptions::default()).unwrap();
     let mut out = Vec::new();
-    CsvReport.peak(Source { path: "x", recording: &recording }, &report, &mut out).unwrap();
+    report.csv(&mut out).unwrap();
     let mut csv = csv::Reader::from_reader(&out[..]);
     let labels: Vec<String> = csv.records().map(|record| record.unwrap()[4].to_owned()).collect();
     let expected: Vec<&str> = report.devices[0].attribution.rows.iter().map(|row| row.label.as_str()).collect();
     assert_eq!(labels, expected.iter().map(|label| memviz::report::safe(label)).collect::<Vec<_>>());
 
-    let json: serde_json::Value = serde_json::from_str(&render(&JsonReport, &recording)).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&render(AnswerFormat::Json, TextStyle::default(), &recording)).unwrap();
     assert_eq!(json["devices"][0]["peak"]["annotations"][0], "\u{1b}[31mX");
     assert_eq!(json["devices"][0]["attribution"]["rows"][0]["label"], expected[0]);
 }
@@ -585,19 +586,19 @@ fn analyse(recording: &Recording) {
     }
     let leaks = recording.leaks(&LeakOptions::default()).expect("every recording can be searched for leaks");
     assert_eq!(leaks.devices.len(), recording.histories.len());
-    for renderer in [&TextReport::default() as &dyn Render, &JsonReport, &CsvReport, &MarkdownReport] {
-        render(renderer, recording);
+    for format in AnswerFormat::ALL {
+        render(format, TextStyle::default(), recording);
     }
 }
 
 /// Peak and summary in one.
-fn render(renderer: &dyn Render, recording: &Recording) -> String {
+fn render(format: AnswerFormat, style: TextStyle, recording: &Recording) -> String {
     let source = Source { path: "file", recording };
     let mut out = Vec::new();
-    renderer.peak(source, &recording.peak(&PeakOptions::default()).unwrap(), &mut out).unwrap();
+    format.write(&recording.peak(&PeakOptions::default()).unwrap(), source, style, &mut out).unwrap();
     let peak = out.len();
-    renderer.info(source, &recording.info(&[]).unwrap(), &mut out).unwrap();
-    renderer.leaks(source, &recording.leaks(&LeakOptions::default()).unwrap(), &mut out).unwrap();
+    format.write(&recording.info(&[]).unwrap(), source, style, &mut out).unwrap();
+    format.write(&recording.leaks(&LeakOptions::default()).unwrap(), source, style, &mut out).unwrap();
     let mut text = String::from_utf8(out).expect("output is UTF-8");
     // Two JSON objects one after the other are none.
     if text.starts_with('{') {

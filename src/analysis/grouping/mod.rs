@@ -25,34 +25,41 @@ use std::collections::HashMap;
 
 /// What rows and bands stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
-    /// The line of the user's own code.
+    /// The line of your own code
     #[default]
     Site,
-    /// The whole stack.
+    /// The whole stack
     Stack,
-    /// Every function on the stack, inclusive: a block counts once in each of them, so rows overlap.
+    /// Every function on the stack, inclusive
+    ///
+    /// A block counts once in each of them, so rows overlap.
     Function,
-    /// The file of the site.
+    /// The file of the site
     File,
-    /// The Python package.
+    /// The Python package
     Module,
-    /// The CUDA stream.
+    /// The CUDA stream
     Stream,
-    /// The memory pool.
+    /// The memory pool
     Pool,
-    /// The `record_function` ranges that were open at the allocation.
+    /// The open `record_function` ranges
     Annotation,
-    /// The innermost operator: profiler traces record them, and C++ frames of snapshots tell them.
+    /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks)
     Operator,
-    /// The calls of `nn.Module`s around: only profiler traces record them.
+    /// The calls of `nn.Module` (profiler traces)
     NnModule,
-    /// The modules of the model around, one of several by its number.
+    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`
     ModulePath,
-    /// What the memory is for: see [`Category`].
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    ///
+    /// See [`Category`].
     Category,
-    /// The part of the training step that allocated it: see [`Phase`].
+    /// The part of the training step that allocated it
+    ///
+    /// See [`Phase`].
     Phase,
 }
 

@@ -13,12 +13,14 @@ use std::collections::HashMap;
 
 /// What the x axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum XAxis {
-    /// Microseconds since the recording's first entry. Recordings without times (PyTorch 2.0) fall back to
-    /// [`XAxis::Entry`].
+    /// Seconds since the first entry
+    ///
+    /// Entries of the trace where the recording has no times (PyTorch 2.0).
     #[default]
     Time,
-    /// Entries of the device's trace.
+    /// Entries of the trace
     Entry,
 }
 

@@ -1,46 +1,58 @@
 //! `memviz checkpoint`.
 
-use super::{Answer, for_people, with_recording};
-use crate::analysis::CheckpointOptions;
+use super::Run;
 use crate::analysis::checkpoint::CurveOptions;
-use crate::cli::args::{CheckpointArgs, FormatArg, FormatOrSvgArg};
+use crate::analysis::{CheckpointOptions, XAxis};
+use crate::cli::args::{CommonArgs, RowsOrSvg};
+use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::{checkpoint, timeline};
+use crate::report::{AnswerFormat, checkpoint, timeline};
+use clap::Args;
+
+/// What activation checkpointing would save: the predicted peak with each repeatedly called forward function
+/// checkpointed, and what running it again costs; with -o, memory before and after as SVG
+#[derive(Debug, Args)]
+pub struct Checkpoint {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrSvg>,
+    /// Number of candidates [default: 10 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// What the x axis of the picture counts
+    #[arg(long, value_enum, default_value_t = XAxis::Entry)]
+    x: XAxis,
+}
 
 /// Candidates for people; machines get all.
 const DEFAULT_TOP: usize = 10;
 
-pub fn run(args: &CheckpointArgs) -> Result<Outcome, Failure> {
-    match FormatOrSvgArg::resolve(args.format, args.common.output.as_deref()) {
-        Some(format) => tell(args, format),
-        None => draw(args),
+impl Run for Checkpoint {
+    fn run(&self) -> Result<Outcome, Failure> {
+        match RowsOrSvg::resolve(self.format, self.common.output.as_deref()) {
+            RowsOrSvg::Rows(format) => tell(self, format),
+            RowsOrSvg::Svg => draw(self),
+        }
     }
 }
 
-fn tell(args: &CheckpointArgs, format: FormatArg) -> Result<Outcome, Failure> {
-    let top = args.top.or(for_people(format).then_some(DEFAULT_TOP));
+fn tell(args: &Checkpoint, format: AnswerFormat) -> Result<Outcome, Failure> {
+    let top = args.top.or(format.is_for_people().then_some(DEFAULT_TOP));
     let options = CheckpointOptions { top, devices: args.common.devices(), curves: None };
-    let renderer = output::renderer(&args.common, format);
-    with_recording(&args.common, |recording| {
-        let report = recording.checkpoint(&options)?;
-        Ok(Answer {
-            warnings: Vec::new(),
-            write: Box::new(move |source, out| renderer.checkpoint(source, &report, out)),
-        })
-    })
+    let style = output::style(&args.common);
+    with_recording(&args.common, |recording| Ok(Reply::rows(recording.checkpoint(&options)?, format, style)))
 }
 
-fn draw(args: &CheckpointArgs) -> Result<Outcome, Failure> {
+fn draw(args: &Checkpoint) -> Result<Outcome, Failure> {
     output::check_picture_target(&args.common)?;
     let devices = args.common.devices();
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
-        let curves = CurveOptions { axis: args.x.into(), columns: timeline::columns(panels) };
+        let curves = CurveOptions { axis: args.x, columns: timeline::columns(panels) };
         let options = CheckpointOptions { top: args.top, devices, curves: Some(curves) };
         let report = recording.checkpoint(&options)?;
-        Ok(Answer {
-            warnings: Vec::new(),
-            write: Box::new(move |source, out| checkpoint::draw(source, &report).write(out)),
-        })
+        Ok(Reply::new(move |source, out| checkpoint::draw(source, &report).write(out)))
     })
 }

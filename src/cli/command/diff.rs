@@ -1,79 +1,120 @@
 //! `memviz diff`.
 
-use super::{for_people, open, use_threads};
+use super::Run;
 use crate::Recording;
-use crate::analysis::diff::{DiffInput, Growth, Overlay};
-use crate::analysis::{DiffReport, PeakOptions};
-use crate::cli::args::{CommonArgs, DiffArgs, FormatOrSvgArg};
+use crate::analysis::diff::{Align, Growth, GrowthLimit, Overlay, DiffInput};
+use crate::analysis::{DiffReport, GroupBy, PeakOptions, When};
+use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, RowsOrSvg};
 use crate::cli::progress::Progress;
+use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, complain, output};
-use crate::report::diff::words::{exceeded_growth, unknown_growth};
-use crate::report::{Source, Sources, diff};
-use std::path::Path;
+use crate::replay::Metric;
+use crate::report::diff::{self, exceeded_growth, unknown_growth};
+use crate::report::{Source, Sources};
+use clap::Args;
+use std::path::{Path, PathBuf};
 use std::thread;
+
+/// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
+#[derive(Debug, Args)]
+#[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with; - for standard input")))]
+pub struct Diff {
+    /// Snapshot, profiler trace or memory timeline to compare with; - for standard input
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrSvg>,
+    /// Which counter's peak to find and compare
+    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
+    metric: Metric,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = GroupBy::Site)]
+    by: GroupBy,
+    /// Number of rows that differ; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Another instant of both than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    at: Option<When>,
+    /// What lies above each other in the picture
+    #[arg(long, value_enum, default_value_t = Align::Time)]
+    align: Align,
+    /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    fail_on_growth: Option<GrowthLimit>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    infer: InferArgs,
+}
 
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 
-pub fn run(args: &DiffArgs) -> Result<Outcome, Failure> {
-    let common = &args.common;
-    let format = FormatOrSvgArg::resolve(args.format, common.output.as_deref());
-    if format.is_none() {
-        output::check_picture_target(common)?;
-    }
-    output::check_target(common, &[&args.base, &common.input])?;
-    if is_stdin(&args.base) && common.is_stdin() {
-        return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
-    }
-    use_threads(common);
-    let options = PeakOptions {
-        metric: args.metric.into(),
-        by: args.by.into(),
-        at: args.at.clone(),
-        filter: args.filter.compile()?,
-        inference: (&args.infer).into(),
-        devices: common.devices(),
-        ..PeakOptions::default()
-    };
+impl Run for Diff {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let common = &self.common;
+        let format = RowsOrSvg::resolve(self.format, common.output.as_deref());
+        if format == RowsOrSvg::Svg {
+            output::check_picture_target(common)?;
+        }
+        output::check_target(common, &[&self.base, &common.input])?;
+        if is_stdin(&self.base) && common.is_stdin() {
+            return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
+        }
+        use_threads(common);
+        let options = PeakOptions {
+            metric: self.metric,
+            by: self.by,
+            at: self.at.clone(),
+            filter: self.filter.compile()?,
+            inference: (&self.infer).into(),
+            devices: common.devices(),
+            ..PeakOptions::default()
+        };
 
-    let (base_path, new_path) = (CommonArgs::shown(&args.base), common.path());
-    let (base, new) = read(args);
-    let base = base.map_err(|error| Failure::about(&base_path, &error))?;
-    let new = new.map_err(|error| Failure::about(&new_path, &error))?;
-    let (base_side, new_side) = rayon::join(|| base.diff_input(&options), || new.diff_input(&options));
-    let base_side = base_side.map_err(|error| Failure::about(&base_path, &error))?;
-    let new_side = new_side.map_err(|error| Failure::about(&new_path, &error))?;
-    let top = args.top.or_else(|| format.is_none_or(for_people).then_some(DEFAULT_TOP));
-    let report = DiffReport::of(&base_side, &new_side, top);
+        let (base_path, new_path) = (CommonArgs::shown(&self.base), common.path());
+        let (base, new) = read(self);
+        let base = base.map_err(|error| Failure::about(&base_path, &error))?;
+        let new = new.map_err(|error| Failure::about(&new_path, &error))?;
+        let (base_side, new_side) = rayon::join(|| base.diff_input(&options), || new.diff_input(&options));
+        let base_side = base_side.map_err(|error| Failure::about(&base_path, &error))?;
+        let new_side = new_side.map_err(|error| Failure::about(&new_path, &error))?;
+        let top = self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP));
+        let report = DiffReport::of(&base_side, &new_side, top);
 
-    if !common.quiet {
-        warn(&base_path, &base_side);
-        warn(&new_path, &new_side);
+        if !common.quiet {
+            warn(&base_path, &base_side);
+            warn(&new_path, &new_side);
+        }
+        let sources = Sources {
+            base: Source { path: &base_path, recording: &base },
+            new: Source { path: &new_path, recording: &new },
+        };
+        if let RowsOrSvg::Rows(format) = format {
+            let style = output::style(common);
+            output::write(common, |out| format.write(&report, sources, style, out))?;
+        } else {
+            let columns = diff::columns(report.devices.len());
+            let overlay = Overlay::of(&base.devices(), &new.devices(), &report, self.align, columns);
+            let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
+            output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;
+        }
+        settle(self, &report, base.anomalies() + new.anomalies(), &new_path)
     }
-    let sources = Sources {
-        base: Source { path: &base_path, recording: &base },
-        new: Source { path: &new_path, recording: &new },
-    };
-    if let Some(format) = format {
-        let renderer = output::renderer(common, format);
-        output::write(common, |out| renderer.diff(sources, &report, out))?;
-    } else {
-        let columns = diff::columns(report.devices.len());
-        let overlay = Overlay::of(&base.devices(), &new.devices(), &report, args.align.into(), columns);
-        let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
-        output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;
-    }
-    settle(args, &report, base.anomalies() + new.anomalies(), &new_path)
 }
 
 /// The outcome, when the answer is written: what cannot be told fails, and says why.
-fn settle(args: &DiffArgs, report: &DiffReport, anomalies: u64, path: &str) -> Result<Outcome, Failure> {
+fn settle(args: &Diff, report: &DiffReport, anomalies: u64, path: &str) -> Result<Outcome, Failure> {
     let growth = args.fail_on_growth.map_or(Growth::Within, |limit| report.growth(limit));
     let contradicts = args.common.strict && anomalies > 0;
     match (growth, args.fail_on_growth) {
         (Growth::Unknown, Some(limit)) => Err(Failure::Message(format!("{path}: {}", unknown_growth(report, limit)))),
         (Growth::Beyond, Some(limit)) => {
-            super::super::complain(&format!("{path}: {}", exceeded_growth(report, limit)));
+            complain(&format!("{path}: {}", exceeded_growth(report, limit)));
             Ok(Outcome::CheckFailed)
         }
         _ if contradicts => Ok(Outcome::CheckFailed),
@@ -82,7 +123,7 @@ fn settle(args: &DiffArgs, report: &DiffReport, anomalies: u64, path: &str) -> R
 }
 
 /// Reads both at once, unless a single thread is asked for.
-fn read(args: &DiffArgs) -> (crate::Result<Recording>, crate::Result<Recording>) {
+fn read(args: &Diff) -> (crate::Result<Recording>, crate::Result<Recording>) {
     let common = &args.common;
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let total = if is_stdin(&args.base) || common.is_stdin() { 0 } else { size(&args.base) + size(&common.input) };

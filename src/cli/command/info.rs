@@ -1,13 +1,27 @@
 //! `memviz info`.
 
-use super::{Answer, with_recording};
-use crate::cli::args::InfoArgs;
+use super::Run;
+use crate::cli::args::CommonArgs;
+use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::report::AnswerFormat;
+use clap::Args;
 
-pub fn run(args: &InfoArgs) -> Result<Outcome, Failure> {
-    let renderer = output::renderer(&args.common, args.format);
-    with_recording(&args.common, |recording| {
-        let report = recording.info(&args.common.devices())?;
-        Ok(Answer { warnings: Vec::new(), write: Box::new(move |source, out| renderer.info(source, &report, out)) })
-    })
+/// What is in the file: devices, entries by action, time span, completeness, settings, annotations, anomalies
+#[derive(Debug, Args)]
+pub struct Info {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
+    format: AnswerFormat,
+}
+
+impl Run for Info {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let style = output::style(&self.common);
+        with_recording(&self.common, |recording| {
+            Ok(Reply::rows(recording.info(&self.common.devices())?, self.format, style))
+        })
+    }
 }

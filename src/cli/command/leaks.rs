@@ -1,26 +1,62 @@
 //! `memviz leaks`.
 
-use super::{Answer, for_people, with_folded};
-use crate::analysis::LeakOptions;
-use crate::cli::args::LeaksArgs;
+use super::Run;
+use crate::analysis::{GroupBy, LeakOptions};
+use crate::cli::args::{CommonArgs, FilterArgs, FrameArgs, InferArgs, one_of, parse_regex};
+use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::model::bytes::Bytes;
+use crate::report::AnswerFormat;
+use clap::Args;
+use regex::Regex;
 
+/// Allocations that survive step after step, with growth per step and their stacks
+#[derive(Debug, Args)]
+pub struct Leaks {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
+    format: AnswerFormat,
+    /// What the rows stand for
+    #[arg(long, default_value = GroupBy::Site.name(), value_parser = one_of(&GROUPS))]
+    by: GroupBy,
+    /// Annotations that are steps, by name; without it `ProfilerStep#N`, `step_N` and the like, or what repeats
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    steps: Option<Regex>,
+    /// Memory of the device, such as 80GiB, to say when it is full; without it what an oom entry tells
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
+    /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    infer: InferArgs,
+    #[command(flatten)]
+    frames: FrameArgs,
+}
+
+/// Groups that each block is in one of.
+const GROUPS: [GroupBy; 4] = [GroupBy::Site, GroupBy::Stack, GroupBy::File, GroupBy::Module];
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 20;
 
-pub fn run(args: &LeaksArgs) -> Result<Outcome, Failure> {
-    let options = LeakOptions {
-        by: args.by.into(),
-        steps: args.steps.clone(),
-        capacity: args.capacity.map(|capacity| capacity.0),
-        filter: args.filter.compile()?,
-        inference: (&args.infer).into(),
-        top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
-        devices: args.common.devices(),
-    };
-    let renderer = output::renderer(&args.common, args.format);
-    with_folded(&args.common, args.frames.fold(for_people(args.format)), |recording| {
-        let report = recording.leaks(&options)?;
-        Ok(Answer { warnings: Vec::new(), write: Box::new(move |source, out| renderer.leaks(source, &report, out)) })
-    })
+impl Run for Leaks {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let options = LeakOptions {
+            by: self.by,
+            steps: self.steps.clone(),
+            capacity: self.capacity.map(|capacity| capacity.0),
+            filter: self.filter.compile()?,
+            inference: (&self.infer).into(),
+            top: self.top.or(self.format.is_for_people().then_some(DEFAULT_TOP)),
+            devices: self.common.devices(),
+        };
+        let style = output::style(&self.common);
+        with_folded(&self.common, self.frames.fold(self.format.is_for_people()), |recording| {
+            Ok(Reply::rows(recording.leaks(&options)?, self.format, style))
+        })
+    }
 }

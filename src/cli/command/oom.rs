@@ -1,24 +1,50 @@
 //! `memviz oom`.
 
-use super::{Answer, for_people, with_folded};
-use crate::analysis::OomOptions;
-use crate::cli::args::OomArgs;
+use super::Run;
+use crate::analysis::{GroupBy, OomOptions};
+use crate::cli::args::{CommonArgs, FilterArgs, FrameArgs, InferArgs};
+use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::report::AnswerFormat;
+use clap::Args;
+
+/// Every request that failed: what was free where, why it did not fit, who holds the memory, what would have helped
+#[derive(Debug, Args)]
+pub struct Oom {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
+    format: AnswerFormat,
+    /// What the rows stand for
+    #[arg(long, value_enum, default_value_t = GroupBy::Site)]
+    by: GroupBy,
+    /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    infer: InferArgs,
+    #[command(flatten)]
+    frames: FrameArgs,
+}
 
 /// Rows for people; machines get all.
 const DEFAULT_TOP: usize = 10;
 
-pub fn run(args: &OomArgs) -> Result<Outcome, Failure> {
-    let options = OomOptions {
-        by: args.by.into(),
-        top: args.top.or(for_people(args.format).then_some(DEFAULT_TOP)),
-        filter: args.filter.compile()?,
-        inference: (&args.infer).into(),
-        devices: args.common.devices(),
-    };
-    let renderer = output::renderer(&args.common, args.format);
-    with_folded(&args.common, args.frames.fold(for_people(args.format)), |recording| {
-        let report = recording.oom(&options)?;
-        Ok(Answer { warnings: Vec::new(), write: Box::new(move |source, out| renderer.oom(source, &report, out)) })
-    })
+impl Run for Oom {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let options = OomOptions {
+            by: self.by,
+            top: self.top.or(self.format.is_for_people().then_some(DEFAULT_TOP)),
+            filter: self.filter.compile()?,
+            inference: (&self.infer).into(),
+            devices: self.common.devices(),
+        };
+        let style = output::style(&self.common);
+        with_folded(&self.common, self.frames.fold(self.format.is_for_people()), |recording| {
+            Ok(Reply::rows(recording.oom(&options)?, self.format, style))
+        })
+    }
 }

@@ -1,65 +1,99 @@
 //! `memviz ranks`.
 
+use super::Run;
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{RankLine, SummaryOptions};
-use crate::cli::args::{FormatArg, FormatOrSvgArg, RanksArgs};
+use crate::cli::args::{RowsOrSvg, SharedArgs};
 use crate::cli::progress::Progress;
+use crate::cli::recording::use_threads;
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::input::ReadOptions;
 use crate::ranks::{RankInputs, RanksOptions};
-use crate::report::{Render, ranks};
+use crate::replay::Metric;
+use crate::report::AnswerFormat;
+use crate::report::ranks::{self, Streamed};
+use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-pub fn run(args: &RanksArgs) -> Result<Outcome, Failure> {
-    let shared = &args.shared;
-    let format = FormatOrSvgArg::resolve(args.format, shared.output.as_deref());
-    if format.is_none() {
-        output::check_picture_target(shared)?;
-    }
-    super::use_threads(shared);
-    let mut read =
-        ReadOptions { allow_truncated: shared.allow_truncated, view: shared.view(), ..ReadOptions::default() };
-    let mut options = RanksOptions {
-        summary: SummaryOptions { metric: args.metric.into(), top: usize::from(args.top), devices: shared.devices() },
-        stdin_name: args.stdin_name.clone(),
-        threads: shared.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
-        ..RanksOptions::default()
-    };
-    let inputs = RankInputs::of(&args.inputs, &options);
-    output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
-    // Rows that appear on a terminal show the progress themselves.
-    let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streams(format);
-    let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);
-    read.progress = progress.bytes.first().cloned();
-    options.read = read;
+/// Which rank of a distributed run differs from the others, and what it holds that they do not
+#[derive(Debug, Args)]
+pub struct Ranks {
+    /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json wrote; - for
+    /// standard input
+    #[arg(value_name = "INPUT", required = true)]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
+    /// Format of the answer; json is a summary on each line, which can be an input again [default: svg where the output
+    /// file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrSvg>,
+    /// Which counter's peak to attribute
+    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
+    metric: Metric,
+    /// Sites in each summary; the rest becomes one row
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=50))]
+    top: u8,
+    /// What standard input is called: rows show it, and the rank is taken from it
+    #[arg(long, value_name = "NAME")]
+    stdin_name: Option<String>,
+}
 
-    let mut report = RanksReport::default();
-    let renderer = format.map(|format| output::renderer(shared, format));
-    output::write(shared, |out| {
-        report = stream(&inputs, &options, renderer.as_deref(), out)?;
-        match &renderer {
-            Some(renderer) => renderer.ranks(&report, out),
-            None => ranks::draw(&report).write(out),
+impl Run for Ranks {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let shared = &self.shared;
+        let format = RowsOrSvg::resolve(self.format, shared.output.as_deref());
+        if format == RowsOrSvg::Svg {
+            output::check_picture_target(shared)?;
         }
-    })?;
-    if report.failed().next().is_some() {
-        return Ok(Outcome::Failed);
+        use_threads(shared);
+        let style = output::style(shared);
+        let streamed = match format {
+            RowsOrSvg::Rows(AnswerFormat::Text) => Some(Streamed::Text(style)),
+            RowsOrSvg::Rows(AnswerFormat::Json) => Some(Streamed::Json),
+            RowsOrSvg::Rows(AnswerFormat::Csv | AnswerFormat::Markdown) | RowsOrSvg::Svg => None,
+        };
+        let mut read =
+            ReadOptions { allow_truncated: shared.allow_truncated, view: shared.view(), ..ReadOptions::default() };
+        let mut options = RanksOptions {
+            summary: SummaryOptions { metric: self.metric, top: usize::from(self.top), devices: shared.devices() },
+            stdin_name: self.stdin_name.clone(),
+            threads: shared.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads))),
+            ..RanksOptions::default()
+        };
+        let inputs = RankInputs::of(&self.inputs, &options);
+        output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
+        // Rows that appear on a terminal show the progress themselves.
+        let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streamed.is_some();
+        let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);
+        read.progress = progress.bytes.first().cloned();
+        options.read = read;
+
+        let mut report = RanksReport::default();
+        output::write(shared, |out| {
+            report = summarise(&inputs, &options, streamed, out)?;
+            match (streamed, format) {
+                (Some(streamed), _) => streamed.end(&report, out),
+                (None, RowsOrSvg::Rows(format)) => format.write(&report, (), style, out),
+                (None, RowsOrSvg::Svg) => ranks::draw(&report).write(out),
+            }
+        })?;
+        if report.failed().next().is_some() {
+            return Ok(Outcome::Failed);
+        }
+        let contradicts = report.ranks().any(|(_, rank)| rank.anomalies > 0);
+        Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
     }
-    let contradicts = report.ranks().any(|(_, rank)| rank.anomalies > 0);
-    Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
 }
 
-/// Whether a format writes rows as soon as they are there.
-fn streams(format: Option<FormatArg>) -> bool {
-    matches!(format, Some(FormatArg::Text | FormatArg::Json))
-}
-
-/// Writes each line when it is there, and complains about inputs that cannot be analysed; then compares them.
-fn stream(
+/// Writes each line when it is there, in formats that can, and complains about inputs that cannot be analysed; then
+/// compares them.
+fn summarise(
     inputs: &RankInputs,
     options: &RanksOptions,
-    renderer: Option<&dyn Render>,
+    streamed: Option<Streamed>,
     out: &mut dyn Write,
 ) -> io::Result<RanksReport> {
     let mut lines = Vec::new();
@@ -67,8 +101,8 @@ fn stream(
         if let RankLine::Failed(failed) = &line {
             complain(&format!("{}: {}", failed.path, failed.error));
         }
-        if let Some(renderer) = renderer {
-            renderer.ranks_line(lines.len(), &line, out)?;
+        if let Some(streamed) = streamed {
+            streamed.line(lines.len(), &line, out)?;
             out.flush()?;
         }
         lines.push(line);

@@ -1,15 +1,27 @@
 //! `memviz schema`.
 
+use super::Run;
 use crate::cli::{Failure, Outcome};
 use crate::report::schema;
+use clap::Args;
 use std::io::{self, Write};
 
-pub fn run(command: Option<&str>) -> Result<Outcome, Failure> {
-    let Some(schema) = schema::describe(command) else {
-        let known: Vec<&str> = schema::commands().collect();
-        let found = command.unwrap_or_default();
-        return Err(Failure::Message(format!("expected one of {}, found {found:?}", known.join(", "))));
-    };
-    writeln!(io::stdout().lock(), "{schema:#}")?;
-    Ok(Outcome::Done)
+/// Print the JSON Schema of what --format json writes
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// The command; without it, of every command
+    command: Option<String>,
+}
+
+impl Run for Schema {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let command = self.command.as_deref();
+        let Some(schema) = schema::describe(command) else {
+            let known: Vec<&str> = schema::commands().collect();
+            let found = command.unwrap_or_default();
+            return Err(Failure::Message(format!("expected one of {}, found {found:?}", known.join(", "))));
+        };
+        writeln!(io::stdout().lock(), "{schema:#}")?;
+        Ok(Outcome::Done)
+    }
 }

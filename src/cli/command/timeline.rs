@@ -1,35 +1,82 @@
 //! `memviz timeline`.
 
-use super::{Answer, with_recording};
-use crate::analysis::{EachOptions, PeakOptions, TimelineOptions};
-use crate::cli::args::{PictureFormatArg, TimelineArgs};
+use super::Run;
+use crate::analysis::{Each, EachOptions, GroupBy, PeakOptions, TimelineOptions, When, XAxis};
+use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
+use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::replay::Metric;
 use crate::report::timeline;
+use clap::{Args, ValueEnum};
 
-pub fn run(args: &TimelineArgs) -> Result<Outcome, Failure> {
-    match args.format {
-        PictureFormatArg::Svg => output::check_picture_target(&args.common)?,
-    }
-    let peak = PeakOptions {
-        metric: args.metric.into(),
-        by: args.by.into(),
-        from: args.from.clone(),
-        to: args.to.clone(),
-        top: Some(usize::from(args.top)),
-        filter: args.filter.compile()?,
-        inference: (&args.infer).into(),
-        devices: args.common.devices(),
-        each: args.each.clone().map(|each| EachOptions { each, top: 1 }),
-        at: None,
-    };
-    with_recording(&args.common, |recording| {
-        let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
-        let columns = timeline::columns(devices);
-        let mut report =
-            recording.timeline(&TimelineOptions { peak, axis: args.x.into(), columns, inactive: args.inactive })?;
-        Ok(Answer {
-            warnings: std::mem::take(&mut report.skipped),
-            write: Box::new(move |source, out| timeline::draw(source, &report).write(out)),
+/// Draw live memory over time as SVG, stacked by what holds it
+#[derive(Debug, Args)]
+pub struct Timeline {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Format of the picture
+    #[arg(long, value_enum, default_value_t = PictureFormat::Svg)]
+    format: PictureFormat,
+    /// Which counter to draw
+    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
+    metric: Metric,
+    /// What the bands stand for
+    #[arg(long, value_enum, default_value_t = GroupBy::Site)]
+    by: GroupBy,
+    /// Number of bands, 40 at most; the rest becomes one band
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
+    top: u8,
+    /// What the x axis counts
+    #[arg(long, value_enum, default_value_t = XAxis::Time)]
+    x: XAxis,
+    /// Add a band of what is reserved and inactive
+    #[arg(long)]
+    inactive: bool,
+    /// Mark the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX
+    #[arg(long, value_name = "WHAT")]
+    each: Option<Each>,
+    /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    from: Option<When>,
+    /// Draw up to this instant
+    #[arg(long, value_name = "WHEN")]
+    to: Option<When>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    infer: InferArgs,
+}
+
+/// What a timeline can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PictureFormat {
+    Svg,
+}
+
+impl Run for Timeline {
+    fn run(&self) -> Result<Outcome, Failure> {
+        match self.format {
+            PictureFormat::Svg => output::check_picture_target(&self.common)?,
+        }
+        let peak = PeakOptions {
+            metric: self.metric,
+            by: self.by,
+            from: self.from.clone(),
+            to: self.to.clone(),
+            top: Some(usize::from(self.top)),
+            filter: self.filter.compile()?,
+            inference: (&self.infer).into(),
+            devices: self.common.devices(),
+            each: self.each.clone().map(|each| EachOptions { each, top: 1 }),
+            at: None,
+        };
+        with_recording(&self.common, |recording| {
+            let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
+            let columns = timeline::columns(devices);
+            let mut report =
+                recording.timeline(&TimelineOptions { peak, axis: self.x, columns, inactive: self.inactive })?;
+            let skipped = std::mem::take(&mut report.skipped);
+            Ok(Reply::new(move |source, out| timeline::draw(source, &report).write(out)).warning(skipped))
         })
-    })
+    }
 }

@@ -6,3 +6,35 @@ pub mod junit;
 pub(crate) mod markdown;
 pub(crate) mod text;
 pub mod words;
+
+use crate::report::common::no_commands::{self, NoCommands};
+use crate::report::{Answer, TextStyle};
+use std::io::{self, Write};
+use words::CheckedInput;
+
+/// One input or several.
+impl Answer for [CheckedInput] {
+    const COMMAND: &'static str = "check";
+    type About<'a> = ();
+    type Json = json::CheckOutcome<'static>;
+
+    fn text(&self, (): (), style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, self, out)
+    }
+
+    fn markdown(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(self, out)
+    }
+
+    /// One object for one input; a line of JSON for each of several.
+    fn json(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
+        if let [input] = self {
+            return no_commands::write(&json::check(input), out);
+        }
+        for input in self {
+            serde_json::to_writer(NoCommands::new(out), &json::check(input))?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}

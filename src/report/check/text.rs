@@ -5,7 +5,7 @@ use crate::analysis::check::{Check, CheckVerdict};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -15,7 +15,7 @@ const HEADROOM_FROM: usize = 76;
 /// Terminals narrower than this do without the device, which is named below where it matters.
 const DEVICE_FROM: usize = 60;
 
-pub(crate) fn write(text: TextReport, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
     for (index, input) in inputs.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -25,7 +25,7 @@ pub(crate) fn write(text: TextReport, inputs: &[CheckedInput], out: &mut dyn Wri
     Ok(())
 }
 
-impl TextReport {
+impl TextStyle {
     fn checked_input(&self, input: &CheckedInput, out: &mut dyn Write) -> io::Result<()> {
         let path = safe(&input.path);
         if let Err(reason) = &input.answer {

@@ -10,3 +10,32 @@ pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
+
+use crate::analysis::CheckpointReport;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use std::io::{self, Write};
+
+impl Answer for CheckpointReport {
+    const COMMAND: &'static str = "checkpoint";
+    type About<'a> = Source<'a>;
+    type Json = Head<'static, json::CheckpointDevice>;
+
+    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, source, self, out)
+    }
+
+    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(source, self, out)
+    }
+
+    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::checkpoint(source, self), out)
+    }
+}
+
+impl Rows for CheckpointReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{self, safe, signed};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -16,7 +16,7 @@ use unicode_width::UnicodeWidthStr;
 const COSTS_FROM: usize = 80;
 
 pub(crate) fn write(
-    text: TextReport,
+    text: TextStyle,
     source: Source<'_>,
     report: &CheckpointReport,
     out: &mut dyn Write,
@@ -25,7 +25,7 @@ pub(crate) fn write(
     text.devices(source, &report.devices, out, |text, device, out| text.checkpoint_device(device, format, out))
 }
 
-impl TextReport {
+impl TextStyle {
     fn checkpoint_device(&self, device: &DeviceCheckpoint, format: Format, out: &mut dyn Write) -> io::Result<()> {
         self.heading(&words::headline(device), &words::place(device), out)?;
         self.notes(&words::limits(device), out)?;

@@ -1,56 +1,9 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
 use super::notes::{self, safe, signed};
-use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, GroupBy, InfoReport, LeakReport, OomReport, PeakReport,
-    RanksReport,
-};
+use crate::analysis::GroupBy;
 use crate::replay::{Counters, Metric};
-use crate::report::check::words::CheckedInput;
-use crate::report::{Render, Source, Sources};
 use std::io::{self, Write};
-
-/// Writes GitHub-flavoured Markdown.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MarkdownReport;
-
-impl Render for MarkdownReport {
-    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::peak::markdown::write(source, report, out)
-    }
-
-    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::fragmentation::markdown::write(source, report, out)
-    }
-
-    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::oom::markdown::write(source, report, out)
-    }
-
-    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::info::markdown::write(source, report, out)
-    }
-
-    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::leaks::markdown::write(source, report, out)
-    }
-
-    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        crate::report::check::markdown::write(inputs, out)
-    }
-
-    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::checkpoint::markdown::write(source, report, out)
-    }
-
-    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::diff::markdown::write(sources, report, out)
-    }
-
-    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::ranks::markdown::write(report, out)
-    }
-}
 
 pub(crate) fn counters(lines: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| | Allocated | Active | Requested | Reserved |\n|---|--:|--:|--:|--:|")?;

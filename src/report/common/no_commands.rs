@@ -1,70 +1,10 @@
-//! JSON: [`super::schema`] on a writer.
+//! JSON on a writer, without what a runner of workflows would take for commands.
 
-use crate::analysis::ranks::{RankLine, write_body, write_line};
-use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-};
-use crate::report::check::words::CheckedInput;
-use crate::report::{Render, Source, Sources};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Writes one JSON object and a newline.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct JsonReport;
-
-impl Render for JsonReport {
-    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::peak::json::peak(source, report), out)
-    }
-
-    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::fragmentation::json::fragmentation(source, report), out)
-    }
-
-    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::oom::json::oom(source, report), out)
-    }
-
-    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::info::json::info(source, report), out)
-    }
-
-    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::leaks::json::leaks(source, report), out)
-    }
-
-    /// One object for one input; a line of JSON for each of several.
-    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        if let [input] = inputs {
-            return write(&crate::report::check::json::check(input), out);
-        }
-        for input in inputs {
-            serde_json::to_writer(NoCommands::new(out), &crate::report::check::json::check(input))?;
-            writeln!(out)?;
-        }
-        Ok(())
-    }
-
-    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::checkpoint::json::checkpoint(source, report), out)
-    }
-
-    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        write(&crate::report::diff::json::diff(sources, report), out)
-    }
-
-    /// An object on a line of its own.
-    fn ranks_line(&self, _index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
-        write_line(line, &mut NoCommands::new(out))
-    }
-
-    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        write_body("across", &crate::report::ranks::json::across(report), &mut NoCommands::new(out))
-    }
-}
-
-fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+/// Writes one object on lines of its own.
+pub(crate) fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(NoCommands::new(out), value)?;
     writeln!(out)
 }

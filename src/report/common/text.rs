@@ -3,19 +3,14 @@
 use super::advice::advice;
 use super::fit::broken;
 use super::notes::{self, safe, signed};
-use crate::analysis::ranks::RankLine;
-use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-};
 use crate::replay::{Counters, Metric};
-use crate::report::check::words::CheckedInput;
-use crate::report::{Render, Source, Sources};
+use crate::report::Source;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// Writes text for people.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TextReport {
+pub struct TextStyle {
     /// Columns of the terminal; `None` where lines may be as long as they need, as in a pipe.
     pub width: Option<usize>,
     /// Whether to use ANSI colours.
@@ -25,49 +20,7 @@ pub struct TextReport {
 /// Longest bar, in columns.
 pub(crate) const BAR: usize = 20;
 
-impl Render for TextReport {
-    fn peak(&self, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::peak::text::write(*self, source, report, out)
-    }
-
-    fn fragmentation(&self, source: Source<'_>, report: &FragmentationReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::fragmentation::text::write(*self, source, report, out)
-    }
-
-    fn oom(&self, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::oom::text::write(*self, source, report, out)
-    }
-
-    fn info(&self, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::info::text::write(*self, source, report, out)
-    }
-
-    fn leaks(&self, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::leaks::text::write(*self, source, report, out)
-    }
-
-    fn check(&self, inputs: &[CheckedInput], out: &mut dyn Write) -> io::Result<()> {
-        crate::report::check::text::write(*self, inputs, out)
-    }
-
-    fn checkpoint(&self, source: Source<'_>, report: &CheckpointReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::checkpoint::text::write(*self, source, report, out)
-    }
-
-    fn diff(&self, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
-        crate::report::diff::text::write(*self, sources, report, out)
-    }
-
-    fn ranks_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
-        self.rank_line(index, line, out)
-    }
-
-    fn ranks(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
-        self.ranks_end(report, out)
-    }
-}
-
-impl TextReport {
+impl TextStyle {
     /// What must be said of the file, then what `one` writes about each device, an empty line between two.
     pub(crate) fn devices<D>(
         self,

@@ -10,3 +10,33 @@ pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::{columns, draw};
+pub use words::{exceeded_growth, unknown_growth};
+
+use crate::analysis::DiffReport;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Rows, Sources, TextStyle};
+use std::io::{self, Write};
+
+impl Answer for DiffReport {
+    const COMMAND: &'static str = "diff";
+    type About<'a> = Sources<'a>;
+    type Json = json::Diff<'static>;
+
+    fn text(&self, sources: Sources<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, sources, self, out)
+    }
+
+    fn markdown(&self, sources: Sources<'_>, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(sources, self, out)
+    }
+
+    fn json(&self, sources: Sources<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::diff(sources, self), out)
+    }
+}
+
+impl Rows for DiffReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

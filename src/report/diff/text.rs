@@ -6,7 +6,7 @@ use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
 use crate::report::Sources;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{self, safe, signed};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -14,12 +14,7 @@ use unicode_width::UnicodeWidthStr;
 /// Terminals narrower than this show of rows growth only, of figures only the two sides.
 const SIDES_FROM: usize = 64;
 
-pub(crate) fn write(
-    text: TextReport,
-    sources: Sources<'_>,
-    report: &DiffReport,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, sources: Sources<'_>, report: &DiffReport, out: &mut dyn Write) -> io::Result<()> {
     text.notes(&words::files(sources, report), out)?;
     if report.is_empty() {
         let line = format!("nothing differs between {} and {}", safe(sources.base.path), safe(sources.new.path));
@@ -39,7 +34,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-impl TextReport {
+impl TextStyle {
     fn diff_device(&self, device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
         for line in self.broken(0, &words::headline(device)) {
             writeln!(out, "{}", self.bold(&line))?;

@@ -9,7 +9,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, device_name, signed};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
@@ -23,15 +23,15 @@ const DETAILS_FROM: usize = 140;
 const SHARE_BAR: usize = 20;
 
 pub(crate) fn write(
-    text: TextReport,
+    text: TextStyle,
     source: Source<'_>,
     report: &FragmentationReport,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextReport::fragmentation_device)
+    text.devices(source, &report.devices, out, TextStyle::fragmentation_device)
 }
 
-impl TextReport {
+impl TextStyle {
     fn fragmentation_device(&self, device: &DeviceFragmentation, out: &mut dyn Write) -> io::Result<()> {
         let figures = &device.figures;
         let share = figures.inactive_share() * 100.0;

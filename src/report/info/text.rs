@@ -6,14 +6,14 @@ use crate::model::{Action, Format};
 use crate::report::Source;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, device_name, safe};
-use crate::report::common::text::{TextReport, counters};
+use crate::report::common::text::{TextStyle, counters};
 use crate::report::common::training;
 use std::io::{self, Write};
 
 /// Annotations shown before the rest is counted.
 const ANNOTATIONS: usize = 12;
 
-pub(crate) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, out: &mut dyn Write) -> io::Result<()> {
     let recording = source.recording;
     let file = &recording.snapshot.notes;
     let size = match recording.compression {
@@ -66,7 +66,7 @@ pub(crate) fn write(text: TextReport, source: Source<'_>, report: &InfoReport, o
     text.advice(source, out)
 }
 
-impl TextReport {
+impl TextStyle {
     fn phases(&self, rows: &[[String; training::COLUMNS.len()]], out: &mut dyn Write) -> io::Result<()> {
         let head = training::COLUMNS.map(str::to_owned);
         for row in rows.first().map(|_| &head).into_iter().chain(rows) {

@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{device_name, safe};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words::{count, starred};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -20,11 +20,11 @@ const STACKS: usize = 3;
 /// Longest curve, in columns.
 const CURVE: usize = 40;
 
-pub(crate) fn write(text: TextReport, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextReport::leaks_device)
+pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
+    text.devices(source, &report.devices, out, TextStyle::leaks_device)
 }
 
-impl TextReport {
+impl TextStyle {
     fn leaks_device(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
         let title = format!("{}: {}", device_name(device.device), words::headline(device));
         for (index, line) in self.broken(2, &title).iter().enumerate() {

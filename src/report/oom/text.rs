@@ -6,7 +6,7 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{self, device_name, safe};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words;
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ const FRAME_INDENT: &str = "      ";
 /// Failed requests that are told in full; of a program that catches hundreds the first ones tell enough.
 const IN_FULL: usize = 10;
 
-pub(crate) fn write(text: TextReport, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
     text.notes(&notes::source(&source.recording.snapshot), out)?;
     if report.devices.is_empty() {
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
@@ -33,7 +33,7 @@ pub(crate) fn write(text: TextReport, source: Source<'_>, report: &OomReport, ou
     text.advice(source, out)
 }
 
-impl TextReport {
+impl TextStyle {
     fn oom_device(&self, device: &DeviceOoms, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         if let Some(peak) = &device.peak {
             return self.peak_device(peak, is_snapshot, out);

@@ -20,6 +20,18 @@ const SEGMENT_ROWS: usize = 60;
 /// Rows of the table of sites.
 const SITES: usize = 14;
 
+/// What a report can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum PageFormat {
+    /// One picture
+    Svg,
+    /// Tables for a GitHub issue
+    Markdown,
+    /// A static page
+    Html,
+}
+
 /// A report about one recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
@@ -30,6 +42,18 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
+    /// Writes it in a format.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            PageFormat::Svg => self.svg(out),
+            PageFormat::Markdown => self.markdown(out),
+            PageFormat::Html => self.html(out),
+        }
+    }
+
     /// Writes one picture with everything.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe};
-use crate::report::common::text::{BAR, TextReport, bar, counters};
+use crate::report::common::text::{BAR, TextStyle, bar, counters};
 use crate::report::common::words::starred;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
@@ -25,13 +25,13 @@ const OPERATOR_NAME: usize = 22;
 /// Share of allocations without a stack, in percent, from which on the reason is given.
 const WORTH_A_HINT: f64 = 1.0;
 
-pub(crate) fn write(text: TextReport, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))?;
     report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
 }
 
-impl TextReport {
+impl TextStyle {
     pub(crate) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         self.heading(&notes::headline(device), &notes::place(device), out)?;
         let mut lines = notes::device(device);

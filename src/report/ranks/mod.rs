@@ -10,3 +10,74 @@ pub(crate) mod words;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;
+
+use crate::analysis::RanksReport;
+use crate::analysis::ranks::{RankLine, write_body, write_line};
+use crate::report::common::no_commands::NoCommands;
+use crate::report::{Answer, Rows, TextStyle};
+use std::io::{self, Write};
+
+/// A format that has a line for each rank, so that it can be written as soon as the rank is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Streamed {
+    /// Text for people.
+    Text(TextStyle),
+    /// Lines of JSON, which can be an input again.
+    Json,
+}
+
+impl Streamed {
+    /// Writes what there is to say about input number `index`.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn line(self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Text(style) => style.rank_line(index, line, out),
+            Self::Json => write_line(line, &mut NoCommands::new(out)),
+        }
+    }
+
+    /// Writes what the ranks are together, when all lines are there.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn end(self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Text(style) => style.ranks_end(report, out),
+            Self::Json => write_body("across", &json::across(report), &mut NoCommands::new(out)),
+        }
+    }
+
+    fn all(self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
+        for (index, line) in report.lines.iter().enumerate() {
+            self.line(index, line, out)?;
+        }
+        self.end(report, out)
+    }
+}
+
+impl Answer for RanksReport {
+    const COMMAND: &'static str = "ranks";
+    type About<'a> = ();
+    type Json = json::RanksAnswer;
+
+    fn text(&self, (): (), style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        Streamed::Text(style).all(self, out)
+    }
+
+    fn markdown(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(self, out)
+    }
+
+    /// An object on each line.
+    fn json(&self, (): (), out: &mut dyn Write) -> io::Result<()> {
+        Streamed::Json.all(self, out)
+    }
+}
+
+impl Rows for RanksReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

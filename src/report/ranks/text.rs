@@ -7,7 +7,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -27,7 +27,7 @@ const SITE: usize = 44;
 const DETAILED: usize = 5;
 const ROWS: usize = 10;
 
-impl TextReport {
+impl TextStyle {
     /// A line of the table, the first one with its head.
     pub(crate) fn rank_line(&self, index: usize, line: &RankLine, out: &mut dyn Write) -> io::Result<()> {
         if index == 0 {

@@ -1,14 +1,14 @@
 //! Baselines of `memviz check`: read before, written after.
 
-use super::Failure;
-use super::command::read_quietly;
-use super::files::{Staged, read_text, replace_all};
 use crate::analysis::check::{Baseline, CheckVerdict};
 use crate::analysis::doubts::Doubt;
+use crate::cli::Failure;
+use crate::cli::files::{Staged, read_text, replace_all};
+use crate::cli::recording::read_quietly;
 use crate::error::Error;
 use crate::input::saved::{SavedAnswer, read_answers};
 use crate::report::check::words::{CheckedInput, doubt};
-use crate::report::{JsonReport, Render, SCHEMA_VERSION};
+use crate::report::{Answer, SCHEMA_VERSION};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
@@ -89,7 +89,7 @@ pub fn update<'p>(files: impl IntoIterator<Item = (&'p Path, Vec<CheckedInput>)>
                 return Err(about(path, &format!("not written: {}: {reason}", input.path)));
             }
         }
-        let written = Staged::write(path, |out| JsonReport.check(&inputs, out));
+        let written = Staged::write(path, |out| inputs.json((), out));
         staged.push(written.map_err(|error| about(path, &error))?);
     }
     replace_all(staged).map_err(|(path, error)| about(&path, &error))

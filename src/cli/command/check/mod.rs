@@ -1,70 +1,147 @@
 //! `memviz check`.
 
-use super::{open, use_threads};
+mod baselines;
+mod plan;
+mod repository;
+
+use super::Run;
 use crate::Recording;
-use crate::analysis::check::{CheckReport, CheckVerdict};
+use crate::analysis::check::budget::at_most_all;
+use crate::analysis::check::{Ceiling, CheckReport, CheckVerdict, SiteLimit};
+use crate::analysis::diff::GrowthLimit;
 use crate::analysis::{Budgets, CheckOptions};
-use crate::cli::args::{CheckArgs, CheckFormatArg, CommonArgs, FormatArg};
-use crate::cli::baselines::{self, Known};
-use crate::cli::plan::{BudgetSet, Job, plan};
+use crate::cli::args::{CommonArgs, SharedArgs, parse_regex};
 use crate::cli::progress::Progress;
+use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, complain, output};
+use crate::model::bytes::Bytes;
+use crate::model::percent::Percent;
 use crate::report::check::words::{CheckedInput, doubt, title, verdict};
 use crate::report::check::{github, junit};
-use crate::report::{InputHead, Source};
+use crate::report::{Answer, InputHead, Source};
+use baselines::Known;
+use clap::{Args, ValueEnum};
 use indexmap::{IndexMap, IndexSet};
+use plan::{BudgetSet, Job, plan};
+use regex::Regex;
+use repository::Repository;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
-    let shared = &args.shared;
-    let jobs = plan(args)?;
-    let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
-    // What is read besides the inputs is not overwritten either.
-    let toml = Path::new("memviz.toml");
-    let files = [args.config.as_deref(), Some(toml)].into_iter().flatten();
-    let baselines = jobs.iter().flat_map(|job| &job.budgets).filter_map(|set| set.baseline.as_deref());
-    let others = files.chain(baselines);
-    output::check_target(shared, &paths.iter().map(|path| path.as_path()).chain(others).collect::<Vec<_>>())?;
-    if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-        return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
-    }
-    output::forget_old(shared)?;
-    use_threads(shared);
-    let baselines = Baselines::of(args, &jobs)?;
-    // One after the other, so that there is never more than one recording in memory.
-    let inputs: Vec<CheckedInput> =
-        jobs.iter().map(|job| check(args, job, &baselines)).collect::<Result<_, Failure>>()?;
-    for input in &inputs {
-        complain_about(input);
-    }
-    // All there is to say stands on standard error already; a file that was asked for says it, too.
-    if inputs.iter().all(|input| input.answer.is_err()) && shared.output.is_none() {
-        return Ok(Outcome::Failed);
-    }
-    output::write(shared, |out| match args.format {
-        CheckFormatArg::Text => output::renderer(shared, FormatArg::Text).check(&inputs, out),
-        CheckFormatArg::Json => output::renderer(shared, FormatArg::Json).check(&inputs, out),
-        CheckFormatArg::Markdown => output::renderer(shared, FormatArg::Markdown).check(&inputs, out),
-        CheckFormatArg::Junit => junit::write(&inputs, out),
-        CheckFormatArg::Github => {
-            let repository = Repository::here()?;
-            github::write(&inputs, &|file| repository.path_of(file), out)
+/// Check budgets of memory, from flags or memviz.toml, and fail when one is exceeded
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Snapshots, profiler traces or memory timelines; - for standard input [default: what memviz.toml names]
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
+    /// Format of the answer; github prints workflow commands, which become annotations
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    format: CheckFormat,
+    /// The most that may be allocated: a size such as 40GiB, or a percentage of --capacity
+    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    max_peak: Option<Ceiling>,
+    /// The most that may be reserved: a size, or a percentage of --capacity
+    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    max_reserved: Option<Ceiling>,
+    /// The largest inactive share of what is reserved, at the peak of allocated
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = at_most_all)]
+    max_fragmentation: Option<Percent>,
+    /// The most that may leak in a step
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max_leak: Option<Bytes>,
+    /// The most that sites may hold at the peak whose label, or a frame of whose stack, matches; may be repeated
+    #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
+    max_site: Vec<SiteLimit>,
+    /// Memory of the device, such as 80GiB, which percentages are of
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    capacity: Option<Bytes>,
+    /// Annotations that are steps, by name, for --max-leak
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    steps: Option<Regex>,
+    /// A recording, or an earlier answer in JSON, whose peaks of allocated and reserved must not be exceeded
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// By how much they may be: a size, or a percentage of the baseline's [default: 0]
+    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    tolerance: Option<GrowthLimit>,
+    /// Write what is measured to the baseline, instead of comparing it
+    #[arg(long)]
+    update_baseline: bool,
+    /// Budgets in a file [default: memviz.toml in the working directory, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Number of sites that an exceeded budget names
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    top: usize,
+}
+
+/// What a check can be written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CheckFormat {
+    /// For people
+    Text,
+    /// An object; for several inputs one on each line
+    Json,
+    /// For an issue or a step summary
+    Markdown,
+    /// Test results in XML
+    Junit,
+    /// Workflow commands of GitHub Actions
+    Github,
+}
+
+impl Run for Check {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let shared = &self.shared;
+        let jobs = plan(self)?;
+        let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
+        // What is read besides the inputs is not overwritten either.
+        let toml = Path::new("memviz.toml");
+        let files = [self.config.as_deref(), Some(toml)].into_iter().flatten();
+        let baselines = jobs.iter().flat_map(|job| &job.budgets).filter_map(|set| set.baseline.as_deref());
+        let others = files.chain(baselines);
+        output::check_target(shared, &paths.iter().map(|path| path.as_path()).chain(others).collect::<Vec<_>>())?;
+        if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::Message("expected one input from standard input, found several".to_owned()));
         }
-    })?;
-    baselines.update(&inputs)?;
-    let contradicts = |input: &CheckedInput| input.answer.as_ref().is_ok_and(|(head, _)| head.anomalies.total > 0);
-    Ok(match verdict(&inputs) {
-        CheckVerdict::Unknown => Outcome::Failed,
-        CheckVerdict::Failed => Outcome::CheckFailed,
-        CheckVerdict::Passed if shared.strict && inputs.iter().any(contradicts) => Outcome::CheckFailed,
-        CheckVerdict::Passed => Outcome::Done,
-    })
+        output::forget_old(shared)?;
+        use_threads(shared);
+        let baselines = Baselines::of(self, &jobs)?;
+        // One after the other, so that there is never more than one recording in memory.
+        let inputs: Vec<CheckedInput> =
+            jobs.iter().map(|job| check(self, job, &baselines)).collect::<Result<_, Failure>>()?;
+        for input in &inputs {
+            complain_about(input);
+        }
+        // All there is to say stands on standard error already; a file that was asked for says it, too.
+        if inputs.iter().all(|input| input.answer.is_err()) && shared.output.is_none() {
+            return Ok(Outcome::Failed);
+        }
+        output::write(shared, |out| match self.format {
+            CheckFormat::Text => inputs.text((), output::style(shared), out),
+            CheckFormat::Json => inputs.json((), out),
+            CheckFormat::Markdown => inputs.markdown((), out),
+            CheckFormat::Junit => junit::write(&inputs, out),
+            CheckFormat::Github => {
+                let repository = Repository::here()?;
+                github::write(&inputs, &|file| repository.path_of(file), out)
+            }
+        })?;
+        baselines.update(&inputs)?;
+        let contradicts = |input: &CheckedInput| input.answer.as_ref().is_ok_and(|(head, _)| head.anomalies.total > 0);
+        Ok(match verdict(&inputs) {
+            CheckVerdict::Unknown => Outcome::Failed,
+            CheckVerdict::Failed => Outcome::CheckFailed,
+            CheckVerdict::Passed if shared.strict && inputs.iter().any(contradicts) => Outcome::CheckFailed,
+            CheckVerdict::Passed => Outcome::Done,
+        })
+    }
 }
 
 /// Judges one input. That it cannot be read is part of the answer, since the others still can.
-fn check(args: &CheckArgs, job: &Job, baselines: &Baselines) -> Result<CheckedInput, Failure> {
+fn check(args: &Check, job: &Job, baselines: &Baselines) -> Result<CheckedInput, Failure> {
     let path = CommonArgs::shown(&job.input);
     let budgets = job.budgets.iter().map(|set| baselines.complete(set, &path));
     let options = CheckOptions { budgets: budgets.collect::<Result<_, Failure>>()?, top: args.top };
@@ -107,7 +184,7 @@ enum Baselines {
 }
 
 impl Baselines {
-    fn of(args: &CheckArgs, jobs: &[Job]) -> Result<Self, Failure> {
+    fn of(args: &Check, jobs: &[Job]) -> Result<Self, Failure> {
         let mut inputs: IndexMap<PathBuf, IndexSet<usize>> = IndexMap::new();
         for (index, job) in jobs.iter().enumerate() {
             for baseline in job.budgets.iter().filter_map(|set| set.baseline.clone()) {
@@ -139,36 +216,5 @@ impl Baselines {
         baselines::update(files.iter().map(|(path, indexes)| {
             (path.as_path(), indexes.iter().filter_map(|&index| inputs.get(index).cloned()).collect())
         }))
-    }
-}
-
-/// The repository that annotations are for: `GITHUB_WORKSPACE`, or without it the working directory.
-struct Repository {
-    root: PathBuf,
-}
-
-impl Repository {
-    fn here() -> io::Result<Self> {
-        let workspace = std::env::var_os("GITHUB_WORKSPACE").and_then(|path| PathBuf::from(path).canonicalize().ok());
-        let here = std::env::current_dir()?.canonicalize()?;
-        Ok(Self { root: workspace.filter(|root| here.starts_with(root)).unwrap_or(here) })
-    }
-
-    /// A recorded path as one of the repository, with slashes, if it is a file there. Where it was recorded on another
-    /// machine, the longest end of the path that is a file of the repository stands for it.
-    fn path_of(&self, file: &str) -> Option<String> {
-        let parts: Vec<&str> = file.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
-        let is_absolute = file.starts_with('/') || file.contains(":\\");
-        let ends = (1..if is_absolute { parts.len() } else { 0 })
-            .map(|from| self.root.join(parts[from..].iter().collect::<PathBuf>()));
-        let mut candidates = std::iter::once(PathBuf::from(file)).chain(ends);
-        candidates.find_map(|path| self.inside(&path))
-    }
-
-    fn inside(&self, path: &Path) -> Option<String> {
-        let path = path.canonicalize().ok().filter(|path| path.is_file())?;
-        let inside = path.strip_prefix(&self.root).ok()?;
-        let parts: Option<Vec<&str>> = inside.components().map(|part| part.as_os_str().to_str()).collect();
-        Some(parts?.join("/"))
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Flags are for every input, an entry of the file for those that it names. Where both limit the same, the flag counts.
 
-use super::Failure;
-use super::args::CheckArgs;
-use super::files::read_text;
+use super::Check;
 use crate::analysis::Budgets;
 use crate::analysis::check::budget::Ceiling;
 use crate::analysis::check::config::{self, Entry};
+use crate::cli::Failure;
+use crate::cli::files::read_text;
 use crate::input::paths::{matching, no_file};
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl BudgetSet {
 ///
 /// # Errors
 /// When there is nothing to check, or an input has no budget.
-pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
+pub fn plan(args: &Check) -> Result<Vec<Job>, Failure> {
     let flags = flags(args)?;
     let file = File::find(args)?;
     let flags = BudgetSet { budgets: flags, baseline: args.baseline.clone() };
@@ -89,7 +89,7 @@ pub fn plan(args: &CheckArgs) -> Result<Vec<Job>, Failure> {
 }
 
 /// The budgets of the command line, without the baseline.
-fn flags(args: &CheckArgs) -> Result<Budgets, Failure> {
+fn flags(args: &Check) -> Result<Budgets, Failure> {
     let bytes = |flag: &str, ceiling: Option<Ceiling>| {
         let bytes = ceiling.map(|ceiling| ceiling.bytes(args.capacity)).transpose();
         bytes.map_err(|error| Failure::Message(format!("{flag} {error}")))
@@ -109,7 +109,7 @@ fn flags(args: &CheckArgs) -> Result<Budgets, Failure> {
 }
 
 /// Entries of the file, without what flags replace. Those that are left with nothing are dropped.
-fn replaced(entries: Vec<BudgetSet>, args: &CheckArgs) -> Vec<BudgetSet> {
+fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
     let without_flags = |BudgetSet { mut budgets, baseline }: BudgetSet| {
         if !args.shared.device.is_empty() {
             budgets.devices = args.shared.devices();
@@ -136,7 +136,7 @@ struct File {
 
 impl File {
     /// The file asked for, or the one in the working directory, if there is one.
-    fn find(args: &CheckArgs) -> Result<Option<Self>, Failure> {
+    fn find(args: &Check) -> Result<Option<Self>, Failure> {
         let path = match &args.config {
             Some(path) => path.clone(),
             // A link that leads nowhere was meant to be one.

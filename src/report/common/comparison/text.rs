@@ -5,7 +5,7 @@ use crate::analysis::Comparison;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{self, safe};
-use crate::report::common::text::TextReport;
+use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthStr;
 const COLUMN: usize = 12;
 const LABEL: usize = 22;
 
-impl TextReport {
+impl TextStyle {
     /// An empty line, and which device holds how much of what.
     pub(crate) fn comparison(&self, comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;

@@ -6,7 +6,7 @@ use crate::analysis::{DevicePeak, RangePeak, RangePeaks, Row};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
-use crate::report::common::text::{BAR, TextReport, bar};
+use crate::report::common::text::{BAR, TextStyle, bar};
 use crate::report::common::words::starred;
 use crate::report::percent;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ const PEAK: usize = 12;
 /// Width of a time.
 const TIME: usize = 11;
 
-impl TextReport {
+impl TextStyle {
     /// The ranges of a device, and what leads to the peak of each.
     pub(crate) fn ranges(&self, device: &DevicePeak, ranges: &RangePeaks, out: &mut dyn Write) -> io::Result<()> {
         let metric = device.metric;

@@ -1,0 +1,35 @@
+//! Where recorded paths lie in the repository that a check is about.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The repository that annotations are for: `GITHUB_WORKSPACE`, or without it the working directory.
+pub struct Repository {
+    root: PathBuf,
+}
+
+impl Repository {
+    pub fn here() -> io::Result<Self> {
+        let workspace = std::env::var_os("GITHUB_WORKSPACE").and_then(|path| PathBuf::from(path).canonicalize().ok());
+        let here = std::env::current_dir()?.canonicalize()?;
+        Ok(Self { root: workspace.filter(|root| here.starts_with(root)).unwrap_or(here) })
+    }
+
+    /// A recorded path as one of the repository, with slashes, if it is a file there. Where it was recorded on another
+    /// machine, the longest end of the path that is a file of the repository stands for it.
+    pub fn path_of(&self, file: &str) -> Option<String> {
+        let parts: Vec<&str> = file.split(['/', '\\']).filter(|part| !part.is_empty()).collect();
+        let is_absolute = file.starts_with('/') || file.contains(":\\");
+        let ends = (1..if is_absolute { parts.len() } else { 0 })
+            .map(|from| self.root.join(parts[from..].iter().collect::<PathBuf>()));
+        let mut candidates = std::iter::once(PathBuf::from(file)).chain(ends);
+        candidates.find_map(|path| self.inside(&path))
+    }
+
+    fn inside(&self, path: &Path) -> Option<String> {
+        let path = path.canonicalize().ok().filter(|path| path.is_file())?;
+        let inside = path.strip_prefix(&self.root).ok()?;
+        let parts: Option<Vec<&str>> = inside.components().map(|part| part.as_os_str().to_str()).collect();
+        Some(parts?.join("/"))
+    }
+}

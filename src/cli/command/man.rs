@@ -1,0 +1,26 @@
+//! `memviz man`.
+
+use super::Run;
+use crate::cli::{Failure, Outcome, command_line};
+use clap::Args;
+use std::io::{self, Write};
+
+/// Print the manual in troff format
+#[derive(Debug, Args)]
+pub struct Man;
+
+impl Run for Man {
+    /// One page for memviz and one for each command, one after the other.
+    fn run(&self) -> Result<Outcome, Failure> {
+        let mut cli = command_line();
+        cli.build();
+        let mut pages = Vec::new();
+        clap_mangen::Man::new(cli.clone()).render(&mut pages)?;
+        for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+            let name: &'static str = format!("memviz-{}", command.get_name()).leak();
+            clap_mangen::Man::new(command.clone().name(name)).render(&mut pages)?;
+        }
+        io::stdout().write_all(&pages)?;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,76 @@
+//! The commands: a file for each, with what can be typed behind its name and what it then does.
+
+mod check;
+mod checkpoint;
+mod completions;
+mod diff;
+mod flamegraph;
+mod fragmentation;
+mod info;
+mod leaks;
+mod man;
+mod oom;
+mod peak;
+mod ranks;
+mod report;
+mod schema;
+mod timeline;
+
+use super::{Failure, Outcome};
+use clap::{ArgMatches, Args, Command};
+
+/// Every command, in the order of the help. A new command is a new line.
+pub const COMMANDS: &[Entry] = &[
+    entry::<info::Info>("info"),
+    entry::<peak::Peak>("peak"),
+    entry::<timeline::Timeline>("timeline"),
+    entry::<flamegraph::Flamegraph>("flamegraph"),
+    entry::<fragmentation::Fragmentation>("fragmentation"),
+    entry::<oom::Oom>("oom"),
+    entry::<report::Report>("report"),
+    entry::<leaks::Leaks>("leaks"),
+    entry::<checkpoint::Checkpoint>("checkpoint"),
+    entry::<diff::Diff>("diff"),
+    entry::<check::Check>("check"),
+    entry::<schema::Schema>("schema"),
+    entry::<ranks::Ranks>("ranks"),
+    entry::<completions::Completions>("completions"),
+    entry::<man::Man>("man"),
+];
+
+/// What a command does with what was typed.
+pub trait Run {
+    /// Does the command's work.
+    fn run(&self) -> Result<Outcome, Failure>;
+}
+
+/// A command: its name, what can be typed behind it, and what comes of that.
+pub struct Entry {
+    /// What is typed.
+    pub name: &'static str,
+    arguments: fn(Command) -> Command,
+    parse: fn(&ArgMatches) -> Result<Box<dyn Run>, clap::Error>,
+}
+
+const fn entry<C: Args + Run + 'static>(name: &'static str) -> Entry {
+    Entry { name, arguments: C::augment_args, parse: parse::<C> }
+}
+
+fn parse<C: Args + Run + 'static>(matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
+    Ok(Box::new(C::from_arg_matches(matches)?))
+}
+
+impl Entry {
+    /// The command for clap, with its help: the first paragraph above its type.
+    pub fn command(&self) -> Command {
+        (self.arguments)(Command::new(self.name))
+    }
+
+    /// The command as it was typed.
+    ///
+    /// # Errors
+    /// When the arguments do not fit together.
+    pub fn parse(&self, matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
+        (self.parse)(matches)
+    }
+}
