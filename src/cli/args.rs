@@ -196,7 +196,7 @@ impl ValueEnum for RowsOrSvg {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
             Self::Rows(format) => format.to_possible_value(),
-            Self::Svg => Some(PossibleValue::new("svg")),
+            Self::Svg => Some(PossibleValue::new("svg").help("A picture")),
         }
     }
 }

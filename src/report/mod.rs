@@ -95,14 +95,14 @@ pub trait Rows: Answer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum AnswerFormat {
-    /// For people, as wide as the terminal
+    /// For people, as wide as the terminal.
     #[default]
     Text,
-    /// One object with every figure, exactly
+    /// Every figure, exactly.
     Json,
-    /// A line per row, bytes as integers
+    /// A line per row, bytes as integers.
     Csv,
-    /// For an issue or a pull request
+    /// For an issue or a pull request.
     Markdown,
 }
 

@@ -9,14 +9,14 @@ use crate::replay::{Instant, Metric, Track};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Align {
-    /// What happened as long after the first entry
+    /// What happened as long after the first entry.
     ///
     /// As many entries after it where a recording has no times (PyTorch 2.0).
     #[default]
     Time,
-    /// What happened as many entries after it
+    /// What happened as many entries after it.
     Entry,
-    /// What happened in the same step
+    /// What happened in the same step.
     ///
     /// And as far into it, in thousandths of a step.
     Step,

@@ -28,36 +28,36 @@ use std::collections::HashMap;
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
-    /// The line of your own code
+    /// The line of your own code.
     #[default]
     Site,
-    /// The whole stack
+    /// The whole stack.
     Stack,
-    /// Every function on the stack, inclusive
+    /// Every function on the stack, inclusive.
     ///
     /// A block counts once in each of them, so rows overlap.
     Function,
-    /// The file of the site
+    /// The file of the site.
     File,
-    /// The Python package
+    /// The Python package.
     Module,
-    /// The CUDA stream
+    /// The CUDA stream.
     Stream,
-    /// The memory pool
+    /// The memory pool.
     Pool,
-    /// The open `record_function` ranges
+    /// The open `record_function` ranges.
     Annotation,
-    /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks)
+    /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
     Operator,
-    /// The calls of `nn.Module` (profiler traces)
+    /// The calls of `nn.Module` (profiler traces).
     NnModule,
-    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`
+    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
     ModulePath,
-    /// What the memory is for: parameters, gradients, optimizer state, activations and so on
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on.
     ///
     /// See [`Category`].
     Category,
-    /// The part of the training step that allocated it
+    /// The part of the training step that allocated it.
     ///
     /// See [`Phase`].
     Phase,

@@ -15,12 +15,12 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum XAxis {
-    /// Seconds since the first entry
+    /// Seconds since the first entry.
     ///
     /// Entries of the trace where the recording has no times (PyTorch 2.0).
     #[default]
     Time,
-    /// Entries of the trace
+    /// Entries of the trace.
     Entry,
 }
 

@@ -24,11 +24,11 @@ const SITES: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum PageFormat {
-    /// One picture
+    /// One picture.
     Svg,
-    /// Tables for a GitHub issue
+    /// Tables for a GitHub issue.
     Markdown,
-    /// A static page
+    /// A static page.
     Html,
 }
 
