@@ -38,6 +38,7 @@ pub mod ranks;
 pub mod recording;
 pub mod replay;
 pub mod report;
+pub mod wire;
 
 #[cfg(feature = "cli")]
 pub mod cli;

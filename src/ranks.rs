@@ -5,12 +5,12 @@
 //! before it are done, whatever the number of threads.
 
 use crate::Recording;
-use crate::analysis::ranks::{
-    FailedInput, RankLine, RankNumber, SkippedInput, SummaryOptions, begins_lines, rank_numbers, read_lines, summarise,
-};
+use crate::analysis::ranks::{RankNumber, SummaryOptions, rank_numbers, summarise};
 use crate::error::{Error, Result};
 use crate::input::collect::{Found, collect};
 use crate::input::{self, ReadOptions, Unpacked};
+use crate::wire::rank_lines::read_lines;
+use crate::wire::ranks::{FailedInput, RankLine, SkippedInput};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
@@ -196,8 +196,8 @@ impl Work<'_> {
         } else {
             Unpacked::new(input::open(&input.found.path)?, &self.read)?
         };
-        if begins_lines(&unpacked) {
-            return Ok(read_lines(unpacked.into_reader(), self.summary));
+        if unpacked.begins_with_key("schema_version") {
+            return Ok(read_lines(unpacked.into_reader(), self.summary.metric, &self.summary.devices));
         }
         let recording = Recording::unpacked(unpacked, &self.read)?;
         recording.require_history("ranks")?;

@@ -2,7 +2,6 @@
 
 use memviz::Recording;
 use memviz::analysis::check::Baseline;
-use memviz::analysis::ranks::SummaryOptions;
 use memviz::analysis::{
     CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, RanksReport, TimelineOptions, XAxis,
 };
@@ -10,7 +9,7 @@ use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{AnomalyKind, HeadStart, History, Metric, replay};
 use memviz::report::page::Page;
-use memviz::report::{AnswerFormat, SCHEMA_VERSION, Source, Sources, TextStyle};
+use memviz::report::{AnswerFormat, Source, Sources, TextStyle};
 use std::io::Cursor;
 
 /// Reads and replays a file from a stranger. Errors are fine, panics are not.
@@ -44,7 +43,7 @@ pub fn open_and_answer(bytes: Vec<u8>) {
 
 /// Reads bytes as lines of `memviz ranks`, compares the ranks, and writes the answer. Errors are fine, panics are not.
 pub fn read_lines(bytes: &[u8]) {
-    let (lines, _) = memviz::analysis::ranks::read_lines(bytes, &SummaryOptions::default());
+    let (lines, _) = memviz::wire::rank_lines::read_lines(bytes, Metric::Allocated, &[]);
     let report = RanksReport::of(lines, Metric::Allocated);
     let style = TextStyle { width: Some(80), color: false };
     for format in AnswerFormat::ALL {
@@ -55,7 +54,7 @@ pub fn read_lines(bytes: &[u8]) {
 
 /// Reads a text as answers of `memviz check`, and takes them for baselines. Errors are fine, panics are not.
 pub fn read_baseline(text: &str) {
-    let Ok(answers) = memviz::input::saved::read_answers(text, SCHEMA_VERSION) else { return };
+    let Ok(answers) = memviz::wire::answers::read_answers(text) else { return };
     for answer in &answers {
         let _ = Baseline::of_answer(answer);
     }

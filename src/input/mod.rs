@@ -14,7 +14,6 @@ mod limits;
 pub mod paths;
 mod pickle;
 mod pprof;
-pub mod saved;
 mod snapshot;
 mod window;
 

@@ -22,7 +22,7 @@ pub mod schema;
 pub mod timeline;
 
 pub use common::advice::{Advice, advice};
-pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead};
 pub use common::notes::{device_name, safe};
 #[cfg(feature = "plot")]
 pub use common::picture::{Picture, WIDTH};

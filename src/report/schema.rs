@@ -1,10 +1,11 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
+use super::Answer;
 use super::check::words::CheckedInput;
-use super::{Answer, SCHEMA_VERSION};
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
 };
+use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{Schema, json_schema};
 use serde_json::Value;

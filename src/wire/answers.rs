@@ -1,5 +1,6 @@
 //! JSON that memviz wrote itself, read back: the answers of `check` and `peak`, for comparison with newer ones.
 
+use super::SCHEMA_VERSION;
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
 use serde::Deserialize;
@@ -31,16 +32,16 @@ pub struct SavedDevice {
 /// Reads the answers in a text, one after another.
 ///
 /// # Errors
-/// When it holds none, or something else, or answers whose keys are of another version than `schema_version`.
-pub fn read_answers(text: &str, schema_version: u32) -> Result<Vec<SavedAnswer>> {
+/// When it holds none, or something else, or answers whose keys are of another version than [`SCHEMA_VERSION`].
+pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
     let malformed =
         |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
     let mut answers = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| malformed(format!("malformed JSON: {error}")))?;
         let version = value.get("schema_version").ok_or_else(|| malformed("no schema_version".to_owned()))?;
-        if version.as_u64() != Some(u64::from(schema_version)) {
-            return Err(Error::Request(format!("expected schema_version {schema_version}, found {version}")));
+        if version.as_u64() != Some(u64::from(SCHEMA_VERSION)) {
+            return Err(Error::Request(format!("expected schema_version {SCHEMA_VERSION}, found {version}")));
         }
         match value.get("command").and_then(Value::as_str) {
             Some("check" | "peak") => {}

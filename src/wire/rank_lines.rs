@@ -4,14 +4,14 @@
 //! about. Lines of several files can be put one after the other. What a line says about all ranks of a file
 //! (`"line": "across"`) is left out when it is read: it is worked out again for all that are joined.
 
-use super::summary::{RankLine, SummaryOptions};
+use super::SCHEMA_VERSION;
+use super::ranks::RankLine;
 use crate::error::Error;
-use crate::input::Unpacked;
+use crate::model::DeviceId;
+use crate::replay::Metric;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// Version of the keys of summaries, the same as of every answer in JSON.
-pub const SCHEMA_VERSION: u32 = 1;
 /// The `command` of a summary.
 pub const COMMAND: &str = "ranks";
 /// Longest line. A summary has a few kilobytes; what is said about all ranks is longer, but not read.
@@ -57,14 +57,10 @@ pub(crate) fn write_body(line: &'static str, body: &impl Serialize, out: &mut dy
     out.write_all(b"\n")
 }
 
-/// Whether an input begins like JSON that memviz writes.
-pub fn begins_lines(input: &Unpacked) -> bool {
-    input.begins_with_key("schema_version")
-}
-
-/// Reads lines that [`write_line`] wrote, those of other devices than asked for left out. Gives what it could read, and
+/// Reads lines that [`write_line`] wrote, about the peak of `metric`. Those of other devices than `devices` are left out,
+/// unless there is none of these. Gives what it could read, and
 /// why it could not read on: [`Error::UnknownJson`] where it is JSON of another kind.
-pub fn read_lines(reader: impl Read, options: &SummaryOptions) -> (Vec<RankLine>, Option<Error>) {
+pub fn read_lines(reader: impl Read, metric: Metric, devices: &[DeviceId]) -> (Vec<RankLine>, Option<Error>) {
     let mut lines = Vec::new();
     let mut reader = BufReader::new(reader);
     let mut text = Vec::new();
@@ -74,7 +70,7 @@ pub fn read_lines(reader: impl Read, options: &SummaryOptions) -> (Vec<RankLine>
         let line = match read {
             Ok(0) => break,
             Ok(MAX_LINE) if !text.ends_with(b"\n") => Err(Problem::Bad(format!("longer than {MAX_LINE} bytes"))),
-            Ok(_) => read_line(&text, options),
+            Ok(_) => read_line(&text, metric, devices),
             Err(error) => return (lines, Some(crate::input::unwrap_io(error))),
         };
         match line {
@@ -97,7 +93,7 @@ enum Problem {
 }
 
 /// What a line says, if it says something about a rank that is wanted.
-fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, Problem> {
+fn read_line(text: &[u8], metric: Metric, devices: &[DeviceId]) -> Result<Option<RankLine>, Problem> {
     let json = text.trim_ascii();
     if json.is_empty() {
         return Ok(None);
@@ -130,11 +126,11 @@ fn read_line(text: &[u8], options: &SummaryOptions) -> Result<Option<RankLine>, 
     };
     let Some(rank) = line.rank() else { return Ok(Some(line)) };
     rank.check().map_err(Problem::Bad)?;
-    if rank.metric != options.metric {
-        let (asked, found) = (options.metric.name(), rank.metric.name());
+    if rank.metric != metric {
+        let (asked, found) = (metric.name(), rank.metric.name());
         return Err(Problem::Bad(format!("expected a summary with --metric {asked}, found one with --metric {found}")));
     }
-    let wanted = options.devices.is_empty() || options.devices.contains(&rank.device);
+    let wanted = devices.is_empty() || devices.contains(&rank.device);
     Ok(wanted.then_some(line))
 }
 

@@ -4,9 +4,9 @@ use super::measure::maximum;
 use crate::analysis::device::{Device, Devices};
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::error::Result;
-use crate::input::saved::{SavedAnswer, SavedDevice};
 use crate::model::DeviceId;
 use crate::replay::Metric;
+use crate::wire::answers::{SavedAnswer, SavedDevice};
 
 /// An earlier recording, reduced to what is compared.
 #[derive(Clone, Debug, Default)]

@@ -4,26 +4,11 @@ use crate::analysis::code::frames::FrameKind;
 use crate::analysis::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
 use crate::replay::Track;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::wire::ranks::{CodeSample, DIGITS, SAMPLE};
 use std::collections::{BTreeSet, HashSet};
 
-/// Lines in a sample.
-const SAMPLE: usize = 64;
-/// Hexadecimal digits of the hash of each.
-const DIGITS: usize = 6;
 /// Fewer lines than this tell nothing about a program.
 const MIN_LINES: usize = 4;
-
-/// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
-/// of one program then have the same ones in their samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CodeSample {
-    /// Number of lines.
-    pub lines: u64,
-    /// Hashes of up to 64 of them, smallest first, each with six hexadecimal digits.
-    pub sample: String,
-}
 
 impl CodeSample {
     /// The lines behind one device's allocations; `None` where no stack has code of the user's own.
@@ -44,19 +29,6 @@ impl CodeSample {
     fn of_hashes(hashes: &BTreeSet<u32>) -> Self {
         let sample: Vec<String> = hashes.iter().take(SAMPLE).map(|hash| format!("{hash:0DIGITS$x}")).collect();
         Self { lines: hashes.len() as u64, sample: sample.concat() }
-    }
-
-    /// Checks what the types do not say, for a sample from a file.
-    ///
-    /// # Errors
-    /// What was expected and what was found.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let is_hexadecimal = self.sample.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let lines = self.sample.len() / DIGITS;
-        if !is_hexadecimal || !self.sample.len().is_multiple_of(DIGITS) || lines > SAMPLE || lines as u64 > self.lines {
-            return Err(format!("expected a sample of at most {SAMPLE} hashes with {DIGITS} digits each"));
-        }
-        Ok(())
     }
 
     /// The hashes, with all that there are up to a limit.

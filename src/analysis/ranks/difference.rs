@@ -1,8 +1,8 @@
 //! What one rank holds at its peak that another does not.
 
-use super::summary::RankSummary;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::replay::Bound;
+use crate::wire::ranks::RankSummary;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 

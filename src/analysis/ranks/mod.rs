@@ -5,25 +5,20 @@
 
 mod code;
 mod difference;
-mod lines;
 mod number;
 mod outliers;
 mod relation;
 mod summary;
 
-pub use code::CodeSample;
 pub use difference::{Difference, DifferenceRow};
-pub(crate) use lines::write_body;
-pub use lines::{COMMAND, SCHEMA_VERSION, begins_lines, read_lines, write_line};
-pub use number::{RankNumber, RankSource, rank_numbers};
+pub use number::{RankNumber, rank_numbers};
 pub use outliers::{MIN_RANKS, MIN_SHARE, Scale, Spread};
 pub use relation::Relation;
-pub use summary::{
-    EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput, SummaryOptions, TOP, TopRow, summarise,
-};
+pub use summary::{SummaryOptions, TOP, summarise};
 
 use crate::model::{CPU_DEVICE, DeviceId, HOST_DEVICE};
 use crate::replay::{Bound, Metric};
+use crate::wire::ranks::{FailedInput, RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 

@@ -1,19 +1,6 @@
 //! Which rank a file is from.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// Where a rank's number is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RankSource {
-    /// From the recording itself: `distributedInfo` of a profiler trace.
-    Recorded,
-    /// From the path.
-    Path,
-    /// It is the place among the inputs, counted from 0.
-    Order,
-}
+use crate::wire::ranks::RankSource;
 
 /// A rank's number and where it is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! Nothing proves it, so it is believed unless something speaks against it.
 
 use super::code::Lines;
-use super::number::{RankSource, says_rank};
+use super::number::says_rank;
 use super::outliers::MIN_RANKS;
-use super::summary::{RankLine, RankSummary};
 use crate::model::DeviceId;
+use crate::wire::ranks::{RankLine, RankSource, RankSummary};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::Recording;
-use crate::analysis::diff::{Align, Growth, GrowthLimit, Overlay, DiffInput};
+use crate::analysis::diff::{Align, DiffInput, Growth, GrowthLimit, Overlay};
 use crate::analysis::{DiffReport, GroupBy, PeakOptions, When};
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, RowsOrSvg};
 use crate::cli::progress::Progress;

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{RankLine, SummaryOptions};
+use crate::analysis::ranks::SummaryOptions;
 use crate::cli::args::{RowsOrSvg, SharedArgs};
 use crate::cli::progress::Progress;
 use crate::cli::recording::use_threads;
@@ -12,6 +12,7 @@ use crate::ranks::{RankInputs, RanksOptions};
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
 use crate::report::ranks::{self, Streamed};
+use crate::wire::ranks::RankLine;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;

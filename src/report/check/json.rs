@@ -2,15 +2,16 @@
 
 use super::words::{CheckedInput, doubt};
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
-use crate::report::common::json::{InputHead, SCHEMA_VERSION};
+use crate::report::common::json::InputHead;
 use crate::report::peak::json::PeakDevice;
+use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `memviz check`, one input.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckAnswer<'a> {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,
@@ -29,7 +30,7 @@ pub struct CheckAnswer<'a> {
 /// An input that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnreadInput<'a> {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the keys: see `memviz schema`.
     pub schema_version: u32,
     /// The subcommand.
     pub command: &'static str,

@@ -6,8 +6,9 @@ use crate::analysis::checkpoint::{
 };
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
 use crate::report::Source;
-use crate::report::common::json::{AttributionRow, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::json::{AttributionRow, Head, InputHead};
 use crate::report::fragmentation::json::Instant;
+use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 

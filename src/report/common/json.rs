@@ -1,4 +1,4 @@
-//! The JSON that memviz writes, as types. Keys are stable: [`SCHEMA_VERSION`] changes when they do.
+//! The JSON that memviz writes, as types. Keys are stable: [`crate::wire::SCHEMA_VERSION`] changes when they do.
 //!
 //! Every value under a `_bytes` key is an exact number of bytes, under `_us` of microseconds. Counters can be negative
 //! in a recording that contradicts itself; its anomalies then say so. A file per report; here is what they share.
@@ -13,9 +13,6 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
-
-/// Version of the keys. Summaries of ranks are read again, so that theirs is known before.
-pub use crate::analysis::ranks::SCHEMA_VERSION;
 
 /// What every answer starts with.
 #[derive(Debug, Serialize, JsonSchema)]

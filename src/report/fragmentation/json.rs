@@ -7,8 +7,9 @@ use crate::analysis::{
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
 use crate::report::Source;
-use crate::report::common::json::{CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::json::{CounterBytes, Head, InputHead};
 use crate::report::common::notes;
+use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

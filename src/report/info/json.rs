@@ -3,9 +3,10 @@
 use crate::analysis::{DeviceInfo, InfoReport, Phase, PhaseSummary, Steps};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
-use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, InputHead};
 use crate::report::common::notes;
 use crate::report::leaks::json::{StepSourceName, step_source};
+use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;

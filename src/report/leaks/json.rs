@@ -4,7 +4,8 @@ use super::words;
 use crate::analysis::leaks::{self, Projection};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, NoSteps, Rate, StepSource, Steps, Verdict};
 use crate::report::Source;
-use crate::report::common::json::{Head, InputHead, SCHEMA_VERSION};
+use crate::report::common::json::{Head, InputHead};
+use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,9 +1,10 @@
 //! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
 
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{RankLine, RankSummary, Relation};
+use crate::analysis::ranks::Relation;
 use crate::replay::{Bound, Metric};
 use crate::report::common::csv::{cell, io_error};
+use crate::wire::ranks::{RankLine, RankSummary};
 use std::io::{self, Write};
 
 const HEAD: [&str; 28] = [

@@ -1,12 +1,11 @@
 //! The last line of JSON that `memviz ranks` writes, about all ranks. The lines before it are summaries:
-//! [`crate::analysis::ranks::RankSummary`] and what else [`crate::analysis::ranks::RankLine`] holds.
+//! [`crate::wire::ranks::RankSummary`] and what else [`crate::wire::ranks::RankLine`] holds.
 
 use super::words::relation;
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{
-    EmptyRank, FailedInput, Group, Outlier, RankLine, RankSummary, Relation, Scale, SkippedInput,
-};
+use crate::analysis::ranks::{Group, Outlier, Relation, Scale};
 use crate::replay::{Bound, Metric};
+use crate::wire::ranks::{EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput};
 use schemars::JsonSchema;
 use serde::Serialize;
 

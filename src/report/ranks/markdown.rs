@@ -2,12 +2,13 @@
 
 use super::words;
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{Group, Outlier, RankLine};
+use crate::analysis::ranks::{Group, Outlier};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::{count, starred};
+use crate::wire::ranks::RankLine;
 use std::io::{self, Write};
 
 pub(crate) fn write(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {

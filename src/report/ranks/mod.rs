@@ -12,9 +12,10 @@ pub(crate) mod words;
 pub use picture::draw;
 
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{RankLine, write_body, write_line};
 use crate::report::common::no_commands::NoCommands;
 use crate::report::{Answer, Rows, TextStyle};
+use crate::wire::rank_lines::{write_body, write_line};
+use crate::wire::ranks::RankLine;
 use std::io::{self, Write};
 
 /// A format that has a line for each rank, so that it can be written as soon as the rank is known.

@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{Difference, Figure, Group as Ranks, Outlier, RankSummary, Spread};
+use crate::analysis::ranks::{Difference, Figure, Group as Ranks, Outlier, Spread};
 use crate::replay::Metric;
 use crate::report::common::fit::{broken, shorten_end};
 use crate::report::common::notes::signed;
@@ -11,6 +11,7 @@ use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
 use crate::report::common::picture::{Cell, LINE_WIDTH, Picture, caption, remark, stacked, table, warnings};
 use crate::report::common::words::{count, starred};
+use crate::wire::ranks::RankSummary;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use svg::node::Blob;

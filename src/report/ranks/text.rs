@@ -2,13 +2,14 @@
 
 use super::words;
 use crate::analysis::RanksReport;
-use crate::analysis::ranks::{Difference, Group, Outlier, RankLine, RankSummary, TopRow};
+use crate::analysis::ranks::{Difference, Group, Outlier};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
+use crate::wire::ranks::{RankLine, RankSummary, TopRow};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 

@@ -2,14 +2,14 @@
 
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::{
-    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, RankLine, RankSummary,
-    Relation, Scale, Spread,
+    Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, Relation, Scale, Spread,
 };
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::count;
+use crate::wire::ranks::{RankLine, RankSummary};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 

@@ -6,9 +6,9 @@ use crate::cli::Failure;
 use crate::cli::files::{Staged, read_text, replace_all};
 use crate::cli::recording::read_quietly;
 use crate::error::Error;
-use crate::input::saved::{SavedAnswer, read_answers};
+use crate::report::Answer;
 use crate::report::check::words::{CheckedInput, doubt};
-use crate::report::{Answer, SCHEMA_VERSION};
+use crate::wire::answers::{SavedAnswer, read_answers};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
@@ -35,7 +35,7 @@ impl Known {
         let about = |error: &Error| Failure::about(&path.display().to_string(), error);
         if is_answer(path).map_err(|error| about(&error.into()))? {
             let text = read_text(path, LONGEST_ANSWER).map_err(|error| about(&error.into()))?;
-            return read_answers(&text, SCHEMA_VERSION).map(Self::Answers).map_err(|error| about(&error));
+            return read_answers(&text).map(Self::Answers).map_err(|error| about(&error));
         }
         let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
         let baseline = Baseline::of(&recording.devices()).map_err(|error| about(&error))?;

@@ -1,0 +1,11 @@
+//! JSON that memviz writes and reads again, each key in one place.
+//!
+//! In: text that memviz wrote earlier, or elsewhere. Out: plain types, checked. What is written only, the answers of most
+//! commands, is beside the other formats of each answer in [`crate::report`].
+
+pub mod answers;
+pub mod rank_lines;
+pub mod ranks;
+
+/// Version of the keys of everything that is written as JSON: it changes when they do.
+pub const SCHEMA_VERSION: u32 = 1;

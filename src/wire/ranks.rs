@@ -1,0 +1,194 @@
+//! A recording in a few kilobytes, as one machine writes it and another joins it: see [`super::rank_lines`].
+
+use crate::model::{CPU_DEVICE, DeviceId, Format};
+use crate::replay::{Bound, Counters, Metric};
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Lines in a sample of code.
+pub const SAMPLE: usize = 64;
+/// Hexadecimal digits of the hash of each.
+pub const DIGITS: usize = 6;
+
+/// What there is to say about an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RankLine {
+    /// A rank, on one device.
+    Rank(Box<RankSummary>),
+    /// A recording in which no memory was allocated on any device.
+    Empty(EmptyRank),
+    /// An input that could not be analysed.
+    Failed(FailedInput),
+    /// A file of a directory or glob that is neither a recording nor a summary.
+    Skipped(SkippedInput),
+}
+
+impl RankLine {
+    /// The rank, if it is one.
+    pub fn rank(&self) -> Option<&RankSummary> {
+        match self {
+            Self::Rank(rank) => Some(rank),
+            _ => None,
+        }
+    }
+}
+
+/// A rank on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankSummary {
+    /// The recording, as it was named where it was summarised.
+    pub path: String,
+    /// Number of the rank.
+    pub rank: u64,
+    /// Where that number is from.
+    pub rank_source: RankSource,
+    /// Number of ranks in the run, where the recording tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u64>,
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    pub device: DeviceId,
+    /// What kind of file the recording is.
+    pub format: Format,
+    /// Entries of the device.
+    pub entries: u32,
+    /// Times of the first and the last entry in microseconds since the epoch, where the recording has times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_us: Option<(i64, i64)>,
+    /// The lines of code that allocate, where stacks tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<CodeSample>,
+    /// Whether recording started with an empty allocator and nothing is missing.
+    pub complete_history: bool,
+    /// Contradictions in it.
+    pub anomalies: u64,
+    /// Which of `baseline_bytes` and `maxima` are not exact.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub bounds: IndexMap<String, Bound>,
+    /// Allocated before the first kept entry.
+    pub baseline_bytes: i64,
+    /// Each metric's maximum.
+    pub maxima: Counters,
+    /// The metric whose peak `peak` and `top` are about.
+    pub metric: Metric,
+    /// The counters at that peak.
+    pub peak: Counters,
+    /// Reserved and not active there. `None` where nothing is ever reserved, as on a CPU.
+    pub inactive_bytes: Option<i64>,
+    /// Counters at the end.
+    pub end: Counters,
+    /// Requests that failed.
+    pub ooms: u64,
+    /// Bytes held at the peak; `top` sums to it.
+    pub total_bytes: u64,
+    /// The sites that hold most at the peak; what is not listed is the last row, `(other)`.
+    pub top: Vec<TopRow>,
+}
+
+/// What a site holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopRow {
+    /// The site.
+    pub label: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inferred: bool,
+}
+
+/// A rank without memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EmptyRank {
+    /// The recording.
+    pub path: String,
+    /// Number of the rank.
+    pub rank: u64,
+    /// Where that number is from.
+    pub rank_source: RankSource,
+}
+
+/// An input that could not be analysed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedInput {
+    /// The input.
+    pub path: String,
+    /// Why not, in a line.
+    pub error: String,
+}
+
+/// A file that is none of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedInput {
+    /// The file.
+    pub path: String,
+}
+
+/// Where a rank's number is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RankSource {
+    /// From the recording itself: `distributedInfo` of a profiler trace.
+    Recorded,
+    /// From the path.
+    Path,
+    /// It is the place among the inputs, counted from 0.
+    Order,
+}
+
+/// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
+/// of one program then have the same ones in their samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CodeSample {
+    /// Number of lines.
+    pub lines: u64,
+    /// Hashes of up to 64 of them, smallest first, each with six hexadecimal digits.
+    pub sample: String,
+}
+
+impl CodeSample {
+    /// Checks what the types do not say, for a sample from a file.
+    ///
+    /// # Errors
+    /// What was expected and what was found.
+    pub fn check(&self) -> Result<(), String> {
+        let is_hexadecimal = self.sample.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let lines = self.sample.len() / DIGITS;
+        if !is_hexadecimal || !self.sample.len().is_multiple_of(DIGITS) || lines > SAMPLE || lines as u64 > self.lines {
+            return Err(format!("expected a sample of at most {SAMPLE} hashes with {DIGITS} digits each"));
+        }
+        Ok(())
+    }
+}
+
+impl RankSummary {
+    /// How a metric's maximum is to be read, where it is not exact.
+    pub fn bound(&self, metric: Metric) -> Option<Bound> {
+        self.bounds.get(&format!("{}_bytes", metric.name())).copied()
+    }
+
+    /// The part of what is reserved at the peak that is inactive, from 0 to 1.
+    pub fn inactive_share(&self) -> Option<f64> {
+        self.inactive_bytes.filter(|_| self.peak.reserved > 0).map(|bytes| bytes as f64 / self.peak.reserved as f64)
+    }
+
+    /// Checks what the types do not say, for a summary from a file.
+    ///
+    /// # Errors
+    /// What was expected and what was found.
+    pub fn check(&self) -> Result<(), String> {
+        if self.device < CPU_DEVICE {
+            return Err(format!("expected a device from -2 on, found {}", self.device));
+        }
+        if let Some(code) = &self.code {
+            code.check()?;
+        }
+        let sum: u128 = self.top.iter().map(|row| u128::from(row.bytes)).sum();
+        if sum != u128::from(self.total_bytes) {
+            return Err(format!("expected rows that sum to {} bytes, found {sum}", self.total_bytes));
+        }
+        Ok(())
+    }
+}
