@@ -30,23 +30,24 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them; bands and columns are the timeline's.
+    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them; bands and columns are
+    /// the timeline's. What the answers have in common is worked out once.
     ///
     /// # Errors
     /// As [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
-        let peak = PeakOptions { top: None, ..options.peak.clone() };
+        let peak = PeakOptions { top: None, at: None, ..options.peak.clone() };
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
         let oom = OomOptions { by, inference, devices: devices.clone(), ..OomOptions::default() };
         let leaks = LeakOptions { inference, devices, ..LeakOptions::default() };
         let at_oom = PeakOptions { at: Some(When::Oom), ..peak.clone() };
+        let peaks = PeakReport::of(recording, &peak)?;
         Ok(Self {
-            peak: PeakReport::of(recording, &peak)?,
-            timeline: TimelineReport::of(recording, options)?,
+            timeline: TimelineReport::around(recording, peaks.clone(), options)?,
             flame: FlameReport::of(recording, &flame)?,
             segments: if recording.snapshot().notes.format.has_segments() {
-                SegmentMapReport::of(recording, &peak)?
+                SegmentMapReport::around(recording, peaks.clone(), &peak)?
             } else {
                 SegmentMapReport::default()
             },
@@ -54,6 +55,7 @@ impl Overview {
             segments_at_oom: SegmentMapReport::of(recording, &at_oom).unwrap_or_default(),
             oom: OomReport::of(recording, &oom)?,
             leaks: LeakReport::of(recording, &leaks)?,
+            peak: peaks,
         })
     }
 }

@@ -21,7 +21,7 @@ pub mod view;
 pub use annotation::{Annotation, Stage};
 pub use live::LiveProfile;
 pub use profile::{MemoryTimeline, Profile};
-pub use segment::{Block, BlockState, PoolId, Segment, SegmentType};
+pub use segment::{Block, BlockState, DEFAULT_POOL, PoolId, Segment, SegmentType};
 pub use settings::AllocatorSettings;
 pub use snapshot::{DeviceTrace, Format, Snapshot, SourceNotes};
 pub use stacks::{Frame, FrameId, FxNode, StackId, Stacks};

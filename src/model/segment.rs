@@ -5,6 +5,9 @@ use super::{DeviceId, StackId};
 /// Identity of a memory pool: `(0, 0)` is the default pool, anything else a private one (CUDA graphs, `MemPool`).
 pub type PoolId = (u64, u64);
 
+/// The pool of whatever asks for no other.
+pub const DEFAULT_POOL: PoolId = (0, 0);
+
 /// Which of the allocator's two pools a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {

@@ -111,17 +111,17 @@ proptest! {
             let mut inactive = vec![history.start.reserved - history.start.active];
             history.walk(&snapshot, |_, counters| inactive.push(counters.reserved - counters.active));
             for row in rows {
-                prop_assert_eq!(row.figures, figures(&snapshot, history, row.place.instant));
-                prop_assert_eq!(row.figures.inactive as i64, inactive[row.place.instant as usize]);
+                prop_assert_eq!(row.figures, figures(&snapshot, history, row.moment.instant));
+                prop_assert_eq!(row.figures.inactive as i64, inactive[row.moment.instant as usize]);
             }
-            prop_assert!(rows.windows(2).all(|pair| pair[0].place.instant < pair[1].place.instant));
+            prop_assert!(rows.windows(2).all(|pair| pair[0].moment.instant < pair[1].moment.instant));
             prop_assert!(rows.len() <= points as usize + 6);
             let length = (history.entries().div_ceil(points) as usize).max(1);
             for (part, window) in inactive[1..].chunks(length).enumerate() {
                 let highest = *window.iter().max().unwrap();
                 let (first, last) = (part * length + 1, part * length + window.len());
                 let inside = |instant: usize| (first..=last).contains(&instant) || (part == 0 && instant == 0);
-                let shown = rows.iter().filter(|row| inside(row.place.instant as usize));
+                let shown = rows.iter().filter(|row| inside(row.moment.instant as usize));
                 prop_assert!(shown.map(|row| row.figures.inactive as i64).max() >= Some(highest));
             }
         }
@@ -232,7 +232,7 @@ fn retries_give_back_what_is_releasable() {
         let (snapshot, history) = (&recording.snapshot, &recording.histories[0]);
         let report = recording.oom(&OomOptions::default()).unwrap();
         for oom in &report.devices[0].ooms {
-            let entry = oom.place.entry.unwrap();
+            let entry = oom.moment.entry.unwrap();
             let actions = &snapshot.entries.actions()[history.rows.clone()];
             let gives_back =
                 |&entry: &u32| matches!(actions[entry as usize], Action::SegmentFree | Action::SegmentUnmap);

@@ -152,7 +152,7 @@ fn fragmentation_names_who_pins_and_what_would_have_helped() {
     assert_eq!(sites.iter().map(|site| site.0.as_str()).collect::<Vec<_>>(), ["cases.py:280 fragmented"]);
     assert!(matches!(fit, Fit::Driver(supply) if *supply >= oom.request.driver_bytes));
     // What PyTorch recommends in this case would not have helped.
-    assert_eq!(replayed.fails_at, oom.place.entry);
+    assert_eq!(replayed.fails_at, oom.moment.entry);
     assert_eq!(replayed.capacity, oom.figures.reserved + oom.device_free);
 }
 
@@ -349,7 +349,7 @@ proptest! {
             prop_assert_eq!(device.ooms.len(), failed.len());
             for (oom, (index, entry)) in device.ooms.iter().zip(failed) {
                 let [allocated, active, _, reserved] = log.moments[index as usize].counters();
-                prop_assert_eq!(oom.place.entry, Some(index));
+                prop_assert_eq!(oom.moment.entry, Some(index));
                 prop_assert_eq!((oom.request.bytes, oom.device_free), (entry.size, capacity - reserved));
                 let figures = &oom.figures;
                 prop_assert_eq!((figures.allocated, figures.active(), figures.reserved), (allocated, active, reserved));
@@ -393,7 +393,7 @@ proptest! {
             return Ok(());
         };
         let entries = &recording.logs[0].entries;
-        let failed = entries[oom.place.entry.unwrap() as usize].op;
+        let failed = entries[oom.moment.entry.unwrap() as usize].op;
 
         let mut made = HashMap::new();
         for entry in entries {

@@ -331,7 +331,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         let recomputes: Vec<Recompute> = passes.iter().flatten().filter_map(|call| self.recomputing.of(call)).collect();
         let recomputes: Vec<&Recompute> = recomputes.iter().collect();
         let workspace_bytes = self.workspace_bytes(&passes);
-        let peak = candidate.limit.place.instant;
+        let peak = candidate.limit.moment.instant;
         overlay::overlay(self.device.track, options, peak, |visit| {
             let played = self.stage.as_ref().filter(|stage| peak <= stage.end());
             if let Some(stage) = played {
@@ -367,7 +367,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         let first = recomputes.iter().map(|recompute| recompute.resume).min();
         let workspace_bytes = if first.is_some_and(|first| first <= peak.instant) { workspace_bytes } else { 0 };
         RemainingPeak {
-            place: Moment::of(device.track, device.annotations(), peak.instant),
+            moment: Moment::of(device.track, device.annotations(), peak.instant),
             phase: self.device.phases().at(peak.instant),
             rerun: peak.rerun.is_some(),
             rerun_bytes: (peak.bytes as u64).saturating_sub(attribution.total_bytes.saturating_add(workspace_bytes)),

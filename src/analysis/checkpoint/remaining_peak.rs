@@ -12,7 +12,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemainingPeak {
     /// Where it is in the recorded history.
-    pub place: Moment,
+    pub moment: Moment,
     /// The phase.
     pub phase: Phase,
     /// Whether a call runs again there.

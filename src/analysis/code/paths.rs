@@ -118,6 +118,9 @@ fn is_typed(name: &str, function: &str) -> bool {
     TYPED.iter().any(|typed| name.starts_with(typed)) || (name == "string>" && function == "<module>")
 }
 
+/// Names in Inductor's cache are longer: `c` and 51 letters of a hash. Those that people give are not.
+const LONGEST_TYPED: usize = 40;
+
 /// Whether a file was written by a compiler: `torch.fx`, `torch.compile`.
 fn is_generated(file: &str) -> bool {
     let name = file_name(file);
@@ -125,7 +128,7 @@ fn is_generated(file: &str) -> bool {
     // Inductor's cache: `xy/cxy....py`, wherever it is.
     let mut directories = file.rsplit(SEPARATORS);
     let folder = directories.nth(1).unwrap_or("");
-    let hashed = stem.len() > 40 && folder.len() == 2 && stem.get(1..3) == Some(folder);
+    let hashed = stem.len() > LONGEST_TYPED && folder.len() == 2 && stem.get(1..3) == Some(folder);
     name.starts_with("fx_generated_") || file.contains("torchinductor_") || (hashed && stem.starts_with('c'))
 }
 

@@ -72,7 +72,7 @@ pub struct DeviceFragmentation {
     /// Device, -1 for pinned host memory.
     pub device: DeviceId,
     /// The instant looked at.
-    pub place: Moment,
+    pub moment: Moment,
     /// Whether that is the peak of allocated bytes.
     pub is_peak: bool,
     /// Number of entries of the device.
@@ -162,7 +162,7 @@ impl DeviceFragmentation {
         });
         Ok(Self {
             device: device.id(),
-            place: Moment::of(track, device.annotations(), instant),
+            moment: Moment::of(track, device.annotations(), instant),
             is_peak: instant == peak && !history.completeness.no_entries,
             entries: history.entries(),
             figures: Figures::of(history, &layout),

@@ -10,7 +10,7 @@ use crate::replay::{History, Instant, Track};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverTimeRow {
     /// Where it lies.
-    pub place: Moment,
+    pub moment: Moment,
     /// The figures there.
     pub figures: Figures,
 }
@@ -93,7 +93,7 @@ pub(super) fn over_time(track: Track<'_>, annotations: &Annotations, points: u32
     instants.dedup();
     let mut sweep = Sweep::new(track);
     let row = |instant| OverTimeRow {
-        place: Moment::of(track, annotations, instant),
+        moment: Moment::of(track, annotations, instant),
         figures: Figures::of(history, &sweep.at(instant)),
     };
     instants.into_iter().map(row).collect()

@@ -42,11 +42,16 @@ impl SegmentMapReport {
     /// segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
+        let all_rows = PeakOptions { top: None, each: None, ..options.clone() };
+        Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
+    }
+
+    /// As [`SegmentMapReport::of`], at instants that are known.
+    pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &PeakOptions) -> Result<Self> {
         if options.by.is_inclusive() {
             let by = options.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
         }
-        let report = PeakReport::of(recording, &PeakOptions { top: None, each: None, ..options.clone() })?;
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;
             let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
@@ -61,7 +66,7 @@ impl SegmentMapReport {
             let figures = layout.segments.iter().map(figures).collect();
             Some(DeviceSegmentMap { peak, layout, figures, rows })
         };
-        Ok(Self { devices: report.devices.into_par_iter().filter_map(device).collect(), skipped: report.skipped })
+        Ok(Self { devices: peaks.devices.into_par_iter().filter_map(device).collect(), skipped: peaks.skipped })
     }
 }
 

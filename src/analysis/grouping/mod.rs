@@ -12,7 +12,7 @@ use crate::analysis::time::annotations::Annotations;
 use crate::analysis::training::module_path::ModulePaths;
 use crate::analysis::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
 use crate::error::{Error, Result};
-use crate::model::{EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
+use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Segment, Snapshot, StackId, StrId};
 use crate::replay::NO_OPERATOR;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, NEVER, SegmentSpan, Track};
 use filter::{Filter, Passing};
@@ -669,7 +669,7 @@ fn is_allocators_own(snapshot: &Snapshot, context: &EntryContext) -> bool {
 fn pool_key(pool: Option<PoolId>) -> Key {
     match pool {
         None => Key::Special(UNKNOWN_POOL),
-        Some((0, 0)) => Key::Special("default pool"),
+        Some(DEFAULT_POOL) => Key::Special("default pool"),
         Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
     }
 }

@@ -14,6 +14,19 @@ pub const MIN_JUDGED: usize = 3;
 /// reasons as well, such as batches of different length, but eight that rise one after the other are no accident.
 const MIN_RISING: usize = 8;
 
+/// Of what piled up after the warm-up, such a share must still be there at the end for a leak: numerator and
+/// denominator.
+const KEPT: (i128, i128) = (3, 4);
+
+/// Stretches of the steps, from each of which something must be there at the end for a leak.
+const WINDOWS: usize = 4;
+
+/// The part of a series, one in so many, in which a cache has stopped growing.
+const TAIL: usize = 3;
+
+/// One value in so many may be lower than the one before it, where a series mostly rises. One in two is without a trend.
+const MAY_FALL: usize = 5;
+
 /// What a group of blocks does over the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -191,13 +204,13 @@ impl Series {
         };
         // The last step may still hold what the next one would free, and `old` does not count it either.
         let kept = &self.kept[warm_up..self.kept.len() - 1];
-        let windows = kept.len().min(4);
+        let windows = kept.len().min(WINDOWS);
         let everywhere = (0..windows).all(|window| {
             let part = &kept[kept.len() * window / windows..kept.len() * (window + 1) / windows];
             part.iter().any(|&bytes| bytes > 0)
         });
         let kept = kept.iter().sum::<i128>();
-        everywhere && kept * 4 >= (last - first) * 3
+        everywhere && kept * KEPT.1 >= (last - first) * KEPT.0
     }
 }
 
@@ -229,14 +242,14 @@ fn without_jumps(values: &[i128]) -> Vec<i128> {
 
 /// The last third, in which a cache has stopped growing.
 fn tail(values: &[i128]) -> &[i128] {
-    let length = values.len().div_ceil(3).max(2).min(values.len());
+    let length = values.len().div_ceil(TAIL).max(2).min(values.len());
     &values[values.len() - length..]
 }
 
 /// Whether at most one value in five is lower than the one before it. One in two is, where values have no trend.
 fn mostly_rises(values: &[i128]) -> bool {
     let falls = values.windows(2).filter(|pair| pair[1] < pair[0]).count();
-    falls * 5 <= values.len().saturating_sub(1)
+    falls * MAY_FALL <= values.len().saturating_sub(1)
 }
 
 /// Whether at least every second value is higher than the one before it.

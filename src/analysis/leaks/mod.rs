@@ -143,6 +143,9 @@ pub struct LeakReport {
 /// Most ends of steps that memory is looked at; with more steps, only every second or third one and so on counts.
 pub const MAX_ENDS: usize = 256;
 
+/// One step in so many is part of the warm-up, beside the first: that covers autotuning and compilation.
+const WARM_UP_PART: usize = 10;
+
 /// Steps without which nothing is judged: one to warm up, and as many as a trend takes.
 pub const MIN_STEPS: usize = 1 + MIN_JUDGED;
 
@@ -263,8 +266,8 @@ impl Sample {
         // The last end is always one of them.
         let lead = ends.len().saturating_sub(1) % stride;
         let ends: Vec<Instant> = ends.iter().copied().skip(lead).step_by(stride).collect();
-        // The first step creates optimizer state and workspaces; a tenth more covers autotuning and compilation.
-        let warm_up = 1 + ends.len() / 10;
+        // The first step creates optimizer state and workspaces.
+        let warm_up = 1 + ends.len() / WARM_UP_PART;
         Self { ends, stride, lead, warm_up }
     }
 

@@ -7,7 +7,7 @@ use crate::allocator::SizeRules;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
-use crate::model::{Action, BlockState, PoolId, SegmentType, StackId};
+use crate::model::{Action, BlockState, DEFAULT_POOL, PoolId, SegmentType, StackId};
 use crate::replay::Track;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -140,7 +140,7 @@ fn fit(facts: &Facts<'_>, layout: &Layout) -> Option<Fit> {
         return Some(Fit::Block(block));
     }
     // Private pools keep their segments.
-    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
+    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == DEFAULT_POOL));
     let released: u64 = shared.map(|segment| Figures::of_segment(track.history, layout, segment).releasable).sum();
     let supply = device_free.saturating_add(released);
     (supply >= request.driver_bytes).then_some(Fit::Driver(supply))
@@ -175,7 +175,7 @@ fn free_sites(facts: &Facts<'_>, layout: &Layout, turnover: &Turnover<'_>, sites
 /// Inactive bytes of the shared pools in whole pages, as the blocks lie.
 fn whole_pages(facts: &Facts<'_>, layout: &Layout) -> Advice {
     let rules = SizeRules::device(&facts.track.snapshot.settings);
-    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == (0, 0)));
+    let shared = layout.segments.iter().filter(|segment| segment.pool.is_none_or(|pool| pool == DEFAULT_POOL));
     let whole_pages = shared.map(|segment| {
         let page = rules.page_size(segment.segment_type);
         let free = layout.pieces_of(segment).iter().filter(|piece| piece.state == BlockState::Inactive);
@@ -234,6 +234,9 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
     advice
 }
 
+/// One part in so many of what is in use: less would not have changed the answer.
+const NAMELESS_PART: u64 = 10;
+
 /// Blocks from before the recording without a stack, if they are a tenth of what is in use.
 fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
     let &Facts { track, figures, .. } = facts;
@@ -244,7 +247,7 @@ fn record_earlier(facts: &Facts<'_>, layout: &Layout) -> Option<Advice> {
         .filter_map(|piece| piece.allocation)
         .filter(|&index| history.allocations[index].is_baseline() && track.stack_of(index) == StackId::EMPTY);
     let bytes: u64 = nameless.map(|index| history.allocations[index].size).sum();
-    (bytes > 0 && bytes >= figures.active() / 10).then_some(Advice::RecordEarlier { bytes })
+    (bytes > 0 && bytes >= figures.active() / NAMELESS_PART).then_some(Advice::RecordEarlier { bytes })
 }
 
 /// What happened up to an entry: how many blocks each stack made and freed.

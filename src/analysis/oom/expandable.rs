@@ -271,7 +271,7 @@ mod tests {
         });
         let capacity = failed.figures.reserved + failed.device_free;
         assert_eq!(capacity, really.figures.reserved + really.device_free);
-        let entry = failed.place.entry.unwrap();
+        let entry = failed.moment.entry.unwrap();
         let replayed = replay(&plain.snapshot, &plain.histories[0], entry, capacity);
         assert_eq!(replayed, Replayed { fails_at: Some(entry), reserved: really.figures.reserved, capacity });
     }

@@ -55,7 +55,7 @@ pub struct OomOptions {
 #[derive(Clone, Debug)]
 pub struct Oom {
     /// Where it happened.
-    pub place: Moment,
+    pub moment: Moment,
     /// What was asked for, and by whom.
     pub request: Request,
     /// What the device had free, as the driver said after the retry.
@@ -242,7 +242,7 @@ impl Explainer<'_, '_> {
             pinning.keep_top(top, options.by.is_inclusive());
         }
         Oom {
-            place: Moment::of(track, device.annotations(), instant),
+            moment: Moment::of(track, device.annotations(), instant),
             request,
             retry,
             device_free,

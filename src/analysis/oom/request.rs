@@ -5,14 +5,12 @@ use crate::analysis::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, BlockState, PoolId, SegmentType, Snapshot, StackId};
+use crate::model::{Action, BlockState, DEFAULT_POOL, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::Track;
 use indexmap::IndexMap;
 
 /// Sites of blocks with the size of the request that are named.
 const SAME_SIZE_SITES: usize = 3;
-/// The pool of requests that belong to no private one.
-const DEFAULT_POOL: PoolId = (0, 0);
 
 /// A request as the `oom` entry records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,11 @@ pub const MIN_RANKS: usize = 4;
 /// Values nearer to the median than this part of it are no outliers, however little the others differ.
 pub const MIN_SHARE: f64 = 0.01;
 
+/// The median absolute deviation of a normal distribution, in standard deviations: its third quartile.
+const MAD_OF_NORMAL: f64 = 0.6745;
+/// The standard deviation of a normal distribution, in mean absolute deviations: the root of half of pi.
+const DEVIATION_BY_MEAN: f64 = 1.2533;
+
 /// What deviations are measured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -97,8 +102,8 @@ fn deviation(values: &[i64], twice_median_of_values: i128) -> (Scale, f64) {
         values.iter().map(|&value| (2 * i128::from(value) - twice_median_of_values).abs()).collect();
     let mean = doubled.iter().sum::<i128>() as f64 / 2.0 / values.len().max(1) as f64;
     match twice_median(doubled) {
-        Some(four_times @ 1..) => (Scale::MedianDeviation, four_times as f64 / 4.0 / 0.6745),
-        _ if mean > 0.0 => (Scale::MeanDeviation, 1.2533 * mean),
+        Some(four_times @ 1..) => (Scale::MedianDeviation, four_times as f64 / 4.0 / MAD_OF_NORMAL),
+        _ if mean > 0.0 => (Scale::MeanDeviation, DEVIATION_BY_MEAN * mean),
         _ => (Scale::AllEqual, 0.0),
     }
 }

@@ -139,12 +139,16 @@ impl TimelineReport {
     /// # Errors
     /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
+        let all_rows = PeakOptions { top: None, at: None, ..options.peak.clone() };
+        Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
+    }
+
+    /// As [`TimelineReport::of`], around peaks that are known.
+    pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &TimelineOptions) -> Result<Self> {
         if options.peak.by.is_inclusive() {
             let by = options.peak.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked in a timeline")));
         }
-        let all_rows = PeakOptions { top: None, at: None, ..options.peak.clone() };
-        let peaks = PeakReport::of(recording, &all_rows)?;
         let first_time = recording.all().iter().filter_map(|device| device.track.times().first()).min();
         let find = |peak: DevicePeak| Some((recording.get(peak.device)?, peak));
         let wanted: Vec<(&Device<'_>, DevicePeak)> = peaks.devices.into_iter().filter_map(find).collect();

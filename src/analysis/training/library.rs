@@ -13,6 +13,9 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{Metric, Track};
 use std::collections::{HashMap, HashSet};
 
+/// One part in so many of the peak: less is not worth another line.
+const LEAST_OF_PEAK: u64 = 10;
+
 /// What stands on a stack, as far as the rule asks for it.
 #[derive(Clone, Copy, Default)]
 struct Standing {
@@ -67,7 +70,7 @@ fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item 
                 *bytes = bytes.saturating_add(allocation.size);
             }
         }
-        let most = below.into_iter().filter(|(_, bytes)| *bytes > in_modules / 2 && *bytes >= total / 10);
+        let most = below.into_iter().filter(|(_, bytes)| *bytes > in_modules / 2 && *bytes >= total / LEAST_OF_PEAK);
         lines.extend(most.map(|(line, _)| line));
     }
     lines

@@ -205,11 +205,14 @@ impl TurnFinder<'_> {
     }
 }
 
+/// Of so many visits all but one are to places of the loop, if it fills a recording.
+const ALL_BUT_ONE: usize = 10;
+
 /// Whether nine in ten visits are to places that are visited as often as a loop turns.
 fn fills(visits: &HashMap<PlaceId, Visits, RandomState>, turns: usize) -> bool {
     let all: usize = visits.values().map(|visits| visits.ends.len()).sum();
     let of_loop: usize = visits.values().map(|visits| visits.ends.len()).filter(|&times| times == turns).sum();
-    of_loop * 10 >= all * 9
+    of_loop * ALL_BUT_ONE >= all * (ALL_BUT_ONE - 1)
 }
 
 /// Where the turns end that each begin with one of these visits: behind the last place that each of them comes to once.
@@ -247,6 +250,9 @@ fn training(passes: &[Pass]) -> Option<Turns> {
     Some(Turns { kind, ends, place: last.place, range })
 }
 
+/// What happens once where another thing happens so many times has other reasons than the loop.
+const TOO_RARE: usize = 10;
+
 /// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several things that take
 /// turns with one another the rarest counts; what happens less than a tenth as often as another has other reasons. Loops
 /// that follow one another are several, and what never returns is part of none.
@@ -269,7 +275,8 @@ fn once_a_turn<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
         }
         let group = &repeated[first..next];
         let most = group.iter().map(Vec::len).max().unwrap_or(0);
-        let rarest = group.iter().filter(|indexes| indexes.len() * 10 >= most).min_by_key(|indexes| indexes.len());
+        let rarest =
+            group.iter().filter(|indexes| indexes.len() * TOO_RARE >= most).min_by_key(|indexes| indexes.len());
         chosen.extend(rarest.cloned());
     }
     chosen

@@ -218,7 +218,7 @@ impl From<&Plan> for CheckpointPlan {
 impl From<&RemainingPeak> for CheckpointLimit {
     fn from(limit: &RemainingPeak) -> Self {
         Self {
-            at: PhasedInstant { at: (&limit.place).into(), phase: limit.phase },
+            at: PhasedInstant { at: (&limit.moment).into(), phase: limit.phase },
             rerun: limit.rerun,
             rerun_bytes: limit.rerun_bytes,
             workspace_bytes: limit.workspace_bytes,

@@ -206,7 +206,7 @@ pub fn share_of_forward(device: &DeviceCheckpoint, candidate: &Candidate) -> Opt
 /// Where the new peak is.
 pub fn new_peak(device: &DeviceCheckpoint, candidate: &Candidate) -> String {
     let limit = &candidate.limit;
-    let place = notes::position(&limit.place, device.entries, &device.completeness);
+    let place = notes::position(&limit.moment, device.entries, &device.completeness);
     let phase = limit.phase.name();
     let when = if limit.rerun { ", while a call runs again" } else { "" };
     let unknown =

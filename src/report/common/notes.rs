@@ -133,14 +133,14 @@ pub fn headline(device: &DevicePeak) -> String {
 
 /// Where that instant is: `entry 2939 of 9107, after 690.5 ms, in step_1 / backward`.
 pub fn place(device: &DevicePeak) -> String {
-    let place = Moment {
+    let moment = Moment {
         instant: device.instant,
         entry: device.entry,
         time_us: device.time_us,
         since_start_us: device.since_start_us,
         annotations: device.annotations.clone(),
     };
-    position(&place, device.entries, &device.completeness)
+    position(&moment, device.entries, &device.completeness)
 }
 
 /// An instant in words.
@@ -152,17 +152,17 @@ fn instant_name(instant: Instant) -> String {
 }
 
 /// Where an instant lies, in words: `entry 41 of 60, after 3.4 ms, in step_1 / backward`.
-pub fn position(place: &Moment, entries: u32, completeness: &Completeness) -> String {
-    let mut text = match place.entry {
+pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> String {
+    let mut text = match moment.entry {
         Some(entry) => format!("entry {entry} of {entries}"),
         None if completeness.no_entries => "at the dump".to_owned(),
         None => "before the first entry".to_owned(),
     };
-    if let Some(since) = place.since_start_us {
+    if let Some(since) = moment.since_start_us {
         text += &format!(", after {}", duration(since));
     }
-    if !place.annotations.is_empty() {
-        text += &format!(", in {}", safe(&place.annotations.join(" / ")));
+    if !moment.annotations.is_empty() {
+        text += &format!(", in {}", safe(&moment.annotations.join(" / ")));
     }
     text
 }
@@ -410,8 +410,8 @@ pub fn figure_bounds(
 
 /// Whether an instant of a device with this many entries is the one that the snapshot's own segments are from, in a
 /// recording that knows pending frees from others.
-pub fn is_end(place: &Moment, entries: u32, completeness: &Completeness) -> bool {
-    place.instant == entries && !completeness.truncated && !completeness.no_free_requested
+pub fn is_end(moment: &Moment, entries: u32, completeness: &Completeness) -> bool {
+    moment.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 
 /// How rows are to be read, where it is not obvious.

@@ -37,7 +37,7 @@ fn pinning(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Write>
     ];
     csv.write_record(head.iter().chain(&TAIL)).map_err(io_error)?;
     for device in &report.devices {
-        let entry = device.place.entry.map(|entry| entry.to_string()).unwrap_or_default();
+        let entry = device.moment.entry.map(|entry| entry.to_string()).unwrap_or_default();
         for row in &device.pinning.rows {
             let line = [
                 device.device.to_string(),
@@ -81,8 +81,8 @@ fn over_time(report: &FragmentationReport, csv: &mut ::csv::Writer<&mut dyn Writ
             let figures = &row.figures;
             let line = [
                 device.device.to_string(),
-                row.place.entry.map(|entry| entry.to_string()).unwrap_or_default(),
-                row.place.time_us.map(|time| time.to_string()).unwrap_or_default(),
+                row.moment.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+                row.moment.time_us.map(|time| time.to_string()).unwrap_or_default(),
                 figures.reserved.to_string(),
                 figures.active().to_string(),
                 figures.allocated.to_string(),

@@ -228,8 +228,8 @@ pub fn segment_type(segment_type: SegmentType) -> &'static str {
 }
 
 impl From<&Moment> for Instant {
-    fn from(place: &Moment) -> Self {
-        Self { entry: place.entry, time_us: place.time_us, annotations: place.annotations.clone() }
+    fn from(moment: &Moment) -> Self {
+        Self { entry: moment.entry, time_us: moment.time_us, annotations: moment.annotations.clone() }
     }
 }
 
@@ -318,7 +318,7 @@ impl From<&SegmentFragmentation> for Segment {
 
 impl From<&OverTimeRow> for OverTime {
     fn from(row: &OverTimeRow) -> Self {
-        Self { at: (&row.place).into(), figures: (&row.figures).into() }
+        Self { at: (&row.moment).into(), figures: (&row.figures).into() }
     }
 }
 
@@ -326,7 +326,7 @@ impl From<&DeviceFragmentation> for FragmentationDevice {
     fn from(device: &DeviceFragmentation) -> Self {
         let completeness = &device.completeness;
         let one_instant = device.over_time.is_none();
-        let at_end = one_instant && notes::is_end(&device.place, device.entries, completeness);
+        let at_end = one_instant && notes::is_end(&device.moment, device.entries, completeness);
         let sizes_known = one_instant && device.is_peak && completeness.peak_uncertain_bytes == 0;
         Self {
             device: device.device,
@@ -334,7 +334,7 @@ impl From<&DeviceFragmentation> for FragmentationDevice {
             complete_history: device.completeness.is_complete(),
             notes: notes::fragmentation(device),
             bounds: notes::figure_bounds(completeness, at_end, sizes_known),
-            at: (&device.place).into(),
+            at: (&device.moment).into(),
             figures: (&device.figures).into(),
             stray_blocks: device.stray.0,
             stray_bytes: device.stray.1,

@@ -27,7 +27,7 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
     let share = figures.inactive_share() * 100.0;
     let (name, inactive) = (device_name(device.device), Bytes(figures.inactive));
     writeln!(out, "### {name}: inactive {inactive}, {share:.1}% of reserved\n")?;
-    let place = notes::position(&device.place, device.entries, &device.completeness);
+    let place = notes::position(&device.moment, device.entries, &device.completeness);
     let peak = if device.is_peak { "At the peak of allocated, " } else { "At " };
     writeln!(out, "{peak}{}.\n", escape(&place))?;
     for line in notes::fragmentation(device) {

@@ -37,7 +37,7 @@ impl TextStyle {
         let share = figures.inactive_share() * 100.0;
         let (name, inactive) = (device_name(device.device), Bytes(figures.inactive));
         let title = format!("{name}: inactive {inactive}, {share:.1}% of reserved");
-        let place = notes::position(&device.place, device.entries, &device.completeness);
+        let place = notes::position(&device.moment, device.entries, &device.completeness);
         let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
         self.heading(&title, &place, out)?;
         self.notes(&notes::fragmentation(device), out)?;
@@ -46,7 +46,7 @@ impl TextStyle {
             return self.over_time(rows, out);
         }
         let most = &device.most_inactive;
-        if most.instant != device.place.instant && most.inactive > 0 {
+        if most.instant != device.moment.instant && most.inactive > 0 {
             let at = History::entry_before(most.instant).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
             let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
             let line = format!("inactive is highest at --at {at}: {inactive} of {reserved}");
@@ -198,8 +198,8 @@ impl TextStyle {
         let highest = rows.iter().map(|row| row.figures.reserved).max().unwrap_or(0);
         for row in rows {
             let figures = &row.figures;
-            let entry = row.place.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string());
-            let since = row.place.since_start_us.map(notes::duration).unwrap_or_default();
+            let entry = row.moment.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string());
+            let since = row.moment.since_start_us.map(notes::duration).unwrap_or_default();
             let share = format!("{:.1}%", figures.inactive_share() * 100.0);
             let (reserved, inactive) = (Bytes(figures.reserved).to_string(), Bytes(figures.inactive).to_string());
             let mut line = line(&entry, &since, &reserved, &inactive, &share);

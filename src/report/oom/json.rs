@@ -155,7 +155,7 @@ impl From<&Oom> for FailedRequest {
         let Oom { request, figures, serving, .. } = oom;
         let (last_known_entry, last_known_label) = request.last_known.clone().unzip();
         Self {
-            at: (&oom.place).into(),
+            at: (&oom.moment).into(),
             requested_bytes: request.bytes,
             driver_bytes: request.driver_bytes,
             device_free_bytes: oom.device_free,
@@ -202,7 +202,7 @@ impl From<&Oom> for FailedRequest {
 
 impl From<&DeviceOoms> for OomDevice {
     fn from(device: &DeviceOoms) -> Self {
-        let at_end = |oom: &Oom| notes::is_end(&oom.place, device.entries, &device.completeness);
+        let at_end = |oom: &Oom| notes::is_end(&oom.moment, device.entries, &device.completeness);
         Self {
             device: device.device,
             baseline_bytes: device.baseline.allocated,

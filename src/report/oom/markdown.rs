@@ -38,7 +38,7 @@ fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "> {}\n", escape(&line))?;
     }
     for oom in &device.ooms {
-        let place = notes::position(&oom.place, device.entries, &device.completeness);
+        let place = notes::position(&oom.moment, device.entries, &device.completeness);
         writeln!(out, "#### {} requested, cause: {}\n", Bytes(oom.request.bytes), escape(oom.cause.name()))?;
         writeln!(out, "At {}.\n", escape(&place))?;
         failed(oom, out)?;

@@ -47,7 +47,7 @@ impl TextStyle {
                 writeln!(out)?;
             }
             let title = format!("{name}: out of memory, {} requested", Bytes(oom.request.bytes));
-            self.heading(&title, &notes::position(&oom.place, device.entries, &device.completeness), out)?;
+            self.heading(&title, &notes::position(&oom.moment, device.entries, &device.completeness), out)?;
             self.notes(&notes::ooms(device), out)?;
             self.oom(oom, out)?;
         }

@@ -260,7 +260,7 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
                 Bytes(capacity)
             ),
         ),
-        Some(entry) if Some(entry) == oom.place.entry => (
+        Some(entry) if Some(entry) == oom.moment.entry => (
             "expandable_segments_not_enough",
             format!(
                 "expandable_segments:True alone would not have: replayed with that setting, the same request fails with \

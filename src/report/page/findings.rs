@@ -52,7 +52,7 @@ fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
 fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let name = device_name(device.device);
     let (bytes, site, cause) = (Bytes(oom.request.bytes), &oom.request.site, oom.cause.name());
-    let place = notes::position(&oom.place, device.entries, &device.completeness);
+    let place = notes::position(&oom.moment, device.entries, &device.completeness);
     let mut lines = vec![format!("requested by {site} ({place})")];
     lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
     lines.extend(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
