@@ -97,9 +97,9 @@ pub(crate) fn pinning(by: GroupBy, rows: &[PinningRow], total: u64, out: &mut dy
 fn over_time(rows: &[OverTimeRow], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "| Entry | After | Reserved | Inactive | Share | Pinned | Largest free block |")?;
     writeln!(out, "|--:|--:|--:|--:|--:|--:|--:|")?;
-    for OverTimeRow { place, figures } in rows {
-        let entry = place.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string());
-        let after = place.since_start_us.map(notes::duration).unwrap_or_default();
+    for OverTimeRow { moment, figures } in rows {
+        let entry = moment.entry.map_or_else(|| "start".to_owned(), |entry| entry.to_string());
+        let after = moment.since_start_us.map(notes::duration).unwrap_or_default();
         let share = figures.inactive_share() * 100.0;
         let [reserved, inactive, pinned, largest] =
             [figures.reserved, figures.inactive, figures.pinned_free, figures.largest_free_block].map(Bytes);

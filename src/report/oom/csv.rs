@@ -44,12 +44,12 @@ pub(crate) fn write(report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn columns(oom: &Oom) -> [String; 18] {
-    let Oom { place, request, figures, .. } = oom;
+    let Oom { moment, request, figures, .. } = oom;
     let evidence: Vec<String> = oom.evidence.iter().map(|it| oom_words::evidence(oom, it).text).collect();
     let advice: Vec<String> = oom.advice.iter().map(|it| oom_words::advice(oom, it).text).collect();
     [
-        place.entry.map(|entry| entry.to_string()).unwrap_or_default(),
-        place.time_us.map(|time| time.to_string()).unwrap_or_default(),
+        moment.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+        moment.time_us.map(|time| time.to_string()).unwrap_or_default(),
         request.bytes.to_string(),
         request.driver_bytes.to_string(),
         oom.device_free.to_string(),

@@ -1,0 +1,81 @@
+//! What counts for a metric, reduced to what grouping needs.
+
+use crate::model::StackId;
+use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, Track};
+
+/// A block (or, for [`Metric::Reserved`], a reserved range), reduced to what grouping needs.
+pub(crate) struct Holder {
+    /// Index into the allocations, or spans, of the history.
+    pub(crate) index: usize,
+    pub(crate) bytes: u64,
+    pub(crate) stack: StackId,
+    /// The entry that made it; `None` for what is from before the trace.
+    pub(super) entry: Option<u32>,
+    /// Stream and pool of a block from before the trace.
+    pub(super) origin: Option<BaselineOrigin>,
+    pub(super) baseline: bool,
+    pub(super) addr: u64,
+    /// First instant at which it counts.
+    pub(crate) born: Instant,
+    /// First instant at which it does not count any more.
+    pub(crate) gone: Instant,
+}
+
+impl Holder {
+    /// Calls `visit` with everything that counts for a metric at some time, and whose lifetime is `wanted`.
+    pub(crate) fn visit(
+        track: Track<'_>,
+        metric: Metric,
+        wanted: impl Fn(Instant, Instant) -> bool,
+        mut visit: impl FnMut(&Self),
+    ) {
+        let history = track.history;
+        if metric == Metric::Reserved {
+            for (index, span) in history.segments.iter().enumerate().filter(|(_, span)| wanted(span.born, span.gone)) {
+                visit(&Self {
+                    index,
+                    bytes: span.size,
+                    stack: span.stack,
+                    entry: History::entry_before(span.made),
+                    origin: None,
+                    baseline: span.made == 0,
+                    addr: span.addr,
+                    born: span.born,
+                    gone: span.gone,
+                });
+            }
+            return;
+        }
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            if wanted(allocation.born, gone(allocation, metric))
+                && let Some(holder) = Self::of_allocation(track, metric, index)
+            {
+                visit(&holder);
+            }
+        }
+    }
+
+    /// The allocation with this index.
+    #[inline]
+    pub(crate) fn of_allocation(track: Track<'_>, metric: Metric, index: usize) -> Option<Self> {
+        let history = track.history;
+        let allocation = history.allocations.get(index)?;
+        Some(Self {
+            index,
+            bytes: if metric == Metric::Requested { allocation.requested } else { allocation.size },
+            stack: track.stack_of(index),
+            entry: History::entry_before(allocation.born),
+            origin: history.baseline.get(index).copied(),
+            baseline: allocation.is_baseline(),
+            addr: allocation.addr,
+            born: allocation.born,
+            gone: gone(allocation, metric),
+        })
+    }
+}
+
+/// First instant at which an allocation does not count for a metric any more.
+#[inline]
+fn gone(allocation: &Allocation, metric: Metric) -> Instant {
+    if metric == Metric::Allocated { allocation.freed } else { allocation.completed }
+}
