@@ -4,6 +4,7 @@
 mod bounds;
 mod hostile;
 mod keys;
+mod metadata;
 mod old_traces;
 mod pages;
 mod profiles;

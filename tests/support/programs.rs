@@ -208,9 +208,15 @@ pub fn compile_context(site: usize) -> &'static str {
     if site == 1 { "0/0" } else { "N/A" }
 }
 
-/// What the user attached to the allocations of a call site.
+/// What the user attached to the allocations of a call site: nothing, a text, or the JSON text of a dictionary.
 pub fn user_metadata(site: usize) -> &'static str {
-    if site.is_multiple_of(3) { "weights" } else { "" }
+    match site % 3 {
+        0 => "weights",
+        1 => {
+            r#"{"action": "warm \"up\"", "layer": [3, -1, 2.5, true], "more": {"deep": {"é": []}, "seed": 12345678901}}"#
+        }
+        _ => "",
+    }
 }
 
 /// The id of a pool by its number.

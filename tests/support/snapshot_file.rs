@@ -300,7 +300,9 @@ impl File {
             pairs.push(("compile_context", Node::str(programs::compile_context(site))));
         }
         if self.version == Version::V2_15 {
-            pairs.push(("user_metadata", Node::str(programs::user_metadata(site))));
+            let text = programs::user_metadata(site);
+            let object = serde_json::from_str(text).map(|object| json_node(&object));
+            pairs.push(("user_metadata", object.unwrap_or_else(|_| Node::str(text))));
             pairs.push(("pool_id", self.pool(entry.private_pool)));
         }
         if entry.action != Action::Snapshot {
@@ -399,5 +401,21 @@ impl File {
             ("release_lock_on_cudamalloc", Node::Bool(false)),
             ("roundup_power2_divisions", self.dict(divisions.collect())),
         ])
+    }
+}
+
+/// What JSON describes.
+fn json_node(value: &serde_json::Value) -> Node {
+    match value {
+        serde_json::Value::Object(pairs) => {
+            Node::dict(pairs.iter().map(|(key, value)| (key.as_str(), json_node(value))))
+        }
+        serde_json::Value::Array(items) => Node::list(items.iter().map(json_node)),
+        serde_json::Value::Bool(value) => Node::Bool(*value),
+        serde_json::Value::String(text) => Node::str(text),
+        other => match other.as_i64() {
+            Some(number) => Node::Int(number.into()),
+            None => Node::Float(other.as_f64().unwrap()),
+        },
     }
 }

@@ -659,8 +659,10 @@ impl<R: Read> Machine<R> {
                     && pairs.is_empty()
                     && added.iter().any(|&(key, _)| key == Value::Str(name::ACTION));
                 pairs.append(&mut added);
-                if whole_entry {
-                    self.recognise(self.open_list(), &mut [target]);
+                let list = self.open_list();
+                // What stands in no list is no entry, or becomes one when it is put into one.
+                if whole_entry && list != NO_LIST {
+                    self.recognise(list, &mut [target]);
                 }
                 Ok(())
             }

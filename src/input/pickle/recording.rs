@@ -5,6 +5,7 @@
 //! every protocol. What does not fit is left as it is: whoever needs it as an entry reports what is wrong with it.
 
 use super::forward::ForwardFrames;
+use super::metadata::Metadata;
 use super::value::{DictBody, Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
@@ -188,6 +189,8 @@ pub struct Recording {
     pub unknown_actions: IndexMap<StrId, u64>,
     /// Lists of `forward_frames`.
     pub forward: ForwardFrames,
+    /// Texts of `user_metadata`.
+    pub metadata: Metadata,
     /// Whether any entry had no `time_us`, as in PyTorch 2.0.
     pub untimed: bool,
 }
@@ -202,6 +205,7 @@ impl Default for Recording {
             unknown_keys: IndexMap::new(),
             unknown_actions: IndexMap::new(),
             forward: ForwardFrames::default(),
+            metadata: Metadata::default(),
             untimed: false,
         }
     }
@@ -218,7 +222,8 @@ impl Recording {
                 DictBody::Moved(moved) => Some(*moved),
                 DictBody::Pairs(pairs) => {
                     let has = |key| pairs.iter().any(|&(name, _)| name == Value::Str(key));
-                    if has(name::ACTION) {
+                    // Metadata of the user's own may have an action, too.
+                    if has(name::ACTION) && (has(name::SIZE) || has(name::ADDR)) {
                         self.entry(heap, index).ok().map(|entry| self.rows.push(list, entry))
                     } else if has(name::FILENAME) && has(name::NAME) {
                         self.frame(heap, index).ok().map(|frame| Value::Frame(self.stacks.intern_frame(frame)))
@@ -259,7 +264,10 @@ impl Recording {
             stream: fields.unsigned_or(name::STREAM, "stream", 0)?,
             pool: pool.map(|value| pool_id(heap, fields.at, value)).transpose()?,
             compile_context: fields.string_or_empty(name::COMPILE_CONTEXT, "compile_context")?,
-            user_metadata: fields.string_or_empty(name::USER_METADATA, "user_metadata")?,
+            user_metadata: match fields.optional(name::USER_METADATA) {
+                Some(value) => self.metadata.text(fields.at, heap, &mut self.strings, &self.stacks, value)?,
+                None => StrId::EMPTY,
+            },
             internal_metadata: fields.string_or_empty(name::INTERNAL_METADATA, "internal_metadata")?,
             forward: StackId::EMPTY,
         };

@@ -7,7 +7,7 @@ use crate::model::{FrameId, StackId, StrId};
 use std::ops::Range;
 
 /// A value on the machine's stack, in its memo or in a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A memo slot that was never filled.
     Missing,
