@@ -52,10 +52,8 @@ pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
             return Err(malformed(format!("an input that could not be read ({reason})")));
         }
         let answer: Answer = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        answers.push(SavedAnswer {
-            devices: answer.devices.iter().map(|device| device.saved(answer.input.anomalies.total)).collect(),
-            path: answer.input.path,
-        });
+        answers
+            .push(SavedAnswer { devices: answer.devices.iter().map(Device::saved).collect(), path: answer.input.path });
     }
     if answers.is_empty() {
         return Err(malformed("nothing".to_owned()));
@@ -73,12 +71,6 @@ struct Answer {
 #[derive(Deserialize)]
 struct Input {
     path: String,
-    anomalies: Anomalies,
-}
-
-#[derive(Deserialize)]
-struct Anomalies {
-    total: u64,
 }
 
 #[derive(Deserialize)]
@@ -86,9 +78,8 @@ struct Device {
     #[serde(rename = "device")]
     number: DeviceId,
     metric: String,
-    complete_history: bool,
     window: Option<IgnoredAny>,
-    /// What `memviz check` says of its figures.
+    /// What is known of its figures.
     certainty: Option<Certainty>,
     peak: Counters,
     maxima: Counters,
@@ -123,11 +114,11 @@ struct Row {
 const SEVERAL: [&str; 2] = ["(other)", "(filtered out)"];
 
 impl Device {
-    fn saved(&self, anomalies: u64) -> SavedDevice {
-        // Without a word on it, only what is complete is known to be exact.
-        let complete = self.complete_history && anomalies == 0 && self.window.is_none();
+    fn saved(&self) -> SavedDevice {
         let exact = |bytes: i64, certainty: fn(&Certainty) -> &str| {
-            let known = self.certainty.as_ref().map_or(complete, |words| certainty(words) == "exact");
+            // Without a word on it nothing is known to be exact, and what a part of the history reached is not the peak.
+            let is_exact = self.certainty.as_ref().is_some_and(|words| certainty(words) == "exact");
+            let known = is_exact && self.window.is_none();
             u64::try_from(bytes).ok().filter(|_| known)
         };
         let at_peak = self.metric == "allocated" && self.peak.allocated_bytes == self.maxima.allocated_bytes;

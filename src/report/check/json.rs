@@ -1,9 +1,9 @@
 //! The JSON of `memviz check`: an object for each input.
 
 use super::words::{CheckedInput, doubt};
-use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit, Measured};
+use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict, CheckedDevice, Culprit};
 use crate::report::common::json::InputHead;
-use crate::report::peak::json::PeakDevice;
+use crate::report::peak::json::MeasuredDevice;
 use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct CheckAnswer<'a> {
     /// Every budget on every device.
     pub checks: Vec<CheckRow>,
     /// What was measured on each device, whatever is limited.
-    pub devices: Vec<CheckDevice>,
+    pub devices: Vec<MeasuredDevice>,
 }
 
 /// An input that could not be read.
@@ -63,25 +63,6 @@ pub enum CheckOutcome<'a> {
     Answer(Box<CheckAnswer<'a>>),
     /// It could not be read.
     Unread(UnreadInput<'a>),
-}
-
-/// One device: as `memviz peak` has it, and how certain that is.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct CheckDevice {
-    /// What `memviz peak` says.
-    #[serde(flatten)]
-    pub peak: PeakDevice,
-    /// What its maxima are.
-    pub certainty: Certainty,
-}
-
-/// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct Certainty {
-    /// The maximum of allocated.
-    pub allocated_bytes: &'static str,
-    /// The maximum of reserved.
-    pub reserved_bytes: &'static str,
 }
 
 /// One budget on one device.
@@ -158,7 +139,7 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
             passed: report.verdict() == CheckVerdict::Passed,
             verdict: report.verdict().name(),
             checks: report.checks.iter().map(CheckRow::from).collect(),
-            devices: report.devices.iter().map(CheckDevice::from).collect(),
+            devices: report.devices.iter().map(MeasuredDevice::from).collect(),
         })),
         Err(error) => CheckOutcome::Unread(UnreadInput {
             schema_version: SCHEMA_VERSION,
@@ -173,21 +154,9 @@ pub fn check(input: &CheckedInput) -> CheckOutcome<'_> {
     }
 }
 
-impl From<&CheckedDevice> for CheckDevice {
+impl From<&CheckedDevice> for MeasuredDevice {
     fn from(device: &CheckedDevice) -> Self {
-        let certainty = |measured: &Measured| match (measured.at_least, measured.at_most) {
-            _ if measured.value().is_some() => "exact",
-            (Some(_), _) => "lower",
-            (None, Some(_)) => "upper",
-            (None, None) => "unknown",
-        };
-        Self {
-            peak: (&device.peak).into(),
-            certainty: Certainty {
-                allocated_bytes: certainty(&device.allocated),
-                reserved_bytes: certainty(&device.reserved),
-            },
-        }
+        Self::new(&device.peak, &device.allocated, &device.reserved)
     }
 }
 

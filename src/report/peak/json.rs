@@ -1,9 +1,10 @@
 //! The JSON of `memviz peak`.
 
 use super::each::json::{EachRange, RangeRow};
+use crate::analysis::check::Measured;
+use crate::analysis::check::measure::maximum;
 use crate::analysis::{DevicePeak, PeakReport};
-use crate::replay::OperatorUsage;
-use crate::replay::{Bound, History};
+use crate::replay::{Bound, History, Metric, OperatorUsage, Track};
 use crate::report::Source;
 use crate::report::common::comparison::json::DeviceComparison;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead};
@@ -52,6 +53,40 @@ pub struct PeakDevice {
     /// out unless rows stand for operators and the recording tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorRow>,
+}
+
+/// One device, and how certain its maxima are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MeasuredDevice {
+    /// What `memviz peak` says.
+    #[serde(flatten)]
+    pub peak: PeakDevice,
+    /// What its maxima are.
+    pub certainty: Certainty,
+}
+
+/// Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz check` judges
+/// them: with everything that stands against them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Certainty {
+    /// The maximum of allocated.
+    pub allocated_bytes: &'static str,
+    /// The maximum of reserved.
+    pub reserved_bytes: &'static str,
+}
+
+impl MeasuredDevice {
+    /// A device, and what is known of its maxima of allocated and reserved bytes.
+    pub fn new(peak: &DevicePeak, allocated: &Measured, reserved: &Measured) -> Self {
+        let word = |measured: &Measured| match (measured.at_least, measured.at_most) {
+            _ if measured.value().is_some() => "exact",
+            (Some(_), _) => "lower",
+            (None, Some(_)) => "upper",
+            (None, None) => "unknown",
+        };
+        let certainty = Certainty { allocated_bytes: word(allocated), reserved_bytes: word(reserved) };
+        Self { peak: peak.into(), certainty }
+    }
 }
 
 /// One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around it.
@@ -144,12 +179,19 @@ impl From<&DevicePeak> for PeakDevice {
 }
 
 /// The whole answer of `memviz peak`.
-pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, PeakDevice> {
+pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, MeasuredDevice> {
+    let recording = source.recording;
+    let devices = report.devices.iter().map(|device| {
+        let history = recording.histories.iter().find(|history| history.device == device.device);
+        let track = history.map(|history| Track::new(&recording.snapshot, history));
+        let measured = |metric| track.map(|track| maximum(track, metric)).unwrap_or_default();
+        MeasuredDevice::new(device, &measured(Metric::Allocated), &measured(Metric::Reserved))
+    });
     Head {
         schema_version: SCHEMA_VERSION,
         command: "peak",
         input: InputHead::of(source),
         comparison: report.comparison.as_ref().map(DeviceComparison::from),
-        devices: report.devices.iter().map(PeakDevice::from).collect(),
+        devices: devices.collect(),
     }
 }

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 impl Answer for PeakReport {
     const COMMAND: &'static str = "peak";
     type About<'a> = Source<'a>;
-    type Json = Head<'static, json::PeakDevice>;
+    type Json = Head<'static, json::MeasuredDevice>;
 
     fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
         text::write(style, source, self, out)

@@ -37,6 +37,21 @@ fn a_recording_and_an_earlier_answer_are_the_same_baseline() {
     assert!(found.iter().all(|checks| *checks == found[0]));
 }
 
+/// A recording that began late is taken at its word, and so is an answer about it.
+#[test]
+fn an_answer_is_as_certain_as_its_recording() {
+    let folder = Folder::new();
+    for name in ["gpt_late", "ring", "no_history", "state_only", "skip_actions", "multi_gpu"] {
+        let path = fixture(name);
+        let peak = folder.write("peak.json", memviz(&["peak", &path, "--format", "json"]).stdout);
+        let codes = [&path, &peak].map(|baseline| {
+            let run = check(&[&path, "--baseline", baseline, "--format", "json"]);
+            (run.code, verdicts(&checks(&run)).iter().map(|(_, verdict)| (*verdict).to_owned()).collect::<Vec<_>>())
+        });
+        assert_eq!(codes[0], codes[1], "{name}");
+    }
+}
+
 #[test]
 fn tolerance_is_exact() {
     let folder = Folder::new();
@@ -134,9 +149,17 @@ fn several_inputs_have_a_line_each() {
 fn baselines_that_tell_too_little_fail_closed() {
     let folder = Folder::new();
     let gpt = fixture("gpt_train");
-    let late = folder.write("late.json", memviz(&["peak", &fixture("gpt_late"), "--format", "json"]).stdout);
-    let window = folder.write("window.json", memviz(&["peak", &gpt, "--from", "entry:5", "--format", "json"]).stdout);
-    for baseline in [&fixture("ring"), &fixture("no_history"), &late, &window] {
+    let answer =
+        |name: &str, args: &[&str]| folder.write(name, memviz(&[&["peak", "--format", "json"], args].concat()).stdout);
+    let window = answer("window.json", &[&gpt, "--from", "entry:5"]);
+    // Its history is complete, and there is a key that nobody knows.
+    let unknown_keys = format!("{}/unknown-keys.pickle", crate::support::MALFORMED);
+    let unknown = answer("unknown.json", &[&unknown_keys]);
+    let lost = answer("lost.json", &[&fixture("ring")]);
+    let wordless = memviz(&["peak", "--format", "json", &gpt]).stdout.replacen("\"certainty\"", "\"of_old\"", 1);
+    assert!(wordless.contains("of_old"), "{wordless}");
+    let wordless = folder.write("wordless.json", wordless);
+    for baseline in [&fixture("ring"), &fixture("no_history"), &unknown_keys, &window, &unknown, &lost, &wordless] {
         let run = check(&[&gpt, "--baseline", baseline, "--tolerance", "80GiB"]);
         run.expect(2);
         assert!(run.stderr.contains("the baseline's own figure is not exact"), "{baseline}: {}", run.stderr);
