@@ -117,6 +117,11 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     }
 }
 
+/// How the unknown keys of stack frames begin. They are the only ones that leave nothing open: bytes do not depend on frames,
+/// and a frame is its file, line and name, whatever else it has. A key of an entry, a block, a segment or the whole file may
+/// tell of memory, or change what the keys beside it mean.
+const FRAME: &str = "frame.";
+
 /// What stands against every figure of every device of a file.
 pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     let SourceNotes {
@@ -151,14 +156,14 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         unknown_actions,
         memory_left_out,
     } = &snapshot.notes;
-    let count = |counts: &indexmap::IndexMap<String, u64>| counts.first().map(|(name, _)| name.clone());
+    let unknown_key = unknown_keys.keys().find(|key| !key.starts_with(FRAME));
     let doubt = match () {
         () if *memory_left_out > 0 => Doubt::MemoryLeftOut(*memory_left_out),
         () if !malformed.is_empty() => Doubt::Malformed(malformed[0].clone()),
         () if settings_are_missing(snapshot) => Doubt::NoSettings,
-        () => match (count(unknown_actions), count(unknown_keys)) {
-            (Some(action), _) => Doubt::UnknownAction(action),
-            (None, Some(key)) => Doubt::UnknownKey(key),
+        () => match (unknown_actions.keys().next(), unknown_key) {
+            (Some(action), _) => Doubt::UnknownAction(action.clone()),
+            (None, Some(key)) => Doubt::UnknownKey(key.clone()),
             (None, None) if *followed => return Some((Doubt::Followed, Leaves::LowerBound)),
             (None, None) => return truncated_at.map(|_| (Doubt::CutOff, Leaves::LowerBound)),
         },
@@ -311,6 +316,14 @@ mod tests {
             of(|notes| notes.unknown_keys.extend([("x".to_owned(), 1)])),
             Some(Doubt::UnknownKey(key)) if key == "x"
         ));
+        let keys = |notes: &mut SourceNotes, keys: &[&str]| {
+            notes.unknown_keys.extend(keys.iter().map(|&key| (key.to_owned(), 1)));
+        };
+        assert_eq!(doubt(|notes| keys(notes, &["frame.column"]), |_| ()), None, "frames have no bytes");
+        for key in ["snapshot.x", "segment.x", "block.x", "trace entry.x", "trace entry.frame.x"] {
+            let found = doubt(|notes| keys(notes, &["frame.column", key]), |_| ());
+            assert_eq!(found, Some(Doubt::UnknownKey(key.to_owned())));
+        }
         assert!(matches!(
             of(|notes| notes.unknown_actions.extend([("x".to_owned(), 1)])),
             Some(Doubt::UnknownAction(action)) if action == "x"
