@@ -570,7 +570,7 @@ impl Keys {
         }
     }
 
-    fn segment_keys(&self) -> [StrId; 13] {
+    fn segment_keys(&self) -> [StrId; 14] {
         [
             self.device,
             self.address,
@@ -585,6 +585,8 @@ impl Keys {
             self.blocks,
             name::STREAM,
             name::FRAMES,
+            // Of the request that made it, which its `segment_alloc` entry has, too.
+            name::FORWARD_FRAMES,
         ]
     }
 

@@ -3,6 +3,7 @@
 use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
 use memviz::Recording;
 use memviz::analysis::{Attribution, BackwardSites, GroupBy, Inference, PeakOptions, Roles, Row, Sites};
+use memviz::model::StackId;
 use memviz::replay::{Metric, Track};
 use std::collections::BTreeMap;
 
@@ -107,6 +108,50 @@ fn labels_are_those_that_autograd_knows() {
         assert!(same_function >= function, "{name}: {same_function:.1}% in the right function");
         assert!(same_line >= line, "{name}: {same_line:.1}% on the right line");
     }
+}
+
+/// Each allocation of backward with its bytes, the line of forward that it goes back to, and the line that was recorded.
+fn recorded_lines(recording: &Recording, known: &str) -> Vec<(u64, Option<String>, Option<String>)> {
+    let known: Vec<(u64, Option<String>)> = serde_json::from_slice(&read_unpacked(known)).unwrap();
+    let (snapshot, history) = (&recording.snapshot, recording.history(0).unwrap());
+    let sites = Sites::new(snapshot);
+    assert_eq!(history.allocations.len(), known.len(), "both runs allocate the same");
+    let lines = known.into_iter().enumerate().map(|(index, (bytes, known))| {
+        let row = history.born_row(index).unwrap();
+        let forward = snapshot.contexts.get(snapshot.entries.context(row)).forward;
+        (bytes, known, (forward != StackId::EMPTY).then(|| sites.site(forward)))
+    });
+    lines.collect()
+}
+
+/// In anomaly mode PyTorch records what is inferred elsewhere, so nothing is inferred.
+#[test]
+fn what_is_recorded_is_not_inferred() {
+    let path = format!("{KNOWN}/transformer_anomaly/snapshot.pickle.gz");
+    let [recording, plain] = [open(&path), open(&format!("{KNOWN}/transformer/snapshot.pickle.gz"))];
+    let lines = recorded_lines(&recording, &format!("{KNOWN}/transformer_anomaly/lines.json.gz"));
+    assert!(lines.iter().filter(|(_, known, _)| known.is_some()).count() > 100);
+    assert!(lines.iter().all(|(_, known, recorded)| known == recorded), "{lines:?}");
+    let notes = &recording.snapshot.notes;
+    assert!(notes.unknown_keys.is_empty() && notes.unread_forward_lines == 0, "{notes:?}");
+
+    // Where inference is wrong, the recorded line is shown.
+    let sites = Sites::new(&plain.snapshot);
+    let inferred = BackwardSites::of(Track::new(&plain.snapshot, plain.history(0).unwrap()), &Roles::of(&sites), None);
+    let wrong = lines.iter().enumerate().filter(|(index, (_, known, _))| {
+        let guess = inferred.forward_stack(*index).map(|stack| sites.site(stack));
+        known.is_some() && guess.is_some() && guess != *known
+    });
+    assert!(wrong.count() > 0, "nothing to tell the two apart by");
+    let [on, off] =
+        [Inference::On, Inference::Off].map(|inference| attribution(&recording, GroupBy::Site, inference).rows);
+    assert!(on.iter().all(|row| !row.inferred) && on.iter().any(|row| row.label.starts_with("backward of ")));
+    let labels = |rows: &[Row]| rows.iter().map(|row| (row.label.clone(), row.bytes)).collect::<Vec<_>>();
+    assert_eq!(labels(&on), labels(&off), "what is recorded is no inference");
+    let inferred = attribution(&plain, GroupBy::Site, Inference::On);
+    assert!(inferred.rows.iter().any(|row| row.inferred), "without anomaly mode it is one");
+    #[cfg(feature = "cli")]
+    support::memviz(&["check", &path, "--max-peak", "1GiB"]).expect(0);
 }
 
 fn attribution(recording: &Recording, by: GroupBy, inference: Inference) -> Attribution {
