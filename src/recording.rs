@@ -4,7 +4,7 @@ use crate::analysis::diff::DiffInput;
 use crate::analysis::{
     CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, Devices, FlameOptions, FlameReport,
     FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview,
-    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport,
+    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport, TriageOptions, TriageReport,
 };
 use crate::error::{Error, Result};
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
@@ -82,6 +82,14 @@ impl Recording {
             "a {} holds the live buffers of one instant: peak, flamegraph and diff read it; {question} needs a history",
             format.title()
         )))
+    }
+
+    /// One look at everything.
+    ///
+    /// # Errors
+    /// As [`TriageReport::of`].
+    pub fn triage(&self, options: &TriageOptions) -> Result<TriageReport> {
+        TriageReport::of(&self.devices(), options)
     }
 
     /// The peak of each device and what holds it.

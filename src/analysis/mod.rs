@@ -22,6 +22,7 @@ pub mod segments;
 pub mod time;
 pub mod timeline;
 pub mod training;
+pub mod triage;
 
 pub use check::{Budgets, CheckOptions, CheckReport};
 pub use checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
@@ -56,3 +57,4 @@ pub use timeline::{DeviceTimeline, TimelineOptions, TimelineReport, XAxis};
 pub use training::steps::{NoSteps, StepSource, Steps};
 pub use training::turns::TurnKind;
 pub use training::{BackwardSites, Categories, Category, Evidence, Phase, PhaseSummary, Phases, Roles};
+pub use triage::{TriageOptions, TriageReport};

@@ -16,6 +16,7 @@ use clap::error::ErrorKind;
 use command::{COMMANDS, Run};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// How a run ended. The numbers are the exit codes.
@@ -74,11 +75,28 @@ fn command_line() -> Command {
 
 /// The command that `arguments` ask for.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
-    let matches = command_line().try_get_matches_from(arguments)?;
+    let matches = command_line().try_get_matches_from(with_command(arguments.into_iter().collect()))?;
     let asked = matches
         .subcommand()
         .and_then(|(name, matches)| COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.parse(matches)));
     asked.unwrap_or_else(|| Err(command_line().error(ErrorKind::MissingSubcommand, "expected a command, found none")))
+}
+
+/// What was typed, with the command that a file in its place stands for: `memviz FILE` asks for a triage, and several
+/// files, a folder or a pattern for their ranks. The name of a command is that command, and a word that is neither is
+/// left for clap to wonder about.
+fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some(first) = arguments.get(1) else { return arguments };
+    let name = first.to_string_lossy();
+    let looks_like_a_file = name == "-" || name.contains(['.', '/', '\\', '*']) || Path::new(first).exists();
+    let is_option = name.starts_with('-') && name != "-";
+    if is_option || !looks_like_a_file || COMMANDS.iter().any(|entry| entry.name == name) {
+        return arguments;
+    }
+    let is_file = |argument: &&OsString| !argument.to_string_lossy().starts_with('-') && Path::new(argument).exists();
+    let is_one = !name.contains('*') && !Path::new(first).is_dir() && arguments[1..].iter().filter(is_file).count() < 2;
+    arguments.insert(1, if is_one { "triage" } else { "ranks" }.into());
+    arguments
 }
 
 /// Runs the command line `arguments` (program name first).

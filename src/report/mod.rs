@@ -20,6 +20,7 @@ pub mod ranks;
 pub mod schema;
 #[cfg(feature = "plot")]
 pub mod timeline;
+pub mod triage;
 
 pub use common::advice::{Advice, advice};
 pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead};

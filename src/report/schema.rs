@@ -4,6 +4,7 @@ use super::Answer;
 use super::check::words::CheckedInput;
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+    TriageReport,
 };
 use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -15,6 +16,7 @@ type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
 /// Every answer in JSON. A new command is a new line.
 const ANSWERS: &[Described] = &[
+    answer::<TriageReport>(),
     answer::<InfoReport>(),
     answer::<PeakReport>(),
     answer::<FragmentationReport>(),

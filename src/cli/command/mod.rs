@@ -15,12 +15,14 @@ mod ranks;
 mod report;
 mod schema;
 mod timeline;
+mod triage;
 
 use super::{Failure, Outcome};
 use clap::{ArgMatches, Args, Command};
 
 /// Every command, in the order of the help. A new command is a new line.
 pub const COMMANDS: &[Entry] = &[
+    entry::<triage::Triage>("triage"),
     entry::<info::Info>("info"),
     entry::<peak::Peak>("peak"),
     entry::<timeline::Timeline>("timeline"),

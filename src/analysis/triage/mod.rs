@@ -1,0 +1,218 @@
+//! One look at a recording: how it ended or how high it got, what holds the memory there, and what is worth a closer look.
+//!
+//! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
+//! bytes: what could not matter to anybody who is out of memory is left out.
+
+use super::device::{Device, Devices, ask_each};
+use super::fragmentation::{FragmentationOptions, FragmentationReport};
+use super::grouping::attribution::Attribution;
+use super::grouping::{GroupBy, Inference};
+use super::leaks::growth::{Rate, Verdict};
+use super::leaks::{LeakOptions, LeakReport};
+use super::oom::{Cause, OomOptions, OomReport};
+use super::peak::comparison::Comparison;
+use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::time::when::When;
+use super::training::{Category, Phase};
+use crate::error::Result;
+use crate::model::{Action, DeviceId};
+use crate::replay::{History, Instant, Metric};
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TriageOptions {
+    /// Whether labels may be inferred.
+    pub inference: Inference,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+/// The devices, the one to look at first in front: one that ran out of memory, else the one that holds most.
+#[derive(Clone, Debug, Default)]
+pub struct TriageReport {
+    /// Each device, at its first failed request or at its peak of allocated bytes.
+    pub devices: Vec<DeviceTriage>,
+    /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
+    pub comparison: Option<Comparison>,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceTriage {
+    /// The instant looked at, and what holds the memory there by site, [`SITES`] of them.
+    pub peak: DevicePeak,
+    /// The same by category.
+    pub categories: Attribution,
+    /// The first failed request, which then is the instant looked at.
+    pub failure: Option<Failure>,
+    /// What the program was doing, as far as the recording tells.
+    pub during: During,
+    /// What deserves a closer look, in the order in which it should be looked at.
+    pub findings: Vec<Finding>,
+}
+
+/// A failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Bytes of the block that was wanted.
+    pub requested: u64,
+    /// What the device had free.
+    pub device_free: u64,
+    /// What the process could have at most then: what it had reserved, and what was free.
+    pub capacity: u64,
+    /// Why it failed.
+    pub cause: Cause,
+    /// Number of failed requests of the device.
+    pub count: usize,
+}
+
+/// What a program was doing at an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct During {
+    /// The part of a training step; `None` where that is not known.
+    pub phase: Option<Phase>,
+    /// The step, counted from 1; `None` where steps are not known, or the instant is behind the last one.
+    pub step: Option<usize>,
+}
+
+/// Something that deserves a closer look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// Free memory that blocks in use keep from being given back.
+    Fragmentation {
+        /// Those bytes.
+        pinned_free: u64,
+        /// Bytes of all segments.
+        reserved: u64,
+    },
+    /// Blocks that step after step leaves behind, or that pile up.
+    Growth {
+        /// Whether nothing ever frees them.
+        is_leak: bool,
+        /// Where most of them come from.
+        label: String,
+        /// Whether that is inferred.
+        inferred: bool,
+        /// Bytes of blocks that all such places add per step.
+        bytes_per_step: i64,
+        /// Number of such places.
+        places: usize,
+    },
+    /// Much of the memory is what activation checkpointing can do without.
+    Activations {
+        /// Bytes of activations.
+        bytes: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+}
+
+/// Sites shown of each device.
+pub const SITES: usize = 5;
+/// Free memory that cannot be given back is worth a line from one part of what is reserved in this many on: a tenth, which
+/// is more than rounding and the tails of segments make in programs that run well.
+const FRAGMENTED_PART: u64 = 10;
+/// Activations are worth a line from one part of all in this many on. Running a forward again costs time, so a small part
+/// is seldom worth it.
+const ACTIVATION_PART: u64 = 4;
+
+impl TriageReport {
+    /// Looks at each device.
+    ///
+    /// # Errors
+    /// When a device does not exist.
+    pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
+        let wanted = recording.wanted(&options.devices)?;
+        let (mut devices, _) = ask_each(&wanted, |device| DeviceTriage::of(recording, device, options))?;
+        let height = |device: &DeviceTriage| device.peak.at.get(Metric::Allocated);
+        devices.sort_by_key(|device| (device.failure.is_none(), std::cmp::Reverse(height(device))));
+        let peaks = PeakOptions { devices: options.devices.clone(), ..PeakOptions::default() };
+        let comparison = if devices.len() > 1 { PeakReport::of(recording, &peaks)?.comparison } else { None };
+        Ok(Self { devices, comparison })
+    }
+}
+
+impl DeviceTriage {
+    fn of(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
+        let devices = vec![device.id()];
+        let inference = options.inference;
+        let failed = device.track.action_counts()[Action::Oom as usize] > 0;
+        let peak = |by| {
+            let at = failed.then_some(When::Oom);
+            let options = PeakOptions { by, at, inference, devices: devices.clone(), ..PeakOptions::default() };
+            PeakReport::of(recording, &options).map(|report| report.devices.into_iter().next())
+        };
+        let missing = || crate::Error::Request(format!("expected device {} in the recording, found none", device.id()));
+        let mut sites = peak(GroupBy::Site)?.ok_or_else(missing)?;
+        sites.attribution.keep_top(SITES);
+        let categories = peak(GroupBy::Category)?.ok_or_else(missing)?.attribution;
+        let failure = if failed { Failure::of(recording, device, options)? } else { None };
+        let mut findings = Vec::new();
+        findings.extend(fragmentation(recording, device, failure.is_some()));
+        findings.extend(growth(recording, device, inference)?);
+        findings.extend(activations(&categories));
+        let during = During::of(device, sites.instant);
+        Ok(Self { peak: sites, categories, failure, during, findings })
+    }
+}
+
+impl Failure {
+    fn of(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Option<Self>> {
+        let (inference, devices) = (options.inference, vec![device.id()]);
+        let ooms = OomReport::of(recording, &OomOptions { inference, devices, top: Some(1), ..OomOptions::default() })?;
+        let ooms = ooms.devices.into_iter().next().map(|device| device.ooms).unwrap_or_default();
+        Ok(ooms.first().map(|first| Self {
+            requested: first.request.bytes,
+            device_free: first.device_free,
+            capacity: first.figures.reserved.saturating_add(first.device_free),
+            cause: first.cause,
+            count: ooms.len(),
+        }))
+    }
+}
+
+impl During {
+    fn of(device: &Device<'_>, instant: Instant) -> Self {
+        let span = History::entry_before(instant).and_then(|entry| device.phases().span(entry));
+        let phase = span.map(|span| span.phase).filter(|&phase| phase != Phase::Other);
+        let step = device.steps().ok().map(|steps| steps.ends.partition_point(|&end| end < instant) + 1);
+        let known = device.steps().map_or(0, |steps| steps.ends.len());
+        Self { phase, step: step.filter(|&step| step <= known && phase.is_some()) }
+    }
+}
+
+fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, at_oom: bool) -> Option<Finding> {
+    let at = at_oom.then_some(When::Oom);
+    let options =
+        FragmentationOptions { at, top: Some(1), devices: vec![device.id()], ..FragmentationOptions::default() };
+    // Recordings without segments have no answer, which is no error here.
+    let report = FragmentationReport::of(recording, &options).ok()?;
+    let figures = report.devices.first()?.figures;
+    let is_much = figures.pinned_free > 0 && figures.pinned_free >= figures.reserved / FRAGMENTED_PART;
+    is_much.then_some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved })
+}
+
+fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {
+    let options = LeakOptions { inference, devices: vec![device.id()], ..LeakOptions::default() };
+    let report = LeakReport::of(recording, &options)?;
+    let Some(device) = report.devices.first() else { return Ok(None) };
+    let finding = |verdict, rate: Rate| {
+        let mut rows = device.rows.iter().filter(|row| row.verdict == verdict);
+        let places = rows.clone().count();
+        rows.next().map(|first| Finding::Growth {
+            is_leak: verdict == Verdict::Leak,
+            label: first.label.clone(),
+            inferred: first.inferred,
+            bytes_per_step: rate.allocated_bytes,
+            places,
+        })
+    };
+    Ok(finding(Verdict::Leak, device.leaking).or_else(|| finding(Verdict::Growth, device.growing)))
+}
+
+fn activations(categories: &Attribution) -> Option<Finding> {
+    let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
+    let (bytes, total) = (row.bytes, categories.total_bytes);
+    (bytes >= total / ACTIVATION_PART && bytes > 0).then_some(Finding::Activations { bytes, total })
+}

@@ -1,0 +1,41 @@
+//! The triage as CSV: a line for each figure.
+
+use crate::analysis::triage::{Finding, TriageReport};
+use crate::replay::Metric;
+use crate::report::common::csv::{cell, io_error};
+use std::io::{self, Write};
+
+pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = ::csv::Writer::from_writer(out);
+    csv.write_record(["device", "kind", "label", "bytes", "inferred"]).map_err(io_error)?;
+    for device in &report.devices {
+        let number = device.peak.device.to_string();
+        let mut line = |kind: &str, label: &str, bytes: String, inferred: bool| {
+            csv.write_record([&number, kind, &cell(label), &bytes, &inferred.to_string()]).map_err(io_error)
+        };
+        for metric in Metric::ALL {
+            line("held", metric.name(), device.peak.at.get(metric).to_string(), false)?;
+        }
+        if let Some(failure) = &device.failure {
+            line("failed_request", failure.cause.name(), failure.requested.to_string(), false)?;
+        }
+        for (kind, rows) in [("category", &device.categories.rows), ("site", &device.peak.attribution.rows)] {
+            for row in rows {
+                line(kind, &row.label, row.bytes.to_string(), row.inferred)?;
+            }
+        }
+        for finding in &device.findings {
+            match finding {
+                Finding::Fragmentation { pinned_free, .. } => {
+                    line("fragmentation", "", pinned_free.to_string(), false)?
+                }
+                Finding::Growth { is_leak, label, inferred, bytes_per_step, .. } => {
+                    let kind = if *is_leak { "leak_per_step" } else { "growth_per_step" };
+                    line(kind, label, bytes_per_step.to_string(), *inferred)?;
+                }
+                Finding::Activations { bytes, .. } => line("activations", "", bytes.to_string(), true)?,
+            }
+        }
+    }
+    csv.flush()
+}

@@ -1,0 +1,141 @@
+//! The JSON of `memviz triage`.
+
+use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
+use crate::report::Source;
+use crate::report::common::comparison::json::DeviceComparison;
+use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead};
+use crate::report::common::notes;
+use crate::report::triage::words;
+use crate::wire::SCHEMA_VERSION;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `memviz triage`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TriageDevice {
+    /// Device, -1 for pinned host memory, -2 for memory of the CPU.
+    pub device: i32,
+    /// The verdict, in a sentence.
+    pub verdict: String,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What is missing, in words.
+    pub notes: Vec<String>,
+    /// The entry that leads to the instant looked at: the first failed request, or the peak; null where there is none.
+    pub entry: Option<u32>,
+    /// The part of a training step; null where it is not known.
+    pub phase: Option<&'static str>,
+    /// The step, counted from 1; null where it is not known.
+    pub step: Option<usize>,
+    /// Counters at that instant.
+    pub at: CounterBytes,
+    /// The first failed request; null where none failed.
+    pub failure: Option<FailedRequest>,
+    /// Who holds the memory, by category.
+    pub categories: AttributionRows,
+    /// The sites that hold most; the rest is one row.
+    pub sites: AttributionRows,
+    /// What deserves a closer look.
+    pub findings: Vec<FindingRow>,
+}
+
+/// A failed request.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedRequest {
+    /// Bytes of the block that was wanted.
+    pub requested_bytes: u64,
+    /// What the device had free.
+    pub device_free_bytes: u64,
+    /// What the process could have at most then.
+    pub capacity_bytes: u64,
+    /// Why it failed, as in `memviz oom`.
+    pub cause: &'static str,
+    /// Number of failed requests of the device.
+    pub failed_requests: usize,
+}
+
+/// Something that deserves a closer look.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FindingRow {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The bytes it is about; per step for leaks and growth.
+    pub bytes: i64,
+    /// The site it is about; null where it is about all.
+    pub label: Option<String>,
+    /// The same in words.
+    pub text: String,
+    /// The command that tells more.
+    pub command: &'static str,
+}
+
+/// Kinds of findings.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// Free memory that blocks in use keep from being given back.
+    Fragmentation,
+    /// Blocks that nothing ever frees.
+    Leak,
+    /// Blocks that pile up.
+    Growth,
+    /// What activation checkpointing could do without.
+    Activations,
+}
+
+pub(crate) fn triage<'a>(source: Source<'a>, report: &TriageReport) -> Head<'a, TriageDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "triage",
+        input: InputHead::of(source),
+        comparison: report.comparison.as_ref().map(DeviceComparison::from),
+        devices: report.devices.iter().map(TriageDevice::from).collect(),
+    }
+}
+
+impl From<&DeviceTriage> for TriageDevice {
+    fn from(device: &DeviceTriage) -> Self {
+        let peak = &device.peak;
+        Self {
+            device: peak.device,
+            verdict: words::verdict(device),
+            complete_history: peak.completeness.is_complete(),
+            notes: notes::device(peak),
+            entry: peak.entry,
+            phase: device.during.phase.map(crate::analysis::Phase::name),
+            step: device.during.step,
+            at: (&peak.at).into(),
+            failure: device.failure.as_ref().map(FailedRequest::from),
+            categories: (&device.categories).into(),
+            sites: (&peak.attribution).into(),
+            findings: device.findings.iter().map(FindingRow::from).collect(),
+        }
+    }
+}
+
+impl From<&Failure> for FailedRequest {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            requested_bytes: failure.requested,
+            device_free_bytes: failure.device_free,
+            capacity_bytes: failure.capacity,
+            cause: failure.cause.name(),
+            failed_requests: failure.count,
+        }
+    }
+}
+
+impl From<&Finding> for FindingRow {
+    fn from(finding: &Finding) -> Self {
+        let words::Line { text, command } = words::finding(finding);
+        let (kind, bytes, label) = match finding {
+            Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
+            Finding::Growth { is_leak, label, bytes_per_step, .. } => {
+                let kind = if *is_leak { FindingKind::Leak } else { FindingKind::Growth };
+                (kind, *bytes_per_step, Some(label.clone()))
+            }
+            Finding::Activations { bytes, .. } => (FindingKind::Activations, *bytes as i64, None),
+        };
+        Self { kind, bytes, label, text, command }
+    }
+}

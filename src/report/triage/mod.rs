@@ -1,0 +1,36 @@
+//! What `memviz FILE` says: one screen.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+pub(crate) mod text;
+pub(crate) mod words;
+
+use crate::analysis::TriageReport;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use std::io::{self, Write};
+
+impl Answer for TriageReport {
+    const COMMAND: &'static str = "triage";
+    type About<'a> = Source<'a>;
+    type Json = Head<'static, json::TriageDevice>;
+
+    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, source, self, out)
+    }
+
+    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(source, self, out)
+    }
+
+    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::triage(source, self), out)
+    }
+}
+
+impl Rows for TriageReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

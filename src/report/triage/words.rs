@@ -1,0 +1,115 @@
+//! Sentences of the triage.
+
+use crate::analysis::oom::Cause;
+use crate::analysis::triage::{DeviceTriage, Failure, Finding};
+use crate::analysis::{Category, Phase};
+use crate::model::bytes::Bytes;
+use crate::replay::Metric;
+use crate::report::common::notes::{device_name, safe, signed};
+use crate::report::common::words::{count, starred};
+use crate::report::percent;
+
+/// A finding in words.
+pub(crate) struct Line {
+    /// What there is.
+    pub text: String,
+    /// The command that tells more.
+    pub command: &'static str,
+}
+
+/// The verdict on a device, in a sentence without a full stop.
+pub(crate) fn verdict(device: &DeviceTriage) -> String {
+    let peak = &device.peak;
+    let during = during(device);
+    let mut text = match &device.failure {
+        Some(failure) => format!("Out of memory{during}: {}", failed(failure)),
+        None if peak.completeness.no_entries => {
+            format!("No history: {} is allocated at the dump", signed(peak.at.get(Metric::Allocated)))
+        }
+        None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
+    };
+    if let Some(row) = device.categories.rows.first().filter(|row| row.label != Category::Unknown.name()) {
+        text += &format!("; {:.0}% is {}", percent(row.bytes, device.categories.total_bytes), row.label);
+    }
+    safe(&text)
+}
+
+/// The part of a step, and which: ` in backward of step 3`.
+fn during(device: &DeviceTriage) -> String {
+    let phase = match device.during.phase {
+        Some(Phase::Optimizer) => "the optimizer",
+        Some(Phase::Data) => "loading data",
+        Some(phase) => phase.name(),
+        None => return String::new(),
+    };
+    // Annotated steps have names, which stand in the line below; people begin to count them at 0 or 1.
+    match device.during.step.filter(|_| device.peak.annotations.is_empty()) {
+        Some(step) => format!(" in {phase} of step {step}"),
+        None => format!(" in {phase}"),
+    }
+}
+
+fn failed(failure: &Failure) -> String {
+    let Failure { requested, device_free, capacity, cause, count: failures } = *failure;
+    let free = format!("{} asked for, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
+    let why = match cause {
+        Cause::Capacity => ": more than there is",
+        Cause::Fragmentation => ": enough in all, but in pieces",
+        Cause::OtherProcess => ": something else on the device holds memory",
+        Cause::Limit => ": the process is limited to a part of the device",
+        Cause::Unknown => "",
+    };
+    let more =
+        if failures > 1 { format!(" (the first of {})", count(failures, "failed request")) } else { String::new() };
+    format!("{free}{why}{more}")
+}
+
+/// What a device holds and has reserved, for a line below the verdict.
+pub(crate) fn held(device: &DeviceTriage) -> String {
+    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| signed(device.peak.at.get(metric)));
+    format!("{}: {allocated} allocated, {reserved} reserved", device_name(device.peak.device))
+}
+
+/// The findings of a device, the failed request first.
+pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
+    let failed = device
+        .failure
+        .iter()
+        .map(|_| Line { text: "why it failed, and what would have helped".to_owned(), command: "oom" });
+    failed.chain(device.findings.iter().map(finding)).collect()
+}
+
+pub(crate) fn finding(finding: &Finding) -> Line {
+    match finding {
+        Finding::Fragmentation { pinned_free, reserved } => Line {
+            text: format!(
+                "{} of {} reserved are free, but live blocks keep them",
+                Bytes(*pinned_free),
+                Bytes(*reserved)
+            ),
+            command: "fragmentation",
+        },
+        Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
+            let what = if *is_leak { "leaks" } else { "grows" };
+            let more = if *places > 1 { format!(" and {} more", places - 1) } else { String::new() };
+            let place = starred(&safe(label), *inferred);
+            Line { text: format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), command: "leaks" }
+        }
+        Finding::Activations { bytes, total } => Line {
+            text: format!("activations hold {} ({:.0}%)", Bytes(*bytes), percent(*bytes, *total)),
+            command: "checkpoint",
+        },
+    }
+}
+
+/// What to type for a command on this input.
+pub(crate) fn command(name: &str, path: &str) -> String {
+    let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
+    let path = safe(path);
+    let path = if !path.is_empty() && path.chars().all(is_plain) {
+        path
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    };
+    format!("memviz {name} {path}")
+}
