@@ -8,7 +8,7 @@ mod support;
 use memviz::Recording;
 use memviz::analysis::{
     Budgets, CheckOptions, CheckpointOptions, DiffReport, EachOptions, FragmentationOptions, GroupBy, LeakOptions,
-    OomOptions, PeakOptions, When,
+    OomOptions, PeakOptions, TriageOptions, When,
 };
 use memviz::input::ReadOptions;
 use memviz::model::{Action, View};
@@ -41,6 +41,11 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("tiny.info.json", "tiny", &["info", "--format", "json"]),
     ("tiny.info.csv", "tiny", &["info", "--format", "csv"]),
     ("tiny.info.md", "tiny", &["info", "--format", "markdown"]),
+    ("oom.triage.txt", "oom", &["triage"]),
+    ("oom.triage.color.txt", "oom", &["triage", "--color", "always"]),
+    ("oom.triage.json", "oom", &["triage", "--format", "json"]),
+    ("leak.triage.csv", "leak", &["triage", "--format", "csv"]),
+    ("leak.triage.md", "leak", &["triage", "--format", "markdown"]),
     ("tiny.peak.color.txt", "tiny", &["peak", "--color", "always"]),
     ("gpt_train.site.txt", "gpt_train", &["peak", "--by", "site"]),
     ("gpt_train.site.json", "gpt_train", &["peak", "--by", "site", "--format", "json"]),
@@ -372,6 +377,14 @@ const IN_TERMINALS: &[(&str, &str, Question)] = &[
     ("fragmented.oom", "fragmented", Question::Oom(GroupBy::Site)),
     ("oom.oom", "oom", Question::Oom(GroupBy::Site)),
     ("trace.site", TRACE, Question::Peak(GroupBy::Site)),
+    ("gpt_train.triage", "gpt_train", Question::Triage),
+    ("oom.triage", "oom", Question::Triage),
+    ("leak.triage", "leak", Question::Triage),
+    ("fragmented.triage", "fragmented", Question::Triage),
+    ("multi_gpu.triage", "multi_gpu", Question::Triage),
+    ("state_only.triage", "state_only", Question::Triage),
+    ("gpt_late_t201.triage", "gpt_late_t201", Question::Triage),
+    ("trace.triage", TRACE, Question::Triage),
     ("trace.operator", TRACE, Question::Peak(GroupBy::Operator)),
     ("trace.info", TRACE, Question::Info),
 ];
@@ -389,6 +402,7 @@ enum Question {
     OverTime,
     Oom(GroupBy),
     Leaks,
+    Triage,
     Check,
     /// Against `gpt_train`.
     Diff(GroupBy),
@@ -598,6 +612,10 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
         Question::Leaks => {
             let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
             let report = recording.leaks(&options).unwrap();
+            texts(&|text, out| report.text(source, *text, out).unwrap())
+        }
+        Question::Triage => {
+            let report = recording.triage(&TriageOptions::default()).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Diff(by) => {

@@ -21,7 +21,7 @@ const TINY_PEAK: i64 = 13_787_136;
 const GPT_PEAK: i64 = 4_453_794_816;
 
 /// Commands that answer in every format.
-const REPORTS: [&str; 6] = ["peak", "info", "fragmentation", "oom", "leaks", "checkpoint"];
+const REPORTS: [&str; 7] = ["triage", "peak", "info", "fragmentation", "oom", "leaks", "checkpoint"];
 
 // ------------------------------------------------------------------ exit codes and errors
 

@@ -7,3 +7,4 @@ mod ranks;
 mod schema;
 #[path = "../support/mod.rs"]
 mod support;
+mod triage;

@@ -17,6 +17,7 @@ use super::training::{Category, Phase};
 use crate::error::Result;
 use crate::model::{Action, DeviceId};
 use crate::replay::{History, Instant, Metric};
+use std::cmp::Reverse;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +29,13 @@ pub struct TriageOptions {
     pub devices: Vec<DeviceId>,
 }
 
-/// The devices, the one to look at first in front: one that ran out of memory, else the one that holds most.
+/// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct TriageReport {
-    /// Each device, at its first failed request or at its peak of allocated bytes.
+    /// The devices asked for, in order, each at its first failed request or at its peak of allocated bytes.
     pub devices: Vec<DeviceTriage>,
+    /// The one to look at first, as an index into them: one that ran out of memory, else the one that holds most.
+    pub first: usize,
     /// How CUDA devices compare, each at its own peak; `None` where they hardly differ.
     pub comparison: Option<Comparison>,
 }
@@ -110,9 +113,11 @@ pub enum Finding {
 
 /// Sites shown of each device.
 pub const SITES: usize = 5;
-/// Free memory that cannot be given back is worth a line from one part of what is reserved in this many on: a tenth, which
-/// is more than rounding and the tails of segments make in programs that run well.
-const FRAGMENTED_PART: u64 = 10;
+/// Free memory that cannot be given back is worth a line from one part of what is reserved in this many on: a fifth is
+/// more than the tails of segments make in programs that run well.
+const FRAGMENTED_PART: u64 = 5;
+/// Less than this is not worth a line: CUDA's own context takes more.
+const NOTABLE: u64 = 100 << 20;
 /// Activations are worth a line from one part of all in this many on. Running a forward again costs time, so a small part
 /// is seldom worth it.
 const ACTIVATION_PART: u64 = 4;
@@ -124,12 +129,12 @@ impl TriageReport {
     /// When a device does not exist.
     pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
-        let (mut devices, _) = ask_each(&wanted, |device| DeviceTriage::of(recording, device, options))?;
-        let height = |device: &DeviceTriage| device.peak.at.get(Metric::Allocated);
-        devices.sort_by_key(|device| (device.failure.is_none(), std::cmp::Reverse(height(device))));
+        let (devices, _) = ask_each(&wanted, |device| DeviceTriage::of(recording, device, options))?;
+        let rank = |device: &DeviceTriage| (device.failure.is_none(), Reverse(device.peak.at.get(Metric::Allocated)));
+        let first = (0..devices.len()).min_by_key(|&index| rank(&devices[index])).unwrap_or(0);
         let peaks = PeakOptions { devices: options.devices.clone(), ..PeakOptions::default() };
         let comparison = if devices.len() > 1 { PeakReport::of(recording, &peaks)?.comparison } else { None };
-        Ok(Self { devices, comparison })
+        Ok(Self { devices, first, comparison })
     }
 }
 
@@ -149,7 +154,7 @@ impl DeviceTriage {
         let categories = peak(GroupBy::Category)?.ok_or_else(missing)?.attribution;
         let failure = if failed { Failure::of(recording, device, options)? } else { None };
         let mut findings = Vec::new();
-        findings.extend(fragmentation(recording, device, failure.is_some()));
+        findings.extend(fragmentation(recording, device, failure.as_ref()));
         findings.extend(growth(recording, device, inference)?);
         findings.extend(activations(&categories));
         let during = During::of(device, sites.instant);
@@ -182,15 +187,17 @@ impl During {
     }
 }
 
-fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, at_oom: bool) -> Option<Finding> {
-    let at = at_oom.then_some(When::Oom);
+fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {
+    let at = failure.map(|_| When::Oom);
     let options =
         FragmentationOptions { at, top: Some(1), devices: vec![device.id()], ..FragmentationOptions::default() };
     // Recordings without segments have no answer, which is no error here.
     let report = FragmentationReport::of(recording, &options).ok()?;
     let figures = report.devices.first()?.figures;
-    let is_much = figures.pinned_free > 0 && figures.pinned_free >= figures.reserved / FRAGMENTED_PART;
-    is_much.then_some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved })
+    let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
+    let is_much = figures.pinned_free >= NOTABLE && figures.pinned_free >= figures.reserved / FRAGMENTED_PART;
+    let finding = Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved };
+    (is_the_cause || is_much).then_some(finding)
 }
 
 fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {
@@ -214,5 +221,5 @@ fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) ->
 fn activations(categories: &Attribution) -> Option<Finding> {
     let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
     let (bytes, total) = (row.bytes, categories.total_bytes);
-    (bytes >= total / ACTIVATION_PART && bytes > 0).then_some(Finding::Activations { bytes, total })
+    (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Finding::Activations { bytes, total })
 }

@@ -23,9 +23,7 @@ pub struct Triage {
 impl Run for Triage {
     fn run(&self) -> Result<Outcome, Failure> {
         let style = output::style(&self.common);
-        let mut options = TriageOptions::default();
-        options.devices = self.common.devices();
-        options.inference = (&self.infer).into();
+        let options = TriageOptions { devices: self.common.devices(), inference: (&self.infer).into() };
         with_recording(&self.common, |recording| Ok(Reply::rows(recording.triage(&options)?, self.format, style)))
     }
 }

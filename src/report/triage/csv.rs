@@ -27,13 +27,15 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
         for finding in &device.findings {
             match finding {
                 Finding::Fragmentation { pinned_free, .. } => {
-                    line("fragmentation", "", pinned_free.to_string(), false)?
+                    line("fragmentation", "", pinned_free.to_string(), false)?;
                 }
                 Finding::Growth { is_leak, label, inferred, bytes_per_step, .. } => {
                     let kind = if *is_leak { "leak_per_step" } else { "growth_per_step" };
                     line(kind, label, bytes_per_step.to_string(), *inferred)?;
                 }
-                Finding::Activations { bytes, .. } => line("activations", "", bytes.to_string(), true)?,
+                Finding::Activations { bytes, .. } => {
+                    line("activations", "", bytes.to_string(), true)?;
+                }
             }
         }
     }

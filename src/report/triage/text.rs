@@ -7,6 +7,7 @@ use crate::analysis::{Category, Row};
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;
+use crate::report::common::words::count;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -19,14 +20,17 @@ const NAMED: usize = 5;
 const OTHERS: usize = 2;
 /// Findings with a line each.
 const FINDINGS: usize = 4;
-/// Room behind the commands from which on it is said what they are about.
-const COMMENT_FROM: usize = 16;
+/// What begins a comment behind a command.
+const COMMENT: &str = "  # ";
 /// What fills the part of a category in the bar, by turns, and its colour.
 const FILLS: [(&str, &str); 5] = [("█", "36"), ("▓", "35"), ("▒", "33"), ("░", "34"), ("▚", "32")];
 
+/// The same of what is not known.
+const UNKNOWN: (&str, &str) = ("·", "2");
+
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
     text.notes(&notes::source(&source.recording.snapshot), out)?;
-    let Some((first, others)) = report.devices.split_first() else {
+    let Some(first) = report.devices.get(report.first) else {
         writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
         return text.advice(source, out);
     };
@@ -37,11 +41,13 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     text.notes(&notes::device(&first.peak), out)?;
     text.categories(&first.categories, out)?;
     text.sites(&first.peak.attribution, out)?;
-    for device in others.iter().take(OTHERS) {
+    let others = || report.devices.iter().filter(|device| device.peak.device != first.peak.device);
+    for device in others().take(OTHERS) {
         text.words("", &words::held(device), out)?;
     }
-    if others.len() > OTHERS {
-        writeln!(out, "{}", text.dim(&format!("and {} more devices", others.len() - OTHERS)))?;
+    let more = others().skip(OTHERS).count();
+    if more > 0 {
+        writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
     text.next(first, source.path, out)
 }
@@ -58,10 +64,8 @@ impl TextStyle {
         for (index, row) in rows.iter().enumerate() {
             sum = sum.saturating_add(row.bytes);
             let end = (percent(sum, total) / 100.0 * length as f64).round() as usize;
-            let (fill, color) = match row.label == Category::Unknown.name() {
-                true => ("·", "2"),
-                false => FILLS[index % FILLS.len()],
-            };
+            let is_unknown = row.label == Category::Unknown.name();
+            let (fill, color) = if is_unknown { UNKNOWN } else { FILLS[index % FILLS.len()] };
             bar += &self.paint(&fill.repeat(end.saturating_sub(used)), color);
             used = used.max(end);
             let is_worth_a_name = index == 0 || percent(row.bytes, total) >= 1.0;
@@ -82,7 +86,7 @@ impl TextStyle {
             .try_for_each(|row| self.row(row, sites.total_bytes, largest, out))
     }
 
-    /// The commands that show more, each with what it is about behind a sign that makes it a comment for the shell.
+    /// The commands that show more, each with what it is about, as a comment for the shell: behind it, else above.
     fn next(&self, device: &DeviceTriage, path: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut lines: Vec<(String, String)> = words::findings(device)
             .into_iter()
@@ -91,14 +95,22 @@ impl TextStyle {
             .collect();
         let page = format!("{} -o report.html", words::command("report", path));
         lines.push((page, "all of it, on a page".to_owned()));
-        let widest = lines.iter().map(|(command, _)| command.width()).max().unwrap_or(0);
-        let width = self.width.unwrap_or(usize::MAX);
+        let [command, text] = [0, 1]
+            .map(|part| lines.iter().map(|line| if part == 0 { &line.0 } else { &line.1 }.width()).max().unwrap_or(0));
+        let is_beside = self.has(command + COMMENT.len() + text);
         writeln!(out)?;
-        for (command, text) in lines {
-            let room = width.saturating_sub(widest);
-            let comment = if room >= COMMENT_FROM { shorten_end(&format!("  # {text}"), room) } else { String::new() };
-            let gap = if comment.is_empty() { 0 } else { widest - command.width() };
-            writeln!(out, "{}{}{}", self.tint(&command), " ".repeat(gap), self.dim(&comment))?;
+        for (index, (typed, about)) in lines.iter().enumerate() {
+            if is_beside {
+                let gap = " ".repeat(command - typed.width());
+                writeln!(out, "{}{gap}{}", self.tint(typed), self.dim(&format!("{COMMENT}{about}")))?;
+                continue;
+            }
+            // What the page is goes without saying.
+            if index + 1 < lines.len() {
+                let width = self.width.unwrap_or(usize::MAX);
+                writeln!(out, "{}", self.dim(&shorten_end(&format!("{}{about}", COMMENT.trim_start()), width)))?;
+            }
+            writeln!(out, "{}", self.tint(typed))?;
         }
         Ok(())
     }

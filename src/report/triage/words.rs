@@ -9,6 +9,9 @@ use crate::report::common::notes::{device_name, safe, signed};
 use crate::report::common::words::{count, starred};
 use crate::report::percent;
 
+/// How answers name standard input.
+const STDIN: &str = "<stdin>";
+
 /// A finding in words.
 pub(crate) struct Line {
     /// What there is.
@@ -25,6 +28,9 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         Some(failure) => format!("Out of memory{during}: {}", failed(failure)),
         None if peak.completeness.no_entries => {
             format!("No history: {} is allocated at the dump", signed(peak.at.get(Metric::Allocated)))
+        }
+        None if peak.is_early(Metric::Allocated) => {
+            format!("{} is allocated when the recording begins, and never more", signed(peak.at.get(Metric::Allocated)))
         }
         None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
     };
@@ -104,6 +110,8 @@ pub(crate) fn finding(finding: &Finding) -> Line {
 
 /// What to type for a command on this input.
 pub(crate) fn command(name: &str, path: &str) -> String {
+    // What came from standard input has to be typed anew.
+    let path = if path == STDIN { "FILE" } else { path };
     let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
     let path = safe(path);
     let path = if !path.is_empty() && path.chars().all(is_plain) {

@@ -1,0 +1,115 @@
+//! `memviz FILE`: one screen that says what matters, with figures that the other commands give, too.
+#![cfg(feature = "cli")]
+
+use crate::support::{FIXTURES, fixture, memviz, memviz_reading, names};
+use serde_json::Value;
+use std::fs;
+
+/// Lines that a screen takes, but for what must be said of an incomplete or contradicting recording.
+const SCREEN: usize = 15;
+const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+
+#[test]
+fn a_file_in_place_of_a_command_is_looked_at() {
+    let oom = fixture("oom");
+    let short = memviz(&[&oom]);
+    short.expect(0);
+    assert_eq!(short.stdout, memviz(&["triage", &oom]).stdout);
+    assert!(short.stdout.starts_with("Out of memory"), "{}", short.stdout);
+    assert_eq!(memviz(&[&oom, "--format", "json"]).json()["command"], "triage");
+
+    let bytes = fs::read(&oom).unwrap();
+    let piped = memviz_reading(&["-"], &bytes);
+    piped.expect(0);
+    assert_eq!(piped.stdout.replace("FILE", &oom), short.stdout, "what has to be typed anew is called FILE");
+}
+
+#[test]
+fn several_files_and_folders_are_ranks() {
+    let [a, b] = ["multi_gpu", "gpt_train"].map(fixture);
+    assert_eq!(memviz(&[&a, &b]).stdout, memviz(&["ranks", &a, &b]).stdout);
+    let folder = "fixtures/snapshots/ranks8";
+    assert_eq!(memviz(&[folder]).stdout, memviz(&["ranks", folder]).stdout);
+    let pattern = "fixtures/snapshots/ranks8/*.gz";
+    assert_eq!(memviz(&[pattern]).stdout, memviz(&["ranks", pattern]).stdout);
+}
+
+#[test]
+fn what_is_no_file_is_said_in_one_line() {
+    memviz(&["snapshot.pickle"]).expect_error("snapshot.pickle: No such file");
+    memviz(&["peek"]).expect_error("unrecognized subcommand 'peek'");
+    memviz(&["./peak"]).expect_error("./peak: No such file");
+}
+
+#[test]
+fn one_screen_is_enough_and_its_figures_are_those_of_peak() {
+    let mut recordings: Vec<String> = names(FIXTURES)
+        .iter()
+        .filter(|name| !name.starts_with("big") && *name != "ranks8")
+        .map(|name| fixture(name))
+        .collect();
+    recordings.push(TRACE.to_owned());
+    let mut failed = 0;
+    for path in &recordings {
+        let run = memviz(&[path]);
+        if run.code != Some(0) {
+            assert_eq!(memviz(&["peak", path]).code, run.code, "{path}");
+            continue;
+        }
+        let lines = run.stdout.lines().filter(|line| !line.trim_start().starts_with("! ")).count();
+        assert!(lines <= SCREEN, "{path} takes {lines} lines\n{}", run.stdout);
+        let json = memviz(&[path, "--format", "json"]).json();
+        for device in json["devices"].as_array().unwrap() {
+            let at = if device["failure"].is_null() { "peak" } else { "oom" };
+            failed += usize::from(at == "oom");
+            let number = device["device"].to_string();
+            let answer = memviz(&["peak", path, "--at", at, "--device", &number, "--format", "json"]).json();
+            let peak = &answer["devices"][0];
+            for metric in ["allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes"] {
+                assert_eq!(device["at"][metric], peak["peak"][metric], "{path} {metric}");
+            }
+            assert_eq!(device["entry"], peak["peak"]["entry"], "{path}");
+            for rows in ["categories", "sites"] {
+                let sum: i64 = rows_of(&device[rows]).iter().map(|row| row["bytes"].as_i64().unwrap()).sum();
+                assert_eq!(device[rows]["total_bytes"], sum, "{path} {rows}");
+                assert_eq!(device[rows]["total_bytes"], peak["attribution"]["total_bytes"], "{path} {rows}");
+            }
+        }
+    }
+    assert!(failed >= 3, "{failed} devices ran out of memory");
+}
+
+/// Programs that run well raise nothing, and what is wrong with the others is named with the command that shows it.
+#[test]
+fn findings_are_there_where_something_is_wrong() {
+    let kinds = |name: &str| -> Vec<String> {
+        let json = memviz(&[&fixture(name), "--format", "json"]).json();
+        let first = &json["devices"][0];
+        rows(&first["findings"]).iter().map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds("gpt_train"), ["activations"]);
+    assert_eq!(kinds("leak"), ["leak", "activations"]);
+    assert_eq!(kinds("fragmented"), ["fragmentation", "growth"]);
+    assert!(kinds("tiny").is_empty());
+    let text = memviz(&[&fixture("leak")]).stdout;
+    assert!(text.contains(&format!("memviz leaks {}", fixture("leak"))), "{text}");
+}
+
+/// What is to be typed can be typed, whatever a file is called.
+#[test]
+fn commands_name_the_file_as_a_shell_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("it's a run; rm -rf.pickle.gz");
+    fs::copy(fixture("leak"), &path).unwrap();
+    let text = memviz(&[path.to_str().unwrap()]).stdout;
+    let quoted = format!("'{}'", path.to_str().unwrap().replace('\'', r"'\''"));
+    assert!(text.contains(&format!("memviz leaks {quoted}")), "{text}");
+}
+
+fn rows_of(attribution: &Value) -> Vec<Value> {
+    rows(&attribution["rows"])
+}
+
+fn rows(list: &Value) -> Vec<Value> {
+    list.as_array().unwrap().clone()
+}
