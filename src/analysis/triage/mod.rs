@@ -13,7 +13,7 @@ use super::oom::{Cause, OomOptions, OomReport};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use super::time::when::When;
-use super::training::{Category, Phase};
+use super::training::{Category, Phase, PhaseSpan};
 use crate::error::Result;
 use crate::model::{Action, DeviceId};
 use crate::replay::{History, Instant, Metric};
@@ -180,7 +180,13 @@ impl Failure {
 impl During {
     fn of(device: &Device<'_>, instant: Instant) -> Self {
         let span = History::entry_before(instant).and_then(|entry| device.phases().span(entry));
-        let phase = span.map(|span| span.phase).filter(|&phase| phase != Phase::Other);
+        // That inputs are brought onto the device is inferred from little.
+        let is_told = |span: &&PhaseSpan| match span.phase {
+            Phase::Other => false,
+            Phase::Data => span.recorded,
+            Phase::Forward | Phase::Backward | Phase::Optimizer => true,
+        };
+        let phase = span.filter(is_told).map(|span| span.phase);
         let step = device.steps().ok().map(|steps| steps.ends.partition_point(|&end| end < instant) + 1);
         let known = device.steps().map_or(0, |steps| steps.ends.len());
         Self { phase, step: step.filter(|&step| step <= known && phase.is_some()) }

@@ -35,7 +35,9 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
     };
     if let Some(row) = device.categories.rows.first().filter(|row| row.label != Category::Unknown.name()) {
-        text += &format!("; {:.0}% is {}", percent(row.bytes, device.categories.total_bytes), row.label);
+        let is_old = row.label == Category::BeforeRecording.name();
+        let what = if is_old { "from before the recording" } else { &row.label };
+        text += &format!("; {:.0}% is {what}", percent(row.bytes, device.categories.total_bytes));
     }
     safe(&text)
 }
