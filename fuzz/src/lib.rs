@@ -1,7 +1,7 @@
 //! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
 
 use memviz::Recording;
-use memviz::analysis::check::Baseline;
+use memviz::analysis::check::EarlierRun;
 use memviz::analysis::{
     CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, RanksReport, TimelineOptions, XAxis,
 };
@@ -56,7 +56,7 @@ pub fn read_lines(bytes: &[u8]) {
 pub fn read_baseline(text: &str) {
     let Ok(answers) = memviz::wire::answers::read_answers(text) else { return };
     for answer in &answers {
-        let _ = Baseline::of_answer(answer);
+        let _ = EarlierRun::of_answer(answer);
     }
 }
 

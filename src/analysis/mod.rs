@@ -1,7 +1,8 @@
 //! Histories to answers: pure functions, no printing.
 //!
-//! In: a [`crate::model::Snapshot`] and its [`crate::replay::History`]s. Out: result types that [`crate::report`]
-//! renders.
+//! In: the [`Devices`] of a recording, each a [`crate::replay::Track`] with what follows from it. Out: result types that
+//! [`crate::report`] renders. What several questions share comes first: [`code`], [`time`], [`training`], then
+//! [`device`], which ties these together, [`grouping`] and [`segments`]; then a folder for each question.
 
 pub mod check;
 pub mod checkpoint;

@@ -1,6 +1,6 @@
 //! What is limited, as people write it in flags and in `memviz.toml`.
 
-use super::baseline::Baseline;
+use super::earlier::EarlierRun;
 use crate::analysis::diff::GrowthLimit;
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
@@ -30,7 +30,7 @@ pub struct Budgets {
     /// Annotations that stand for steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
     /// What the peaks of allocated and reserved bytes must not grow beyond.
-    pub baseline: Option<Baseline>,
+    pub baseline: Option<EarlierRun>,
     /// By how much they may.
     pub tolerance: GrowthLimit,
 }

@@ -1,6 +1,6 @@
 //! The sites behind a budget that is exceeded.
 
-use super::baseline::BaselineDevice;
+use super::earlier::EarlierDevice;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::diff::matching::{Name, match_rows};
 use crate::analysis::grouping::GroupBy;
@@ -70,7 +70,7 @@ impl Culprits {
     }
 
     /// What holds more than it did in the baseline; `None` where nothing does, or nobody knows.
-    pub(super) fn grown(rows: &[Row], baseline: &BaselineDevice) -> Option<Self> {
+    pub(super) fn grown(rows: &[Row], baseline: &EarlierDevice) -> Option<Self> {
         let before = baseline.sites.as_ref()?;
         let base: Vec<Name<'_>> = before.iter().map(|(label, _)| Name { label, stack: &[] }).collect();
         let new: Vec<Name<'_>> = rows.iter().map(|row| Name { label: &row.label, stack: &row.stack }).collect();

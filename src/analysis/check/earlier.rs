@@ -10,14 +10,14 @@ use crate::wire::answers::{SavedAnswer, SavedDevice};
 
 /// An earlier recording, reduced to what is compared.
 #[derive(Clone, Debug, Default)]
-pub struct Baseline {
+pub struct EarlierRun {
     /// Its devices.
-    pub devices: Vec<BaselineDevice>,
+    pub devices: Vec<EarlierDevice>,
 }
 
 /// One device of it.
 #[derive(Clone, Debug)]
-pub struct BaselineDevice {
+pub struct EarlierDevice {
     /// The device.
     pub device: DeviceId,
     /// Peak of allocated bytes; `None` where it was not exact.
@@ -28,14 +28,14 @@ pub struct BaselineDevice {
     pub sites: Option<Vec<(String, u64)>>,
 }
 
-impl BaselineDevice {
+impl EarlierDevice {
     /// The peak of a counter, allocated or reserved.
     pub(super) fn peak(&self, metric: Metric) -> Option<u64> {
         if metric == Metric::Reserved { self.reserved } else { self.allocated }
     }
 }
 
-impl Baseline {
+impl EarlierRun {
     /// What a recording measures.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Baseline {
         let device = |device: &Device<'_>| {
             let peak = peaks.devices.iter().find(|peak| peak.device == device.id());
             let rows = peak.map(|peak| peak.attribution.rows.iter());
-            BaselineDevice {
+            EarlierDevice {
                 device: device.id(),
                 allocated: maximum(device.track, Metric::Allocated).value(),
                 reserved: maximum(device.track, Metric::Reserved).value(),
@@ -57,7 +57,7 @@ impl Baseline {
 
     /// What an answer says that memviz wrote earlier.
     pub fn of_answer(answer: &SavedAnswer) -> Self {
-        let device = |saved: &SavedDevice| BaselineDevice {
+        let device = |saved: &SavedDevice| EarlierDevice {
             device: saved.device,
             allocated: saved.allocated,
             reserved: saved.reserved,
@@ -67,7 +67,7 @@ impl Baseline {
     }
 
     /// One of its devices.
-    pub fn device(&self, device: DeviceId) -> Option<&BaselineDevice> {
+    pub fn device(&self, device: DeviceId) -> Option<&EarlierDevice> {
         self.devices.iter().find(|known| known.device == device)
     }
 }

@@ -1,8 +1,8 @@
 //! Budgets, one by one, on each device.
 
-use super::baseline::BaselineDevice;
 use super::budget::{Budgets, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
+use super::earlier::EarlierDevice;
 use super::measure::{Measured, keeps, maximum, of_sites};
 use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
 use crate::analysis::device::{Device, Devices};
@@ -65,7 +65,7 @@ struct Case<'d, 'a> {
     device: &'d Device<'a>,
     peak: &'d DevicePeak,
     /// The same device in the baseline.
-    before: Option<&'d BaselineDevice>,
+    before: Option<&'d EarlierDevice>,
 }
 
 impl<'d, 'a> Judge<'d, 'a> {

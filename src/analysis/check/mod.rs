@@ -3,17 +3,17 @@
 //! In: a recording and [`Budgets`]. Out: a [`Check`] for each of them on each device. A figure that is not known well
 //! enough to judge it is [`CheckVerdict::Unknown`], never passed.
 
-pub mod baseline;
 pub mod budget;
 pub mod config;
 pub mod culprits;
+pub mod earlier;
 mod judge;
 pub mod measure;
 mod outcome;
 
-pub use baseline::{Baseline, BaselineDevice};
 pub use budget::{Budgets, Ceiling, SiteLimit};
 pub use culprits::{Basis, Culprit, Culprits, Location};
+pub use earlier::{EarlierDevice, EarlierRun};
 pub use measure::Measured;
 pub use outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
 

@@ -16,7 +16,7 @@ use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{Grouper, Inference};
 use crate::analysis::time::moment::Moment;
-use crate::analysis::training::{Call, Calls, ForwardFunction, Phase};
+use crate::analysis::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
@@ -44,8 +44,8 @@ pub struct Candidate {
     pub limit: RemainingPeak,
     /// What to change.
     pub change: CodeChange,
-    /// Index into [`Calls::functions`].
-    function: usize,
+    /// See [`Candidate::label`].
+    function: FunctionId,
 }
 
 /// Some of the calls of a pass checkpointed.
@@ -154,8 +154,8 @@ impl<'d, 'a> Workbench<'d, 'a> {
     /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
     pub(super) fn checkpointed(&self) -> Vec<Checkpointed> {
         let mut found = Vec::new();
-        for (index, function) in self.calls.functions.iter().enumerate() {
-            let passes = self.passes.split(self.calls.of_function(index as u32));
+        for (id, function) in self.calls.functions() {
+            let passes = self.passes.split(self.calls.of_function(id));
             let most = |wanted: fn(&Call) -> bool| {
                 passes.iter().map(|calls| calls.iter().filter(|call| wanted(call)).count()).max().unwrap_or(0)
             };
@@ -173,7 +173,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
         let mut functions = self.repeated_functions();
         let untried =
             self.keep_promising(&mut functions, self.device.history().maxima[Metric::Allocated as usize].instant);
-        let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|index| self.candidate(index)).collect();
+        let tried: Vec<Option<Candidate>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
         let mut candidates: Vec<Candidate> = tried.into_iter().flatten().collect();
         candidates.sort_by(|a, b| {
             (a.predicted_peak_bytes, a.calls)
@@ -198,44 +198,44 @@ impl<'d, 'a> Workbench<'d, 'a> {
     fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
         let mut functions = self.repeated_functions();
         self.keep_promising(&mut functions, instant);
-        let held = |&index: &usize| {
-            let passes = self.passes.split(self.open_calls(index));
+        let held = |&id: &FunctionId| {
+            let passes = self.passes.split(self.open_calls(id));
             let recomputes = passes.iter().flatten().filter_map(|call| self.recomputing.of(call));
             (held_at(recomputes.flat_map(|recompute| recompute.gaps), instant), passes.iter().map(Vec::len).max())
         };
-        let most = functions.iter().map(|index| (held(index), index)).max_by_key(|((bytes, calls), index)| {
+        let most = functions.iter().map(|id| (held(id), id)).max_by_key(|((bytes, calls), id)| {
             // The outermost of functions that hold the same: the one with the fewest calls.
-            (*bytes, Reverse(*calls), Reverse(**index))
+            (*bytes, Reverse(*calls), Reverse(**id))
         });
-        let ((bytes, calls), &index) = most.filter(|((bytes, _), _)| *bytes > 0)?;
-        let function = self.calls.functions.get(index)?;
+        let ((bytes, calls), &id) = most.filter(|((bytes, _), _)| *bytes > 0)?;
+        let function = self.calls.function(id)?;
         let label = self.device.sites().label(function.frame);
         Some(HeldByCalls { label, calls: calls?, bytes, change: self.change(function) })
     }
 
     /// Functions that a forward pass calls more than once; of several that do nothing but call each other, one.
-    fn repeated_functions(&self) -> Vec<usize> {
-        let mut by_calls: HashMap<Vec<u32>, usize> = HashMap::new();
-        for (index, function) in self.calls.functions.iter().enumerate() {
-            let passes = self.passes.split(self.open_calls(index));
+    fn repeated_functions(&self) -> Vec<FunctionId> {
+        let mut by_calls: HashMap<Vec<u32>, FunctionId> = HashMap::new();
+        for (id, function) in self.calls.functions() {
+            let passes = self.passes.split(self.open_calls(id));
             if passes.iter().all(|calls| calls.len() < 2) {
                 continue;
             }
             // Of functions that do nothing but call each other the user's own stands for all, else the outermost.
             let key = passes.iter().flatten().flat_map(|call| [call.start, call.end]).collect();
-            let best = by_calls.entry(key).or_insert(index);
-            if self.is_users(function) && !self.is_users(&self.calls.functions[*best]) {
-                *best = index;
+            let best = by_calls.entry(key).or_insert(id);
+            if self.is_users(function) && !self.calls.function(*best).is_some_and(|best| self.is_users(best)) {
+                *best = id;
             }
         }
-        let mut functions: Vec<usize> = by_calls.into_values().collect();
+        let mut functions: Vec<FunctionId> = by_calls.into_values().collect();
         functions.sort_unstable();
         functions
     }
 
     /// Keeps as many functions as there is time to try, those during whose calls most of what is there at an instant was
     /// allocated: the others cannot hold more. Says how many are left out.
-    fn keep_promising(&self, functions: &mut Vec<usize>, instant: Instant) -> usize {
+    fn keep_promising(&self, functions: &mut Vec<FunctionId>, instant: Instant) -> usize {
         let entries = self.device.history().entries() as usize;
         let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);
         let untried = functions.len().saturating_sub(most);
@@ -266,8 +266,8 @@ impl<'d, 'a> Workbench<'d, 'a> {
     }
 
     /// Calls of a function that are not checkpointed yet.
-    fn open_calls(&self, function: usize) -> impl Iterator<Item = &Call> {
-        self.calls.of_function(function as u32).filter(|call| !call.checkpointed)
+    fn open_calls(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
+        self.calls.of_function(function).filter(|call| !call.checkpointed)
     }
 
     fn is_users(&self, function: &ForwardFunction) -> bool {
@@ -275,9 +275,9 @@ impl<'d, 'a> Workbench<'d, 'a> {
     }
 
     /// A function with its calls checkpointed; `None` when that saves nothing.
-    fn candidate(&self, index: usize) -> Option<Candidate> {
-        let function = self.calls.functions.get(index)?;
-        let passes = self.passes.split(self.open_calls(index));
+    fn candidate(&self, id: FunctionId) -> Option<Candidate> {
+        let function = self.calls.function(id)?;
+        let passes = self.passes.split(self.open_calls(id));
         let calls = passes.iter().map(Vec::len).max()?;
         let recomputes: Vec<Vec<Option<Recompute>>> =
             passes.iter().map(|calls| calls.iter().map(|call| self.recomputing.of(call)).collect()).collect();
@@ -311,7 +311,7 @@ impl<'d, 'a> Workbench<'d, 'a> {
             plan: (1..=longest).into_par_iter().map(plan).collect(),
             limit: self.limit(&lowest, &every(1).collect::<Vec<_>>(), workspace_bytes),
             change: self.change(function),
-            function: index,
+            function: id,
         })
     }
 

@@ -94,12 +94,12 @@ fn keeps_graph(calls: &Calls, history: &History, pass: &Range<u32>) -> bool {
     let within = |call: &&Call| pass.start <= call.start && call.end <= pass.end;
     let mut times = vec![0u32; calls.functions.len()];
     for call in calls.calls.iter().filter(within) {
-        times[call.function as usize] += 1;
+        times[call.function.index()] += 1;
     }
     let mut over = 0;
     // Of each size, how many are made and how many stay.
     let mut of_size: HashMap<u64, (u64, u64)> = HashMap::new();
-    for call in calls.calls.iter().filter(within).filter(|call| times[call.function as usize] > 1) {
+    for call in calls.calls.iter().filter(within).filter(|call| times[call.function.index()] > 1) {
         let start = call.start.max(over);
         let behind = |entry: u32| history.allocations.partition_point(|allocation| allocation.born <= entry);
         for allocation in history.allocations.get(behind(start)..behind(call.end)).unwrap_or(&[]) {

@@ -30,11 +30,22 @@ pub struct ForwardFunction {
     pub caller: Option<FrameId>,
 }
 
+/// Which of [`Calls::functions`] is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(u32);
+
+impl FunctionId {
+    /// Its place in [`Calls::functions`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// One call of a function in the forward phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Index into [`Calls::functions`].
-    pub function: u32,
+    /// The function.
+    pub function: FunctionId,
     /// Its first entry, counted within the trace.
     pub start: u32,
     /// The entry behind its last one.
@@ -75,8 +86,18 @@ impl Calls {
         group(raw, snapshot, &paths, roles)
     }
 
+    /// Every function with its id, in the order of their first calls.
+    pub fn functions(&self) -> impl Iterator<Item = (FunctionId, &ForwardFunction)> {
+        (0..).map(FunctionId).zip(&self.functions)
+    }
+
+    /// A function.
+    pub fn function(&self, id: FunctionId) -> Option<&ForwardFunction> {
+        self.functions.get(id.index())
+    }
+
     /// The calls of a function, in order.
-    pub fn of_function(&self, function: u32) -> impl Iterator<Item = &Call> {
+    pub fn of_function(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(move |call| call.function == function)
     }
 }
@@ -389,7 +410,7 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
     for ranges in lines.values_mut() {
         *ranges = joined(std::mem::take(ranges));
     }
-    let mut known: HashMap<(u32, u64), u32> = HashMap::new();
+    let mut known: HashMap<(u32, u64), FunctionId> = HashMap::new();
     let mut found = Calls::default();
     for call in &raw {
         let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
@@ -400,9 +421,9 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
             let function =
                 ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
             found.functions.push(function);
-            found.functions.len() as u32 - 1
+            FunctionId(found.functions.len() as u32 - 1)
         });
-        let of_function = &mut found.functions[function as usize];
+        let of_function = &mut found.functions[function.index()];
         if call.first_line == first_line {
             of_function.frame = call.frame;
         }

@@ -29,7 +29,7 @@ pub mod turns;
 mod workspace;
 
 pub use backward::BackwardSites;
-pub use calls::{Call, Calls, ForwardFunction};
+pub use calls::{Call, Calls, ForwardFunction, FunctionId};
 pub use categories::{Categories, Decision};
 pub use category::{Category, Evidence};
 pub use outside::{Outside, PlaceId};

@@ -5,7 +5,7 @@
 //! is. Attributes (`self.attn`) are in neither.
 
 use crate::analysis::code::sites::Sites;
-use crate::analysis::training::{Calls, Phases, Roles};
+use crate::analysis::training::{Calls, FunctionId, Phases, Roles};
 use crate::model::{Snapshot, StackId, StrId};
 use crate::replay::Track;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -69,7 +69,7 @@ impl ModulePaths {
 fn module_calls(calls: &Calls, sites: &Sites<'_>) -> Vec<ModuleCall> {
     let mut parents: Vec<Option<usize>> = Vec::with_capacity(calls.calls.len());
     let mut open: Vec<usize> = Vec::new();
-    let mut times: HashMap<(Option<usize>, u32), usize> = HashMap::new();
+    let mut times: HashMap<(Option<usize>, FunctionId), usize> = HashMap::new();
     for (index, call) in calls.calls.iter().enumerate() {
         while open.last().is_some_and(|&last| calls.calls[last].end <= call.start) {
             open.pop();
@@ -80,9 +80,9 @@ fn module_calls(calls: &Calls, sites: &Sites<'_>) -> Vec<ModuleCall> {
         open.push(index);
     }
     let mut module_calls: Vec<ModuleCall> = Vec::with_capacity(parents.len());
-    let mut next: HashMap<(Option<usize>, u32), usize> = HashMap::new();
+    let mut next: HashMap<(Option<usize>, FunctionId), usize> = HashMap::new();
     for (call, &parent) in calls.calls.iter().zip(&parents) {
-        let function = calls.functions.get(call.function as usize);
+        let function = calls.function(call.function);
         let mut path = function.map(|function| sites.label(function.frame)).unwrap_or_default();
         let key = (parent, call.function);
         let number = next.entry(key).or_default();

@@ -1,6 +1,6 @@
 //! Baselines of `memviz check`: read before, written after.
 
-use crate::analysis::check::{Baseline, CheckVerdict};
+use crate::analysis::check::{CheckVerdict, EarlierRun};
 use crate::analysis::doubts::Doubt;
 use crate::cli::Failure;
 use crate::cli::files::{Staged, read_text, replace_all};
@@ -21,7 +21,7 @@ const LONGEST_ANSWER: u64 = 1 << 30;
 #[derive(Debug)]
 pub enum Known {
     /// A recording.
-    Recording(Baseline),
+    Recording(EarlierRun),
     /// Earlier answers.
     Answers(Vec<SavedAnswer>),
 }
@@ -38,17 +38,17 @@ impl Known {
             return read_answers(&text).map(Self::Answers).map_err(|error| about(&error));
         }
         let recording = read_quietly(path, allow_truncated).map_err(|error| about(&error))?;
-        let baseline = Baseline::of(&recording.devices()).map_err(|error| about(&error))?;
+        let baseline = EarlierRun::of(&recording.devices()).map_err(|error| about(&error))?;
         Ok(Self::Recording(baseline))
     }
 
     /// What an input is compared with: the only answer there is, or the one about an input of the same path.
-    pub fn for_input(&self, path: &str) -> Option<Baseline> {
+    pub fn for_input(&self, path: &str) -> Option<EarlierRun> {
         match self {
             Self::Recording(baseline) => Some(baseline.clone()),
             Self::Answers(answers) => match &answers[..] {
-                [answer] => Some(Baseline::of_answer(answer)),
-                answers => answers.iter().find(|answer| answer.path == path).map(Baseline::of_answer),
+                [answer] => Some(EarlierRun::of_answer(answer)),
+                answers => answers.iter().find(|answer| answer.path == path).map(EarlierRun::of_answer),
             },
         }
     }
