@@ -24,8 +24,8 @@ pub(crate) use window::unwrap_io;
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries, View};
-use pickle::machine::{DecodeOptions, Decoded, decode};
-use pickle::recording::{Batch, Rows};
+use pickle::findings::{Batch, Rows};
+use pickle::machine::{DecodeOptions, DecodedPickle, decode};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -301,7 +301,7 @@ fn decode_by_two<O: EntryObserver + 'static>(
     reader: &mut impl Read,
     options: &ReadOptions,
     observer: O,
-) -> (Result<Decoded>, Result<Columns<O>>) {
+) -> (Result<DecodedPickle>, Result<Columns<O>>) {
     let (sender, batches) = sync_channel::<Batch>(BATCHES_WAITING);
     let (giver_back, used) = channel::<Batch>();
     let mut columns = Columns { entries: TraceEntries::default(), observer };
@@ -327,7 +327,7 @@ fn decode_alone<O: EntryObserver + 'static>(
     reader: &mut impl Read,
     options: &ReadOptions,
     observer: O,
-) -> (Result<Decoded>, Result<Columns<O>>) {
+) -> (Result<DecodedPickle>, Result<Columns<O>>) {
     let columns = Arc::new(Mutex::new(Columns { entries: TraceEntries::default(), observer }));
     let filled = Arc::clone(&columns);
     let rows = Rows::emitting(move |batch| {
@@ -342,10 +342,10 @@ fn decode_alone<O: EntryObserver + 'static>(
 }
 
 /// Decodes, and lets go of where the rows went.
-fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<Decoded> {
+fn decode_rows(reader: &mut impl Read, options: &ReadOptions, rows: Rows) -> Result<DecodedPickle> {
     let options = DecodeOptions { limits: options.limits, recognise: true, allow_truncated: options.allow_truncated };
     decode(reader, options, rows).map(|mut decoded| {
-        decoded.recording.rows = Rows::default();
+        decoded.findings.rows = Rows::default();
         decoded
     })
 }

@@ -1,8 +1,8 @@
 //! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
 
 use super::alloc_conf;
-use super::pickle::machine::Decoded;
-use super::pickle::recording::{Fields, Recording, expected, name, pool_id};
+use super::pickle::findings::{Fields, Findings, expected, name, pool_id};
+use super::pickle::machine::DecodedPickle;
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// Turns a decoded pickle into a snapshot.
-pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
-    let Decoded { heap, recording, root, bytes, protocol, cut, followed, failed_behind: _ } = decoded;
+pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
+    let DecodedPickle { heap, findings, root, bytes, protocol, cut, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
     let mut assembler = Assembler {
         heap,
-        recording,
+        findings,
         open_lists,
         records_left: bytes / RECORD_BYTES + SMALL_FILE_RECORDS,
         snapshot: Snapshot { entries, ..Snapshot::default() },
@@ -27,7 +27,7 @@ pub fn assemble(decoded: Decoded, entries: TraceEntries) -> Result<Snapshot> {
         bytes,
         protocol,
         truncated_at: cut.map(|cut| cut.at),
-        has_times: !assembler.recording.untimed,
+        has_times: !assembler.findings.untimed,
         followed,
         ..SourceNotes::default()
     };
@@ -49,7 +49,7 @@ const SMALL_FILE_RECORDS: u64 = 1024;
 
 struct Assembler {
     heap: Heap,
-    recording: Recording,
+    findings: Findings,
     /// Lists that a truncated file left open.
     open_lists: HashSet<u32>,
     /// Records, and their keys, that may still be built. A pickle can name one object many times over, and without
@@ -121,16 +121,16 @@ impl Assembler {
 
     fn finish(self) -> Snapshot {
         let mut snapshot = self.snapshot;
-        snapshot.notes.unread_forward_lines = self.recording.forward.unread;
-        snapshot.strings = self.recording.strings;
-        snapshot.stacks = self.recording.stacks;
-        snapshot.contexts = self.recording.contexts;
+        snapshot.notes.unread_forward_lines = self.findings.forward.unread;
+        snapshot.strings = self.findings.strings;
+        snapshot.stacks = self.findings.stacks;
+        snapshot.contexts = self.findings.contexts;
         let strings = &snapshot.strings;
         let key_name = |key: Option<StrId>| key.map_or("a key that is no string", |id| strings.get(id));
-        let keys = self.recording.unknown_keys.into_iter();
+        let keys = self.findings.unknown_keys.into_iter();
         snapshot.notes.unknown_keys =
             keys.map(|((record, key), count)| (format!("{record}.{}", key_name(key)), count)).collect();
-        let actions = self.recording.unknown_actions.into_iter();
+        let actions = self.findings.unknown_actions.into_iter();
         snapshot.notes.unknown_actions =
             actions.map(|(action, count)| (strings.get(action).to_owned(), count)).collect();
         snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
@@ -155,11 +155,11 @@ impl Assembler {
     }
 
     fn text(&self, id: StrId) -> &str {
-        self.recording.strings.get(id)
+        self.findings.strings.get(id)
     }
 
     fn unknown(&mut self, record: &'static str, key: Value) {
-        self.recording.note_unknown(record, key);
+        self.findings.note_unknown(record, key);
     }
 
     /// Notes a value that is of no use.
@@ -261,7 +261,7 @@ impl Assembler {
                     }
                 }
                 Value::Dict(index) => {
-                    let entry = self.recording.entry(&self.heap, index)?;
+                    let entry = self.findings.entry(&self.heap, index)?;
                     self.snapshot.entries.push(entry);
                 }
                 other => return Err(expected(at, "a trace entry in", key, other)),
@@ -283,7 +283,7 @@ impl Assembler {
     }
 
     fn segment(&mut self, index: u32) -> Result<Segment> {
-        let key = Keys::intern(&mut self.recording.strings);
+        let key = Keys::intern(&mut self.findings.strings);
         let fields = Fields::of(&self.heap, index, "segment")?;
         let at = fields.at;
         let keys = (fields.pairs.len() / EXPECTED_KEYS) as u64;
@@ -334,7 +334,7 @@ impl Assembler {
             }
         }
         if let Some(frames) = frames {
-            segment.stack = self.recording.stack(&self.heap, at, frames)?;
+            segment.stack = self.findings.stack(&self.heap, at, frames)?;
         }
         let mut next = segment.address;
         for item in self.items(at, "blocks", blocks)? {
@@ -384,10 +384,10 @@ impl Assembler {
             }
         }
         if let Some(frames) = frames {
-            block.stack = self.recording.stack(&self.heap, at, frames)?;
+            block.stack = self.findings.stack(&self.heap, at, frames)?;
         }
         if let Some(forward) = forward {
-            block.forward = self.recording.forward_stack(&self.heap, forward);
+            block.forward = self.findings.forward_stack(&self.heap, forward);
         }
         Ok(block)
     }
@@ -401,7 +401,7 @@ impl Assembler {
     }
 
     fn annotations(&mut self, at: u64, value: Value) -> Result<()> {
-        let key = Keys::intern(&mut self.recording.strings);
+        let key = Keys::intern(&mut self.findings.strings);
         for item in self.items(at, "external_annotations", value)? {
             self.record(at)?;
             let Value::Dict(index) = item else {

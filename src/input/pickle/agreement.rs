@@ -3,8 +3,8 @@
 //! Random objects are written by serde-pickle and must come out of the machine as they went in. Damaged snapshots may be
 //! refused or read as something else, but nothing may panic.
 
-use super::machine::{DecodeOptions, Decoded, decode};
-use super::recording::Rows;
+use super::findings::Rows;
+use super::machine::{DecodeOptions, DecodedPickle, decode};
 use super::value::{DictBody, Items, Value};
 use crate::error::{Error, Result};
 use crate::input::{Input, Limits, ReadOptions, read_stream};
@@ -126,9 +126,9 @@ impl Tree {
         Self::of(&decoded, decoded.root)
     }
 
-    fn of(decoded: &Decoded, value: Value) -> Self {
+    fn of(decoded: &DecodedPickle, value: Value) -> Self {
         let heap = &decoded.heap;
-        let text = |id| decoded.recording.strings.get(id).to_owned();
+        let text = |id| decoded.findings.strings.get(id).to_owned();
         let all = |items: &[Value]| items.iter().map(|&item| Self::of(decoded, item)).collect();
         match value {
             Value::None => Self::None,

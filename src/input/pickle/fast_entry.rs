@@ -9,10 +9,10 @@
 //! While it decodes it notes where the values stand that differ from one entry to the next, so that
 //! [`super::template`] can recognise the next entry like it without decoding.
 
+use super::findings::{Findings, action, name, pool_id};
 use super::lists::{ListId, Lists, NO_LIST, has_items};
 use super::memo::Memo;
 use super::opcode as op;
-use super::recording::{Recording, action, name, pool_id};
 use super::value::{Heap, Value};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
@@ -21,16 +21,16 @@ use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
 pub struct Tables<'m> {
     pub memo: &'m Memo,
     pub heap: &'m mut Heap,
-    pub recording: &'m mut Recording,
+    pub findings: &'m mut Findings,
 }
 
 /// An entry decoded from the bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Decoded {
+pub struct DecodedEntry {
     /// Bytes it took.
     pub length: usize,
     pub entry: TraceEntry,
-    /// Whether the first of [`Decoded::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
+    /// Whether the first of [`DecodedEntry::memoized`] is the entry itself. It has no number yet: [`Value::Missing`].
     pub memoize_entry: bool,
     /// Values to append to the memo.
     pub memoized: Memoized,
@@ -122,7 +122,7 @@ impl EntryDecoder {
     }
 
     /// Decodes the entry that starts at `bytes[0]`, an `EMPTY_DICT`, if it has the usual shape and is all there.
-    pub fn decode(&mut self, bytes: &[u8], tables: &mut Tables<'_>) -> Option<Decoded> {
+    pub fn decode(&mut self, bytes: &[u8], tables: &mut Tables<'_>) -> Option<DecodedEntry> {
         self.shape.holes.clear();
         self.shape.list = None;
         self.stopped = 0;
@@ -147,8 +147,8 @@ impl EntryDecoder {
             self.stopped = at;
             self.value(key, bytes, &mut at, &mut found, &mut memoized, tables)?;
         }
-        let entry = found.entry(tables.recording)?;
-        Some(Decoded { length: at + 1, entry, memoize_entry, memoized })
+        let entry = found.entry(tables.findings)?;
+        Some(DecodedEntry { length: at + 1, entry, memoize_entry, memoized })
     }
 
     /// Decodes the value of `key` at `at` and steps behind it.
@@ -229,7 +229,7 @@ impl EntryDecoder {
             return None;
         }
         let text = std::str::from_utf8(rest.get(head..head + length)?).ok()?;
-        let id = tables.recording.strings.intern(text);
+        let id = tables.findings.strings.intern(text);
         *at += head + length;
         self.memoize(bytes, at, Value::Str(id), memoized, tables)?;
         Some(id)
@@ -255,7 +255,7 @@ impl EntryDecoder {
                 let stack = match tables.memo.get(slot)? {
                     Value::Stack(stack) => stack,
                     // A list that the machine has read.
-                    list @ Value::List(_) => tables.recording.stack(tables.heap, 0, list).ok()?,
+                    list @ Value::List(_) => tables.findings.stack(tables.heap, 0, list).ok()?,
                     _ => return None,
                 };
                 let (start, length_of_slot) = (*at + 1, length - 1);
@@ -369,14 +369,14 @@ struct Found {
 
 impl Found {
     /// The entry, if all that it needs is there.
-    fn entry(self, recording: &mut Recording) -> Option<TraceEntry> {
+    fn entry(self, findings: &mut Findings) -> Option<TraceEntry> {
         let action = self.action.filter(|&action| action != Action::Unknown)?;
         let ((addr_key, addr), size) = (self.addr?, self.size?);
         if (addr_key == name::DEVICE_FREE) != (action == Action::Oom) {
             return None;
         }
-        recording.untimed |= self.time_us.is_none();
-        let context = recording.contexts.intern(self.context);
+        findings.untimed |= self.time_us.is_none();
+        let context = findings.contexts.intern(self.context);
         Some(TraceEntry { action, addr, size, time_us: self.time_us.unwrap_or(0), stack: self.stack, context })
     }
 }
@@ -456,8 +456,8 @@ mod tests {
         let mut memo = Memo::default();
         (0..7).for_each(|_| memo.push(Value::None));
         let taken = |bytes: &[u8], before: usize| {
-            let mut recording = Recording::default();
-            let tables = Tables { memo: &memo, heap: &mut Heap::default(), recording: &mut recording };
+            let mut findings = Findings::default();
+            let tables = Tables { memo: &memo, heap: &mut Heap::default(), findings: &mut findings };
             let mut memoized = Memoized { values: [Value::Missing; 8], count: before };
             let mut at = 0;
             let is_there = EntryDecoder::default().memoize(bytes, &mut at, Value::None, &mut memoized, &tables)?;

@@ -179,7 +179,7 @@ impl std::fmt::Debug for Rows {
 
 /// What decoding has found so far.
 #[derive(Debug)]
-pub struct Recording {
+pub struct Findings {
     pub strings: Strings,
     pub stacks: Stacks,
     pub contexts: Contexts,
@@ -195,7 +195,7 @@ pub struct Recording {
     pub untimed: bool,
 }
 
-impl Default for Recording {
+impl Default for Findings {
     fn default() -> Self {
         Self {
             strings: Strings::with_known(KNOWN),
@@ -211,7 +211,7 @@ impl Default for Recording {
     }
 }
 
-impl Recording {
+impl Findings {
     /// Moves each dictionary of `items`, which are put into `list`, that is a trace entry or a frame out of the heap and
     /// puts what it became in its place.
     pub fn recognise(&mut self, heap: &mut Heap, list: u32, items: &mut [Value]) {

@@ -119,7 +119,7 @@ impl Lists {
             self.frames.push(frame);
             at += length;
         }
-        Some(tables.recording.stacks.intern_stack(&self.frames))
+        Some(tables.findings.stacks.intern_stack(&self.frames))
     }
 }
 

@@ -5,10 +5,10 @@
 //! is needed.
 
 use super::cut::Cut;
-use super::fast_entry::{Decoded as DecodedEntry, EntryDecoder, Tables};
+use super::fast_entry::{DecodedEntry, EntryDecoder, Tables};
+use super::findings::{Findings, Rows, name};
 use super::memo::Memo;
 use super::opcode as op;
-use super::recording::{Recording, Rows, name};
 use super::template::Templates;
 use super::text;
 use super::value::{DictBody, Heap, Items, Value};
@@ -19,9 +19,9 @@ use std::io::Read;
 
 /// A decoded pickle.
 #[derive(Debug)]
-pub struct Decoded {
+pub struct DecodedPickle {
     pub heap: Heap,
-    pub recording: Recording,
+    pub findings: Findings,
     /// What the pickle stands for.
     pub root: Value,
     /// Bytes read up to the end of the pickle.
@@ -46,7 +46,7 @@ pub struct DecodeOptions {
 }
 
 /// Decodes one pickle from `reader`; trace entries go to `rows`.
-pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<Decoded> {
+pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<DecodedPickle> {
     let mut machine = Machine {
         window: Window::new(reader),
         options,
@@ -54,7 +54,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         marks: Vec::new(),
         memo: Memo::default(),
         heap: Heap::default(),
-        recording: Recording { rows, ..Recording::default() },
+        findings: Findings { rows, ..Findings::default() },
         decoder: EntryDecoder::new(options.limits.string_bytes),
         templates: Templates::default(),
         unframed: Vec::new(),
@@ -72,13 +72,13 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
         }
         Err(error) => return Err(error),
     };
-    machine.recording.rows.flush();
+    machine.findings.rows.flush();
     let followed = cut.is_none() && !machine.window.ahead().is_empty();
-    Ok(Decoded {
+    Ok(DecodedPickle {
         bytes: machine.window.offset(),
         followed,
         heap: machine.heap,
-        recording: machine.recording,
+        findings: machine.findings,
         root,
         protocol: machine.protocol,
         cut,
@@ -106,7 +106,7 @@ pub struct Machine<R> {
     pub(super) marks: Vec<usize>,
     memo: Memo,
     pub(super) heap: Heap,
-    recording: Recording,
+    findings: Findings,
     decoder: EntryDecoder,
     templates: Templates,
     /// An entry without the frame that begins in it.
@@ -157,11 +157,11 @@ impl<R: Read> Machine<R> {
             if bytes.first() != Some(&op::EMPTY_DICT) {
                 return Ok(taken > 0);
             }
-            if self.recording.rows.len() >= MAX_ENTRIES {
+            if self.findings.rows.len() >= MAX_ENTRIES {
                 let message = format!("more trace entries than the limit of {MAX_ENTRIES}");
                 return Err(Error::Limit { at: self.window.offset(), message });
             }
-            let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
+            let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, findings: &mut self.findings };
             if let Some(fit) = self.templates.predict(bytes, list, &mut self.decoder.lists, &mut tables) {
                 self.templates.memoize(&fit, &mut self.memo);
                 self.took(fit.row, fit.length);
@@ -184,7 +184,7 @@ impl<R: Read> Machine<R> {
 
     /// Puts a decoded entry where the machine would have put it.
     fn take(&mut self, list: u32, mut decoded: DecodedEntry) {
-        let row = self.recording.rows.push(list, decoded.entry);
+        let row = self.findings.rows.push(list, decoded.entry);
         let memoized = decoded.memoized.values();
         if decoded.memoize_entry
             && let Some(entry) = memoized.first_mut()
@@ -214,7 +214,7 @@ impl<R: Read> Machine<R> {
         self.unframed.clear();
         self.unframed.extend_from_slice(&bytes[..at]);
         self.unframed.extend_from_slice(&rest[..rest.len().min(ENTRY_AHEAD)]);
-        let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, recording: &mut self.recording };
+        let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, findings: &mut self.findings };
         let mut decoded = self.decoder.decode(&self.unframed, &mut tables)?;
         decoded.length += FRAME_HEAD;
         let start = self.window.offset() + at as u64;
@@ -549,7 +549,7 @@ impl<R: Read> Machine<R> {
     fn string(&mut self, length: u64) -> Result<Value> {
         let bytes = self.window.slice(length, self.options.limits.string_bytes)?;
         let text = String::from_utf8_lossy(bytes);
-        Ok(Value::Str(self.recording.strings.intern(&text)))
+        Ok(Value::Str(self.findings.strings.intern(&text)))
     }
 
     fn bytes(&mut self, length: u64) -> Result<Value> {
@@ -558,11 +558,11 @@ impl<R: Read> Machine<R> {
     }
 
     fn intern(&mut self, text: &str) -> Value {
-        Value::Str(self.recording.strings.intern(text))
+        Value::Str(self.findings.strings.intern(text))
     }
 
     fn opaque(&mut self, label: &str) -> Value {
-        Value::Opaque(self.recording.strings.intern(label))
+        Value::Opaque(self.findings.strings.intern(label))
     }
 
     /// What calling `callable` would have built.
@@ -575,7 +575,7 @@ impl<R: Read> Machine<R> {
 
     fn text_of(&self, value: Value) -> &str {
         match value {
-            Value::Str(id) => self.recording.strings.get(id),
+            Value::Str(id) => self.findings.strings.get(id),
             other => other.describe(),
         }
     }
@@ -592,7 +592,7 @@ impl<R: Read> Machine<R> {
 
     fn recognise(&mut self, list: u32, items: &mut [Value]) {
         if self.options.recognise {
-            self.recording.recognise(&mut self.heap, list, items);
+            self.findings.recognise(&mut self.heap, list, items);
         }
     }
 

@@ -1,18 +1,18 @@
 //! A pickle reader that never executes anything.
 //!
-//! In: a byte stream. Out: [`machine::Decoded`], the values on a flat heap, with trace entries already in columns and
+//! In: a byte stream. Out: [`machine::DecodedPickle`], the values on a flat heap, with trace entries already in columns and
 //! strings, frames and stacks interned. One pass, no recursion (but for a few
 //! levels of [`metadata`]), memory bounded by the bytes read.
 
 pub mod cut;
 pub mod fast_entry;
+pub mod findings;
 pub mod forward;
 mod lists;
 pub mod machine;
 mod memo;
 pub mod metadata;
 pub mod opcode;
-pub mod recording;
 pub mod template;
 pub mod text;
 pub mod value;

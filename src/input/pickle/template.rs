@@ -9,7 +9,7 @@
 //! Equal bytes decode equally because memo slots never change; should a file ever change one, everything learned is
 //! forgotten.
 
-use super::fast_entry::{Decoded, Hole, HoleKind, Shape, Tables, little_endian};
+use super::fast_entry::{DecodedEntry, Hole, HoleKind, Shape, Tables, little_endian};
 use super::lists::{ListId, Lists, NO_LIST};
 use super::memo::{Memo, Slot};
 use super::value::Value;
@@ -175,7 +175,7 @@ impl Templates {
         let number = |number: &Number| number.read(bytes, list_end);
         let (addr, size, time) = (number(addr)?, number(size)?, number(time)?);
         let entry = TraceEntry { addr, size, time_us: time as i64, stack, ..template.entry };
-        let row = tables.recording.rows.push(list, entry);
+        let row = tables.findings.rows.push(list, entry);
         let next = Next { template: index, list: frames };
         if next != likely {
             self.next[slot] = next;
@@ -200,7 +200,7 @@ impl Templates {
     }
 
     /// Remembers an entry of this shape that was just decoded from `bytes`.
-    pub fn learn(&mut self, bytes: &[u8], decoded: &Decoded, shape: &Shape) {
+    pub fn learn(&mut self, bytes: &[u8], decoded: &DecodedEntry, shape: &Shape) {
         let list_length = shape.list.map_or(0, |list| list.length);
         let number_of = |kind| shape.holes.iter().filter(|hole| hole.kind == kind).count();
         let is_said_twice =
@@ -257,7 +257,7 @@ fn slot_of(history: u64, bits: u32) -> usize {
 }
 
 impl Template {
-    fn new(bytes: &[u8], decoded: &Decoded, shape: &Shape) -> Option<Self> {
+    fn new(bytes: &[u8], decoded: &DecodedEntry, shape: &Shape) -> Option<Self> {
         let (start, end) = shape.list.map_or((decoded.length, 0), |list| (list.start, list.start + list.length));
         let position = |hole: &Hole| match hole.start.checked_sub(end) {
             Some(offset) if hole.start > start => Position { offset, behind_list: usize::MAX },
