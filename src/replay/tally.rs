@@ -53,7 +53,13 @@ impl Tally {
                 self.raise(Metric::Reserved, instant, &now);
                 true
             }
-            _ => false,
+            _ => {
+                // Sizes from 2^63 on wrap around, and then a free raises.
+                if Metric::ALL.into_iter().any(|metric| now.get(metric) > self.now.get(metric)) {
+                    Metric::ALL.into_iter().for_each(|metric| self.raise(metric, instant, &now));
+                }
+                false
+            }
         };
         if now.any_negative() && !self.now.any_negative() {
             let kind = if rises { AnomalyKind::Overflow } else { AnomalyKind::NegativeTotal };
