@@ -81,3 +81,24 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maxima_come_with_all_counters_and_miss_nothing() {
+        let counters = |allocated, reserved| Counters { allocated, reserved, ..Counters::default() };
+        let mut tally = Tally::default();
+        tally.see(Action::SegmentAlloc, 50, 1, counters(0, 50));
+        tally.see(Action::Alloc, 10, 2, counters(10, 50));
+        // As after a size from 2^63 on, which wraps around.
+        tally.see(Action::FreeRequested, u64::MAX, 3, counters(11, 50));
+        tally.see(Action::FreeRequested, 11, 4, counters(0, 50));
+        let allocated = Metric::Allocated as usize;
+        assert_eq!(tally.maxima[allocated], Maximum { bytes: 11, instant: 3 });
+        assert_eq!(tally.at_maxima[allocated], counters(11, 50));
+        assert_eq!(tally.maxima[Metric::Reserved as usize], Maximum { bytes: 50, instant: 1 });
+        assert_eq!((tally.now, tally.anomalies.total()), (counters(0, 50), 0));
+    }
+}
