@@ -45,3 +45,8 @@ pub mod cli;
 
 pub use error::{Error, Result};
 pub use recording::Recording;
+
+/// Compiles the program of the book's page about the library.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/src/library.md")]
+struct Page;
