@@ -13,8 +13,8 @@ for file in "$@"; do
 done
 cd "$here/.."
 if [ -z "${MEMVIZ:-}" ]; then
-    cargo build --release --quiet
-    MEMVIZ=${CARGO_TARGET_DIR:-target}/release/memviz
+    cargo build --profile dist --quiet
+    MEMVIZ=${CARGO_TARGET_DIR:-target}/dist/memviz
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

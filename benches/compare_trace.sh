@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-5}
 megabytes=${2:-520}
-cargo build --release --quiet
+cargo build --profile dist --quiet
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 benches/enlarge_trace.py fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz "$work/trace.json" \
@@ -17,7 +17,7 @@ python3 benches/enlarge_trace.py fixtures/traces/profiler_traces/fake_cuda_modul
 RUNS=$runs TRACE=$work/trace.json python3 - <<'PYTHON'
 import json, os, platform, statistics, subprocess, sys, time
 
-RUNS, TRACE, MEMVIZ = int(os.environ["RUNS"]), os.environ["TRACE"], "target/release/memviz"
+RUNS, TRACE, MEMVIZ = int(os.environ["RUNS"]), os.environ["TRACE"], "target/dist/memviz"
 OURS = [MEMVIZ, "peak", TRACE]
 THEIRS = [sys.executable, "-c", "import json, sys; json.load(open(sys.argv[1]))", TRACE]
 
