@@ -18,7 +18,7 @@ pub struct Recompute {
     pub start: u32,
     /// The entry at which it stops when it runs again.
     pub stop: u32,
-    /// The allocations that it makes, as indexes into [`History::allocations`].
+    /// The allocations that it makes, as indexes into [`crate::replay::History::allocations`].
     pub born: Range<u32>,
     /// Of these, what its backward needs, in order.
     pub kept: Vec<u32>,
@@ -36,7 +36,7 @@ pub struct Recompute {
 /// A time without a block that was recorded, or with one that was recorded as freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The block, as an index into [`History::allocations`].
+    /// The block, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
     /// The first instant at which this differs from the recording.
     pub from: Instant,

@@ -32,7 +32,7 @@ impl<'g> Groups<'g> {
         Self { grouper, keys: IndexSet::new(), known: HashMap::new(), last: Vec::new() }
     }
 
-    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    /// The groups a holder counts in: one, or under [`super::GroupBy::Function`] every function on its stack.
     pub(crate) fn of(&mut self, holder: &Holder) -> &[usize] {
         let Self { grouper, keys, known, last } = self;
         let mut enter = || grouper.keys(holder).into_iter().map(|key| keys.insert_full(key).0).collect();

@@ -14,7 +14,7 @@ pub struct Piece {
     pub size: u64,
     /// Whether it is in use.
     pub state: BlockState,
-    /// Index into [`History::allocations`]; `None` for a free piece.
+    /// Index into [`crate::replay::History::allocations`]; `None` for a free piece.
     pub allocation: Option<usize>,
 }
 
@@ -52,8 +52,8 @@ pub struct Layout {
     pub segments: Vec<SegmentLayout>,
     /// Pieces of all segments, in address order.
     pub pieces: Vec<Piece>,
-    /// Blocks in use that lie in no segment or in one another, as indexes into [`History::allocations`]. A recording
-    /// that PyTorch wrote has none.
+    /// Blocks in use that lie in no segment or in one another, as indexes into [`crate::replay::History::allocations`]. A
+    /// recording that PyTorch wrote has none.
     pub stray: Vec<usize>,
 }
 
@@ -142,7 +142,7 @@ pub struct Sweep<'a> {
     /// Allocations looked at so far, and those of them that are active, in address order.
     seen: usize,
     live: Vec<u32>,
-    /// The same of [`History::segments`].
+    /// The same of [`crate::replay::History::segments`].
     seen_spans: usize,
     spans: Vec<u32>,
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// What a node allocated and freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node<'a> {
-    /// Allocations without Python frames, by index into [`History::allocations`], in order.
+    /// Allocations without Python frames, by index into [`crate::replay::History::allocations`], in order.
     pub made: &'a [u32],
     /// Makers of the tensors that it had saved and that are gone after it, by index into the tape.
     pub saved: &'a [usize],
