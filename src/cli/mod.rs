@@ -12,7 +12,7 @@ mod recording;
 
 use crate::report::safe;
 use clap::Command;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use command::{COMMANDS, Run};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -129,6 +129,15 @@ fn refuse(error: &clap::Error) -> Outcome {
     let message: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     let tip = lines.find(|line| line.starts_with("tip: ")).map(|tip| format!(" ({tip})")).unwrap_or_default();
     let message = message.join(" ");
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && Path::new(argument).exists()
+    {
+        complain(&format!(
+            "expected one recording, found {argument} behind it; memviz diff compares two, memviz ranks many"
+        ));
+        return Outcome::Failed;
+    }
     complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
     Outcome::Failed
 }

@@ -29,6 +29,8 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (b"GGUF", "a model (GGUF)", ""),
     (b"PAR1", "a Parquet table", ""),
     (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
+    (b"<svg", "a picture (SVG)", ""),
+    (b"<?xml", "XML, perhaps a picture (SVG)", ""),
 ];
 
 /// What to do with a report of Nsight Systems.
@@ -38,7 +40,8 @@ const NSYS: &str = "nsys export --type sqlite opens it to other tools; memviz re
 /// What a file is that begins like this, and what to do about it, if memviz knows and does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
-    let (what, advice) = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")))?;
+    let found = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")));
+    let (what, advice) = found.or_else(|| is_prose(begin).then_some(("a text, such as a log or a table", "")))?;
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
 }
 
@@ -47,6 +50,21 @@ fn is_safetensors(begin: &[u8]) -> bool {
     const LONGEST_HEADER: u64 = 100_000_000;
     let Some((length, header)) = begin.split_first_chunk::<8>() else { return false };
     (2..LONGEST_HEADER).contains(&u64::from_le_bytes(*length)) && header.starts_with(b"{\"")
+}
+
+/// A first line of several words or cells. JSON and pages begin with a bracket, and so do the pickles that are made of text.
+fn is_prose(begin: &[u8]) -> bool {
+    // A character may be cut at the end.
+    let text = match std::str::from_utf8(begin) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&begin[..error.valid_up_to()]).unwrap_or(""),
+        Err(_) => return false,
+    };
+    let first_line = text.trim_start().lines().next().unwrap_or("");
+    let is_shown = text.chars().all(|next| !next.is_control() || matches!(next, '\n' | '\r' | '\t'));
+    is_shown
+        && !first_line.starts_with(['{', '[', '<', '(', '}', ']', ')'])
+        && first_line.contains([' ', ',', ';', '\t'])
 }
 
 #[cfg(test)]
@@ -61,6 +79,17 @@ mod tests {
         }
         let safetensors = [&[64, 0, 0, 0, 0, 0, 0, 0][..], b"{\"weight\":"].concat();
         assert!(describe(&safetensors).is_some_and(|line| line.contains("safetensors")));
+    }
+
+    #[test]
+    fn texts_are_named() {
+        for begin in
+            ["Traceback (most recent call last):\n", "step,loss\n1,2\n", "  \nimport torch", "é à la carte \u{e9}"]
+        {
+            assert!(describe(begin.as_bytes()).is_some_and(|line| line.contains("a log")), "{begin}");
+        }
+        assert!(describe(&"ein Ö".as_bytes()[..5]).is_some(), "cut in the middle of a character");
+        assert_eq!(describe(b"cos\nsystem\n(S'echo hi'\ntR."), None, "a pickle that names a function");
     }
 
     #[test]

@@ -90,7 +90,9 @@ pub fn read_path(path: &Path, options: &ReadOptions) -> Result<Input> {
 pub fn open(path: &Path) -> Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
-        return Err(Error::NotASnapshot("the path is a directory".to_owned()));
+        return Err(Error::NotASnapshot(
+            "the path is a directory; memviz ranks reads all recordings in one".to_owned(),
+        ));
     }
     Ok(file)
 }

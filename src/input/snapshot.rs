@@ -74,7 +74,9 @@ impl Assembler {
         let known = |text: &str| ["segments", "device_traces"].contains(&text);
         let is_snapshot = pairs.iter().any(|&(key, _)| matches!(key, Value::Str(id) if known(self.text(id))));
         if !is_snapshot && self.snapshot.notes.truncated_at.is_none() {
-            let message = "expected a dictionary with \"segments\" and \"device_traces\"".to_owned();
+            let message = "expected a dictionary with \"segments\" and \"device_traces\"; torch.cuda.memory._dump_snapshot writes \
+                           one"
+                .to_owned();
             return Err(Error::NotASnapshot(message));
         }
         for (key, value) in pairs {

@@ -3,6 +3,7 @@
 mod check;
 mod commands;
 mod diff;
+mod mistakes;
 mod ranks;
 mod schema;
 #[path = "../support/mod.rs"]

@@ -165,6 +165,40 @@ fn pictures_of_many_devices_stay_small() {
     run(&more, &["peak"]).expect_error("expected a device from -1 to 127, found 128");
 }
 
+/// Names of characters that take six bytes each in a picture, on as many devices and in as many files as there can be.
+#[test]
+fn pictures_of_names_to_be_escaped_stay_small() {
+    let stack = |device: usize, line: usize| {
+        let file = format!("/home/u/{}_{device}_{line}.py", "<&>\"".repeat(300));
+        json!([frame(&file, line, &format!("f{}", "<&>\"".repeat(200)))])
+    };
+    let recording = |devices: usize, lines: usize| {
+        let device = |device: usize| live(&(0..lines).map(|line| stack(device, line)).collect::<Vec<_>>());
+        pickle(&(0..devices).map(device).collect::<Vec<_>>(), &[])
+    };
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let (base, new) = (path("base.pickle"), path("new.pickle"));
+    fs::write(&base, recording(128, 30)).unwrap();
+    fs::write(&new, recording(128, 40)).unwrap();
+    fs::create_dir(path("ranks")).unwrap();
+    for rank in 0..200 {
+        fs::write(path(&format!("ranks/{}_rank{rank}.pickle", "<&>\"".repeat(40))), recording(1, rank % 7 + 1))
+            .unwrap();
+    }
+    for args in [
+        &["report", "--format", "svg", &new] as &[&str],
+        &["timeline", "--by", "stack", &new],
+        &["flamegraph", &new],
+        &["checkpoint", "--format", "svg", &new],
+        &["diff", "--format", "svg", &base, &new],
+        &["ranks", "--format", "svg", &path("ranks")],
+    ] {
+        let svg = memviz(args).expect(0).stdout.len();
+        assert!(svg < LARGEST_SVG, "{args:?}: {svg} bytes");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn links_that_lead_in_circles_are_not_followed_by_globs() {

@@ -80,19 +80,34 @@ impl FromStr for Ceiling {
     /// # Errors
     /// When the text is neither, or more than 100 percent.
     fn from_str(text: &str) -> Result<Self> {
-        if !text.ends_with('%') {
-            return text.parse().map(Self::Bytes);
+        if text.ends_with('%') {
+            return at_most_all(text).map(Self::OfCapacity);
         }
-        at_most_all(text).map(Self::OfCapacity)
+        let size: Bytes = text.parse()?;
+        let is_bare = text.bytes().all(|next| next.is_ascii_digit());
+        if is_bare && (1..LEAST_BARE).contains(&size.0) {
+            let message =
+                format!("expected a unit, such as {text}GiB or {text}MiB, found {text:?} ({text}B if bytes are meant)");
+            return Err(Error::Request(message));
+        }
+        Ok(Self::Bytes(size))
     }
 }
+
+/// The smallest number without a unit that can be meant as the bytes of a device's peak: less is a forgotten unit.
+const LEAST_BARE: u64 = 1 << 20;
 
 /// Reads a percentage of which there is no more than 100.
 ///
 /// # Errors
-/// When the text is none.
+/// When the text is none, or a share such as `0.3`, which is hardly meant as 0.3%.
 pub fn at_most_all(text: &str) -> Result<Percent> {
     let percent: Percent = text.parse()?;
+    if text.starts_with("0.") && !text.ends_with('%') {
+        return Err(Error::Request(format!(
+            "expected a percentage such as 30%, found {text:?}; {text}% if that is meant"
+        )));
+    }
     if percent > Percent::ALL {
         return Err(Error::Request(format!("expected a percentage of at most 100%, found {text:?}")));
     }
@@ -138,9 +153,18 @@ mod tests {
         assert_eq!(ceiling("40GiB").bytes(None).unwrap(), 40 << 30);
         assert_eq!(ceiling("90%").bytes(Some(Bytes(1000))).unwrap(), 900);
         assert!(ceiling("90%").bytes(None).unwrap_err().to_string().contains("capacity"));
-        for bad in ["101%", "-1%", "10XB", "%", ""] {
+        assert_eq!(
+            [ceiling("0"), ceiling("40B"), ceiling("1048576")],
+            [0, 40, 1 << 20].map(|size| Ceiling::Bytes(Bytes(size)))
+        );
+        for bad in ["101%", "-1%", "10XB", "%", "", "1", "40", "1048575"] {
             assert!(bad.parse::<Ceiling>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_share_is_no_percentage() {
+        assert!(at_most_all("0.3").is_err() && at_most_all("0.3%").is_ok() && at_most_all("0").is_ok());
     }
 
     #[test]

@@ -42,7 +42,13 @@ impl FromStr for When {
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
             let forms = "peak, oom, start, end, entry:N, time:12.5s or annotation:NAME[#K]";
-            Error::Request(format!("expected {forms}, found {text:?}"))
+            // A bare number, or one with a unit, lacks only what it counts.
+            let kind = match text.parse::<u32>() {
+                Ok(_) => Some("entry"),
+                Err(_) => parse_duration(text).map(|_| "time"),
+            };
+            let meant = kind.map(|kind| format!("; is {kind}:{text} meant?")).unwrap_or_default();
+            Error::Request(format!("expected {forms}, found {text:?}{meant}"))
         };
         match text.split_once(':') {
             None => match text {

@@ -32,10 +32,10 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     // The memory of the CPU and memory timelines have no reserved bytes.
     let has_reserved = !completeness.blocks_only || baseline.reserved != 0;
     if completeness.no_entries {
-        let reserved = signed(baseline.reserved);
+        let reserved = if has_reserved { format!(", {} reserved", signed(baseline.reserved)) } else { String::new() };
         lines.push(format!(
-            "no history was recorded: only the state at the dump is known ({allocated} allocated, {reserved} \
-             reserved); the peak before it is unknown"
+            "no history was recorded: only the state at the dump is known ({allocated} allocated{reserved}); the peak \
+             before it is unknown"
         ));
     } else if completeness.has_baseline {
         let reserved = if has_reserved { format!(" ({} reserved)", signed(baseline.reserved)) } else { String::new() };

@@ -61,7 +61,7 @@ fn names_that_mean_harm_do_none() {
         .iter()
         .map(|name| {
             let name = toml_text(name);
-            format!("[[budget]]\nname = {name}\ninput = \"a.pickle\"\nmax-peak = 1\nmax-site = \".=0\"\n")
+            format!("[[budget]]\nname = {name}\ninput = \"a.pickle\"\nmax-peak = \"1B\"\nmax-site = \".=0\"\n")
         })
         .collect();
     folder.write("memviz.toml", config.concat());
@@ -100,7 +100,7 @@ fn annotations_are_at_lines_of_the_repository() {
     let absolute = folder.write("train.py", "");
     let annotation = |file: &str| {
         folder.write("a.pickle", snapshot(&[Alloc::new("elsewhere.py", 3, "f", 40), Alloc::new(file, 12, "step", 20)]));
-        let run = folder.check(&["a.pickle", "--max-peak", "1", "--format", "github"]);
+        let run = folder.check(&["a.pickle", "--max-peak", "1B", "--format", "github"]);
         run.expect(1).stdout.split_once("title=").unwrap().0.to_owned()
     };
     // The first site that is in the repository is the line; relative, absolute, or on the way through other folders.
@@ -116,7 +116,7 @@ fn annotations_are_at_lines_of_the_repository() {
     assert_eq!(annotation("src"), "::error ");
     // In a folder of the repository, paths are the repository's all the same.
     folder.write("src/a.pickle", snapshot(&[Alloc::new("mod,el:1.py", 12, "step", 20)]));
-    let mut command = crate::support::command(&["check", "a.pickle", "--max-peak", "1", "--format", "github"]);
+    let mut command = crate::support::command(&["check", "a.pickle", "--max-peak", "1B", "--format", "github"]);
     let output = command.current_dir(folder.path("src")).env("GITHUB_WORKSPACE", folder.0.path()).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
     assert!(found.starts_with("::error file=src/mod%2Cel%3A1.py,line=12,"), "{found}");

@@ -78,7 +78,7 @@ pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
 }
 
 /// Devices that are drawn, so that a picture stays small enough to be attached.
-pub(crate) const MAX_PANELS: usize = 8;
+pub(crate) const MAX_PANELS: usize = 6;
 
 /// Panels of the first [`MAX_PANELS`] devices, and what is left out.
 pub(crate) fn panels<D>(devices: &[D], notes: bool, panel: impl Fn(&D, Room) -> Picture) -> Vec<Picture> {

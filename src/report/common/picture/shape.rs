@@ -59,14 +59,31 @@ pub fn rectangle(x: f64, y: f64, width: f64, height: f64, color: Color) -> Recta
         .set("fill", color.light)
 }
 
-/// Longest line of a tooltip, in characters.
+/// Longest line of a tooltip, in characters, and in bytes of the file: a character that is escaped takes up to six.
 const TITLE: usize = 160;
+const TITLE_BYTES: usize = 200;
 
 /// A group whose parts share a tooltip.
 pub fn titled(title: &str) -> Group {
     // Escaped line by line, since a line break is a control character.
-    let lines: Vec<String> = title.lines().map(|line| shorten(&safe(line), TITLE)).collect();
+    let line = |line: &str| {
+        let line = safe(line);
+        let mut room = TITLE;
+        let mut shown = shorten(&line, room);
+        while written(&shown) > TITLE_BYTES {
+            room = room * 3 / 4;
+            shown = shorten(&line, room);
+        }
+        shown
+    };
+    let lines: Vec<String> = title.lines().map(line).collect();
     Group::new().add(Title::new(lines.join("\n")))
+}
+
+/// Bytes that a text takes in the file.
+fn written(text: &str) -> usize {
+    let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
+    text.len() + 5 * escaped
 }
 
 #[cfg(test)]
@@ -83,6 +100,8 @@ mod tests {
         let shown = code(0.0, 0.0, 1000.0, "</text><script>alert(\"1\")</script>&\u{202e}\u{0}").to_string();
         assert!(shown.contains("&lt;script&gt;"), "{shown}");
         assert!(!shown.contains(['\u{202e}', '\u{0}']), "{shown}");
+        let long = titled(&"<&>".repeat(100)).to_string();
+        assert!(long.len() < 2 * TITLE_BYTES, "{long}");
         let title = titled("a\"b\u{1b}\nc").to_string();
         assert!(title.contains("a\"b\\u{1b}\nc"), "{title}");
     }

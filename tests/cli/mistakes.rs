@@ -1,0 +1,94 @@
+//! What people get wrong: each is one line, exit code 2, and names what to do.
+
+use crate::support::{fixture, memviz};
+use std::fs;
+use std::io::Write;
+use tempfile::TempDir;
+
+/// Files that are no recordings: name, contents, and what the line about them must say.
+fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
+    let dump = "torch.cuda.memory._dump_snapshot";
+    let archive = || {
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for name in ["model/data.pkl", "model/version"] {
+            archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(b"3").unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    };
+    let state = serde_json::json!({"epoch": 3, "model": {"weight": [1, 2]}});
+    let state = serde_pickle::to_vec(&state, serde_pickle::SerOptions::new()).unwrap();
+    let trace = br#"{"traceEvents": [{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}"#;
+    vec![
+        (
+            "train.log",
+            b"Traceback (most recent call last):\n  File \"x.py\"\n".to_vec(),
+            ["a text, such as a log", dump],
+        ),
+        ("loss.csv", b"step,loss\n1,2.5\n".to_vec(), ["a table", dump]),
+        ("train.py", b"import torch\n".to_vec(), ["a text", dump]),
+        ("timeline.svg", b"<svg xmlns=\"http://www.w3.org/2000/svg\"></svg>".to_vec(), ["a picture (SVG)", dump]),
+        ("page.html", b"<html><body></body></html>".to_vec(), ["without a recording", "trace_plot"]),
+        ("model.pt", archive(), ["torch.save", dump]),
+        ("state.pkl", state, ["not a memory snapshot", dump]),
+        ("run.nsys-rep", b"NVIDIA Tegra Profiler Report 2024".to_vec(), ["Nsight Systems", "nsys export"]),
+        ("run.sqlite", b"SQLite format 3\0....".to_vec(), ["an SQLite database", dump]),
+        ("lfs.pickle", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), ["a Git LFS pointer", "git lfs pull"]),
+        ("model.safetensors", b"\x20\0\0\0\0\0\0\0{\"w\":{}}".to_vec(), ["safetensors", dump]),
+        ("trace.json", trace.to_vec(), ["without memory events", "profile_memory=True"]),
+        ("empty.pickle", Vec::new(), ["empty", ""]),
+    ]
+}
+
+#[test]
+fn files_that_are_no_recordings_are_named_with_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    for (name, contents, parts) in files() {
+        let path = folder.path().join(name).into_os_string().into_string().unwrap();
+        fs::write(&path, contents).unwrap();
+        let run = memviz(&["peak", &path]);
+        for part in parts {
+            run.expect_error(part);
+        }
+    }
+}
+
+#[test]
+fn usual_mistakes_are_one_line_that_names_the_fix() {
+    let tiny = fixture("tiny");
+    let tiny = tiny.as_str();
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (args, fix) in [
+        (&["peek", tiny] as &[&str], "'peak'"),
+        (&["peak"], "<INPUT>"),
+        (&["peak", "no/such.pickle"], "no/such.pickle: No such file"),
+        (&["peak", folder], "memviz ranks"),
+        (&["peak", tiny, tiny], "memviz diff compares two"),
+        (&["peak", tiny, "--by", "sites"], "'site'"),
+        (&["peak", tiny, "--topp", "3"], "'--top'"),
+        (&["peak", tiny, "--metric", "alloc"], "'allocated'"),
+        (&["peak", tiny, "--format", "yaml"], "markdown"),
+        (&["peak", tiny, "--device", "7"], "recorded devices (0)"),
+        (&["peak", tiny, "--device", "cuda:0"], "a device number or all"),
+        (&["peak", tiny, "--at", "5"], "entry:5"),
+        (&["peak", tiny, "--from", "5s"], "time:5s"),
+        (&["peak", tiny, "--at", "oom"], "no oom entry"),
+        (&["peak", tiny, "--include", "("], "unclosed group"),
+        (&["diff", tiny], "<NEW>"),
+        (&["ranks", "no/such/folder"], "No such file"),
+        (&["report", tiny], ".svg, .md or .html"),
+        (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),
+        (&["flamegraph", tiny, "--format", "json"], "folded"),
+        (&["check", tiny], "--max-peak 40GiB"),
+        (&["check", tiny, "--max-peak", "40"], "40GiB or 40MiB"),
+        (&["check", tiny, "--max-reserved", "512"], "512MiB"),
+        (&["check", tiny, "--max-peak", "40G"], "40GiB"),
+        (&["check", tiny, "--max-peak", "90%"], "capacity"),
+        (&["check", tiny, "--max-fragmentation", "0.2"], "a percentage such as 30%"),
+        (&["check", tiny, "--max-site", "attention"], "REGEX=SIZE"),
+        (&["leaks", tiny, "--steps", "Step"], "annotations that match \"Step\""),
+    ] {
+        memviz(args).expect_error(fix);
+    }
+}
