@@ -76,7 +76,6 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["peak", tiny, "--at", "oom"], "no oom entry"),
         (&["peak", tiny, "--include", "("], "unclosed group"),
         (&["diff", tiny], "<NEW>"),
-        (&["ranks", "no/such/folder"], "No such file"),
         (&["report", tiny], ".svg, .md or .html"),
         (&["report", tiny, "-o", "report.pdf"], ".svg, .md or .html"),
         (&["flamegraph", tiny, "--format", "json"], "folded"),

@@ -179,10 +179,10 @@ fn pictures_of_names_to_be_escaped_stay_small() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
     let (base, new) = (path("base.pickle"), path("new.pickle"));
-    fs::write(&base, recording(128, 30)).unwrap();
-    fs::write(&new, recording(128, 40)).unwrap();
+    fs::write(&base, recording(128, 12)).unwrap();
+    fs::write(&new, recording(128, 14)).unwrap();
     fs::create_dir(path("ranks")).unwrap();
-    for rank in 0..200 {
+    for rank in 0..60 {
         fs::write(path(&format!("ranks/{}_rank{rank}.pickle", "<&>\"".repeat(40))), recording(1, rank % 7 + 1))
             .unwrap();
     }

@@ -235,9 +235,10 @@ mod tests {
     fn mistakes_are_named_in_one_line() {
         for (text, parts) in [
             ("", &["[[budget]]"] as &[&str]),
-            ("max-peak = 5", &["line 1", "max-peak"]),
+            ("max-peak = \"5GiB\"", &["line 1", "max-peak"]),
             ("[[budget]]\ninput = \"*\"\nmax-peek = 5", &["line 3", "max-peek", "max-peak"]),
-            ("[[budget]]\nmax-peak = 5", &["line 1", "input"]),
+            ("[[budget]]\nmax-peak = \"5GiB\"", &["line 1", "input"]),
+            ("[[budget]]\ninput = \"*\"\nmax-peak = 5", &["line 3", "5GiB or 5MiB"]),
             ("[[budget]]\ninput = \"*\"", &["\"*\"", "a limit or a baseline"]),
             ("[[budget]]\ninput = \"*\"\nmax-peak = \"10XB\"", &["line 3", "10XB", "40GiB"]),
             ("[[budget]]\ninput = \"*\"\nmax-peak = -1", &["line 3", "-1"]),
