@@ -56,7 +56,9 @@ impl Tally {
             _ => {
                 // Sizes from 2^63 on wrap around, and then a free raises.
                 if Metric::ALL.into_iter().any(|metric| now.get(metric) > self.now.get(metric)) {
-                    Metric::ALL.into_iter().for_each(|metric| self.raise(metric, instant, &now));
+                    for metric in Metric::ALL {
+                        self.raise(metric, instant, &now);
+                    }
                 }
                 false
             }
