@@ -6,7 +6,7 @@ use memviz::analysis::{PeakOptions, TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
 use memviz::report::Source;
 use memviz::report::page::Page;
-use memviz::report::timeline;
+use memviz::report::{plot_columns, timeline};
 
 const INPUTS: [(&str, &str); 3] = [
     ("gpt_train", "fixtures/snapshots/gpt_train/snapshot.pickle.gz"),
@@ -20,12 +20,11 @@ fn reports(criterion: &mut Criterion) {
     for (name, path) in INPUTS {
         let recording = Recording::open(path.as_ref(), &ReadOptions::default()).expect("the fixture reads");
         let source = Source { path, recording: &recording };
-        let options = TimelineOptions {
-            peak: PeakOptions { top: Some(10), ..PeakOptions::default() },
-            axis: XAxis::Time,
-            columns: timeline::columns(1),
-            inactive: false,
-        };
+        let options = TimelineOptions::default()
+            .peak(PeakOptions::default().top(Some(10)))
+            .axis(XAxis::Time)
+            .columns(plot_columns(1))
+            .inactive(false);
         group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
         group.bench_function(format!("{name}/timeline"), |bencher| {
             bencher.iter(|| {

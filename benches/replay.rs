@@ -36,7 +36,7 @@ fn peaks(criterion: &mut Criterion) {
         let recording = open(file);
         group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
         for by in [GroupBy::Site, GroupBy::Function] {
-            let options = PeakOptions { by, ..PeakOptions::default() };
+            let options = PeakOptions::default().by(by);
             group.bench_function(format!("{name}/{}", by.name()), |bencher| {
                 bencher.iter(|| recording.peak(&options).expect("the fixture has a peak"));
             });

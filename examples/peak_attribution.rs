@@ -10,7 +10,7 @@ use memviz::model::bytes::Bytes;
 fn main() -> memviz::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "fixtures/snapshots/tiny/snapshot.pickle.gz".to_owned());
     let recording = Recording::open(path.as_ref(), &ReadOptions::default())?;
-    let options = PeakOptions { by: GroupBy::Site, top: Some(5), ..PeakOptions::default() };
+    let options = PeakOptions::default().by(GroupBy::Site).top(Some(5));
     for device in recording.peak(&options)?.devices {
         println!("device {} holds {} bytes at its peak", device.device, device.at.allocated);
         for row in &device.attribution.rows {

@@ -5,15 +5,20 @@
 //! `torch.profiler` exports (`export_chrome_trace` with `profile_memory=True`, `export_memory_timeline`) takes the same
 //! form, so that every analysis works on it.
 //!
-//! ```
+//! # Where to start
+//!
+//! Open a [`Recording`], and ask it: each question is a method, with options that have defaults.
+//!
+#![cfg_attr(feature = "compressed", doc = "```")]
+#![cfg_attr(not(feature = "compressed"), doc = "```no_run")]
 //! use memviz::Recording;
-//! use memviz::analysis::PeakOptions;
+//! use memviz::analysis::{GroupBy, PeakOptions};
 //! use memviz::model::bytes::Bytes;
 //!
 //! # fn main() -> memviz::Result<()> {
 //! let path = "fixtures/snapshots/tiny/snapshot.pickle.gz";
 //! let recording = Recording::open(path.as_ref(), &Default::default())?;
-//! let report = recording.peak(&PeakOptions::default())?;
+//! let report = recording.peak(&PeakOptions::default().by(GroupBy::Site).top(Some(10)))?;
 //! for device in &report.devices {
 //!     println!("device {} peaks at {} bytes", device.device, device.at.allocated);
 //!     for row in &device.attribution.rows {
@@ -25,9 +30,43 @@
 //! # }
 //! ```
 //!
+//! | question | ask | answer |
+//! |---|---|---|
+//! | What is in the file? | [`Recording::info`] | [`analysis::InfoReport`] |
+//! | When is most memory held, and by which lines of code? | [`Recording::peak`] | [`analysis::PeakReport`] |
+//! | How does memory move over time? | [`Recording::timeline`] | [`analysis::TimelineReport`] |
+//! | Which stacks hold it? | [`Recording::flame`] | [`analysis::FlameReport`] |
+//! | How much of what is reserved is of no use, and why? | [`Recording::fragmentation`] | [`analysis::FragmentationReport`] |
+//! | Why did a request fail? | [`Recording::oom`] | [`analysis::OomReport`] |
+//! | What grows from step to step? | [`Recording::leaks`] | [`analysis::LeakReport`] |
+//! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::CheckpointReport`] |
+//! | Does a run keep its budget? | [`Recording::check`] | [`analysis::CheckReport`] |
+//! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::DiffReport`] |
+//! | Which rank differs from the others? | [`ranks::RankInputs::summarise`] | [`analysis::RanksReport`] |
+//!
+//! Bytes are exact integers, or marked as a bound, or not there. Errors are one type, [`Error`], of one line each. The
+//! library neither prints nor exits, and no thread outlives a call.
+//!
+//! # Rooms
+//!
 //! Data flows one way, a module per stage, each reading only the ones before it: [`input`] fills [`model`], [`replay`]
-//! turns it into histories by the rules of the [`allocator`], [`analysis`] into answers, [`report`] into text.
-//! [`Recording`] ties all but the last together. The library neither prints nor exits.
+//! turns it into histories by the rules of the [`allocator`], [`analysis`] into answers, `report` into text, JSON, CSV,
+//! Markdown and pictures. [`wire`] has the JSON that is read again. [`Recording`] ties all but the last together.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `compressed` | recordings compressed with gzip, zstd or zip |
+//! | `config` | budgets from a `memviz.toml`: `analysis::check::config` |
+//! | `report` | answers as text, Markdown, CSV and JSON, and the schema of that JSON: `report` |
+//! | `plot` | pictures, and the report made of them; with `report` |
+//! | `cli` (default) | the binary, and all of the above |
+//!
+//! With `default-features = false` there are the reader of plain files, the replay and every analysis.
+
+#[macro_use]
+mod options;
 
 pub mod allocator;
 pub mod analysis;
@@ -37,6 +76,7 @@ pub mod model;
 pub mod ranks;
 pub mod recording;
 pub mod replay;
+#[cfg(feature = "report")]
 pub mod report;
 pub mod wire;
 

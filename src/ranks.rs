@@ -24,6 +24,7 @@ pub const MAX_THREADS: usize = 256;
 
 /// How to read many inputs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RanksOptions {
     /// What summaries say.
     pub summary: SummaryOptions,
@@ -34,6 +35,13 @@ pub struct RanksOptions {
     /// Files read at a time; one per core when absent.
     pub threads: Option<NonZeroUsize>,
 }
+
+setters!(RanksOptions {
+    summary: SummaryOptions,
+    read: ReadOptions,
+    stdin_name: Option<String>,
+    threads: Option<NonZeroUsize>,
+});
 
 /// The inputs of a run, as they are to be read.
 #[derive(Clone, Debug)]

@@ -546,7 +546,7 @@ fn path_of(recording: &str) -> String {
 
 fn open(name: &str) -> Recording {
     let mut recording = Recording::open(path_of(name).as_ref(), &ReadOptions::default()).unwrap();
-    recording.snapshot.view = View { library_lines: true, fold: true, advice: true, ..View::default() };
+    recording.snapshot.view = View::default().library_lines(true).fold(true).advice(true);
     recording
 }
 
@@ -563,54 +563,52 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
     };
     match question {
         Question::Peak(by) => {
-            let options = PeakOptions { by, top: Some(TOP), ..PeakOptions::default() };
+            let options = PeakOptions::default().by(by).top(Some(TOP));
             let report = recording.peak(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Each(each, top) => {
-            let each = Some(EachOptions { each: each.parse().unwrap(), top });
+            let each = Some(EachOptions::new(each.parse().unwrap()).top(top));
             // Where there are no such ranges, there is nothing to render.
-            let Ok(report) = recording.peak(&PeakOptions { each, ..PeakOptions::default() }) else { return Vec::new() };
+            let Ok(report) = recording.peak(&PeakOptions::default().each(each)) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Fragmentation(by) => {
             let at = recording.snapshot.entries.actions().contains(&Action::Oom).then_some(When::Oom);
-            let options = FragmentationOptions { by, at, top: Some(TOP), ..FragmentationOptions::default() };
+            let options = FragmentationOptions::default().by(by).at(at).top(Some(TOP));
             let report = recording.fragmentation(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::OverTime => {
-            let options = FragmentationOptions { points: Some(24), ..FragmentationOptions::default() };
+            let options = FragmentationOptions::default().points(Some(24));
             let report = recording.fragmentation(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Oom(by) => {
-            let options = OomOptions { by, top: Some(10), ..OomOptions::default() };
+            let options = OomOptions::default().by(by).top(Some(10));
             let report = recording.oom(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Check => {
-            let budgets = Budgets {
-                max_peak: Some(300 << 20),
-                max_reserved: Some(80 << 30),
-                max_fragmentation: "0.5%".parse().ok(),
-                max_leak: Some(1 << 20),
-                max_sites: vec![r"forward|cases\.py:\d+ \w+=100MiB".parse().unwrap()],
-                ..Budgets::default()
-            };
-            let report = recording.check(&CheckOptions { budgets: vec![budgets], top: 5 });
+            let budgets = Budgets::default()
+                .max_peak(Some(300 << 20))
+                .max_reserved(Some(80 << 30))
+                .max_fragmentation("0.5%".parse().ok())
+                .max_leak(Some(1 << 20))
+                .max_sites(vec![r"forward|cases\.py:\d+ \w+=100MiB".parse().unwrap()]);
+            let report = recording.check(&CheckOptions::default().budgets(vec![budgets]).top(5));
             let answer = Ok((InputHead::of(source).into_owned(), report));
             let inputs = [CheckedInput { path: path.to_owned(), answer }];
             texts(&|text, out| inputs.text((), *text, out).unwrap())
         }
         Question::Checkpoint => {
             // As many candidates as people get.
-            let options = CheckpointOptions { top: Some(10), ..CheckpointOptions::default() };
+            let options = CheckpointOptions::default().top(Some(10));
             let report = recording.checkpoint(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Leaks => {
-            let options = LeakOptions { top: Some(TOP), ..LeakOptions::default() };
+            let options = LeakOptions::default().top(Some(TOP));
             let report = recording.leaks(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
@@ -620,7 +618,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
         }
         Question::Diff(by) => {
             let base = &*BASE;
-            let options = PeakOptions { by, ..PeakOptions::default() };
+            let options = PeakOptions::default().by(by);
             let [from, to] = [base, recording].map(|side| side.diff_input(&options).unwrap());
             let sources = Sources { base: Source { path: GPT_TRAIN, recording: base }, new: source };
             let report = DiffReport::of(&from, &to, Some(TOP));

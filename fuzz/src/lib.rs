@@ -90,8 +90,8 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
     let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
     let source = Source { path: "snapshot.pickle", recording: &recording };
     let style = TextStyle { width: Some(80), color: false };
-    let fragmentation = FragmentationOptions { points: Some(8), ..FragmentationOptions::default() };
-    let timeline = TimelineOptions { peak: PeakOptions { top: Some(3), ..PeakOptions::default() }, axis: XAxis::Time, columns: 50, inactive: true };
+    let fragmentation = FragmentationOptions::default().points(Some(8));
+    let timeline = TimelineOptions::default().peak(PeakOptions::default().top(Some(3))).axis(XAxis::Time).columns(50).inactive(true);
     for format in AnswerFormat::ALL {
         let mut out = Vec::new();
         let _ = recording.peak(&PeakOptions::default()).map(|report| format.write(&report, source, style, &mut out));
@@ -101,7 +101,7 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
         let _ = recording.checkpoint(&CheckpointOptions::default()).map(|report| format.write(&report, source, style, &mut out));
         let _ = recording.info(&[]).map(|report| format.write(&report, source, style, &mut out));
         for by in [GroupBy::Category, GroupBy::Phase] {
-            let options = PeakOptions { by, ..PeakOptions::default() };
+            let options = PeakOptions::default().by(by);
             let _ = recording.peak(&options).map(|report| format.write(&report, source, style, &mut out));
         }
         if let Ok(side) = recording.diff_input(&PeakOptions::default()) {

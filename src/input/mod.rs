@@ -7,6 +7,8 @@
 mod alloc_conf;
 pub mod collect;
 mod compressed;
+#[cfg(feature = "compressed")]
+mod decoders;
 mod foreign;
 mod html;
 mod json;
@@ -24,6 +26,8 @@ pub(crate) use window::unwrap_io;
 use crate::error::{Error, Result};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries, View};
+#[cfg(feature = "compressed")]
+use decoders::decompress;
 use pickle::findings::{Batch, Rows};
 use pickle::machine::{DecodeOptions, DecodedPickle, decode};
 use std::fs::File;
@@ -159,6 +163,18 @@ pub fn read_any<O: EntryObserver + 'static>(
     Unpacked::new(stream, options)?.read(options, observer)
 }
 
+/// In a build without decoders only what is not compressed can be read.
+#[cfg(not(feature = "compressed"))]
+fn decompress(reader: Box<dyn Read + Send>, compression: Compression, _: Limits) -> Result<Box<dyn Read + Send>> {
+    match compression {
+        Compression::None => Ok(reader),
+        other => Err(Error::NotASnapshot(format!(
+            "expected a file that is not compressed, since memviz was built without its feature compressed; found {}",
+            other.name()
+        ))),
+    }
+}
+
 /// An input whose compression was recognised and whose beginning is known, but which was not read yet.
 pub struct Unpacked {
     /// White space and the first bytes behind it, after decompression.
@@ -180,7 +196,7 @@ impl Unpacked {
         Read::by_ref(&mut stream).take(4).read_to_end(&mut head)?;
         let compression = Compression::detect(&head);
         let whole = Box::new(io::Cursor::new(head).chain(stream));
-        let mut reader = compressed::decompress(whole, compression, options.limits)?;
+        let mut reader = decompress(whole, compression, options.limits)?;
         if compression != Compression::None && !options.on_one_thread {
             reader = compressed::ahead(reader);
         }

@@ -5,6 +5,7 @@ use regex::Regex;
 /// What the asker wants of answers: no part of the file, but wanted wherever the recording goes. By default answers say
 /// what is recorded and leave nothing out.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct View {
     /// Code that is the asker's own besides what paths tell: Python files whose path or package matches one of these.
     pub own: Vec<Regex>,
@@ -17,3 +18,5 @@ pub struct View {
     /// Whether an answer in text ends with how to record what is missing.
     pub advice: bool,
 }
+
+setters!(View { own: Vec<Regex>, library_lines: bool, fold: bool, advice: bool });

@@ -5,7 +5,6 @@ use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum, Metric};
 use super::operator_usage::OperatorUsage;
 use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -92,7 +91,8 @@ pub struct Completeness {
 }
 
 /// On which side of a number that is not exact the true one lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The true number is this or more.

@@ -26,6 +26,8 @@ pub use common::advice::{Advice, advice};
 pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead};
 pub use common::notes::{device_name, safe};
 #[cfg(feature = "plot")]
+pub use common::picture::plot::plot_columns;
+#[cfg(feature = "plot")]
 pub use common::picture::{Picture, WIDTH};
 pub use common::text::TextStyle;
 

@@ -3,7 +3,6 @@
 use crate::model::{CPU_DEVICE, DeviceId, Format};
 use crate::replay::{Bound, Counters, Metric};
 use indexmap::IndexMap;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Lines in a sample of code.
@@ -35,7 +34,8 @@ impl RankLine {
 }
 
 /// A rank on one device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct RankSummary {
     /// The recording, as it was named where it was summarised.
     pub path: String,
@@ -86,7 +86,8 @@ pub struct RankSummary {
 }
 
 /// What a site holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct TopRow {
     /// The site.
     pub label: String,
@@ -100,7 +101,8 @@ pub struct TopRow {
 }
 
 /// A rank without memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct EmptyRank {
     /// The recording.
     pub path: String,
@@ -111,7 +113,8 @@ pub struct EmptyRank {
 }
 
 /// An input that could not be analysed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct FailedInput {
     /// The input.
     pub path: String,
@@ -120,14 +123,16 @@ pub struct FailedInput {
 }
 
 /// A file that is none of ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct SkippedInput {
     /// The file.
     pub path: String,
 }
 
 /// Where a rank's number is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RankSource {
     /// From the recording itself: `distributedInfo` of a profiler trace.
@@ -140,7 +145,8 @@ pub enum RankSource {
 
 /// The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two recordings
 /// of one program then have the same ones in their samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct CodeSample {
     /// Number of lines.
     pub lines: u64,

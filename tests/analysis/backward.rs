@@ -155,7 +155,7 @@ fn what_is_recorded_is_not_inferred() {
 }
 
 fn attribution(recording: &Recording, by: GroupBy, inference: Inference) -> Attribution {
-    let options = PeakOptions { by, inference, devices: vec![0], ..PeakOptions::default() };
+    let options = PeakOptions::default().by(by).inference(inference).devices(vec![0]);
     recording.peak(&options).unwrap().devices.remove(0).attribution
 }
 

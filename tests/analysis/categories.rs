@@ -18,7 +18,7 @@ const OWNED: [(&str, Category); 4] = [
 ];
 
 fn by(path: &str, by: GroupBy, metric: Metric, at: Option<When>) -> Vec<Attribution> {
-    let options = PeakOptions { by, metric, at, ..PeakOptions::default() };
+    let options = PeakOptions::default().by(by).metric(metric).at(at);
     let report = open(path).peak(&options).unwrap_or_else(|error| panic!("{path}: {error}"));
     report.devices.into_iter().map(|device| device.attribution).collect()
 }
@@ -274,7 +274,7 @@ fn check_sums(path: &str, problems: &mut Vec<String>) {
     let sum = |row: &Row, value: fn(&Reason) -> u64| row.evidence.iter().map(value).sum::<u64>();
     for by in [GroupBy::Category, GroupBy::Phase] {
         for at in [None, Some(When::End)] {
-            let report = recording.peak(&PeakOptions { by, at, ..PeakOptions::default() }).unwrap();
+            let report = recording.peak(&PeakOptions::default().by(by).at(at)).unwrap();
             for attribution in report.devices.into_iter().map(|device| device.attribution) {
                 let rows: u64 = attribution.rows.iter().map(|row| row.bytes).sum();
                 if rows != attribution.total_bytes {

@@ -92,7 +92,7 @@ fn recording(devices: &[Vec<u64>]) -> Recording {
 
 fn compare(devices: &[Vec<u64>]) -> Option<Comparison> {
     let recording = recording(devices);
-    let options = PeakOptions { by: GroupBy::Site, top: Some(0), ..PeakOptions::default() };
+    let options = PeakOptions::default().by(GroupBy::Site).top(Some(0));
     PeakReport::of(&recording.devices(), &options).unwrap().comparison
 }
 

@@ -43,14 +43,14 @@ fn annotate(snapshot: &mut Snapshot, plans: &[RangePlan]) {
 fn ask(snapshot: &Snapshot, histories: &[History], options: &PeakOptions) -> Vec<(PeakReport, usize)> {
     let devices = 0..histories.len();
     let one = |device: usize| {
-        let options = PeakOptions { devices: vec![histories[device].device], ..options.clone() };
+        let options = options.clone().devices(vec![histories[device].device]);
         Some((PeakReport::of(&Devices::of(snapshot, histories), &options).ok()?, device))
     };
     devices.filter_map(one).collect()
 }
 
 fn each(each: Each, top: usize) -> EachOptions {
-    EachOptions { each, top }
+    EachOptions::new(each).top(top)
 }
 
 /// Every instant of a device with its counters.
@@ -84,7 +84,7 @@ proptest! {
             Some((from, length)) => (Some(When::Entry(from)), Some(When::Entry(from + length))),
             None => (None, None),
         };
-        let options = PeakOptions { metric, by, from, to, each: Some(each(Each::Annotation(None), top)), ..PeakOptions::default() };
+        let options = PeakOptions::default().metric(metric).by(by).from(from).to(to).each(Some(each(Each::Annotation(None), top)));
         for (report, device) in ask(&snapshot, &histories, &options) {
             let history = &histories[device];
             let all = all_counters(&snapshot, history);
@@ -114,15 +114,8 @@ fn same_leaders(
     top: usize,
 ) -> TestCaseResult {
     let at = range.peak.entry.map_or(When::Start, When::Entry);
-    let alone = PeakOptions {
-        at: Some(at),
-        from: None,
-        to: None,
-        each: None,
-        top: Some(top),
-        devices: vec![history.device],
-        ..options.clone()
-    };
+    let alone =
+        options.clone().at(Some(at)).from(None).to(None).each(None).top(Some(top)).devices(vec![history.device]);
     let alone = &PeakReport::of(&Devices::of(snapshot, histories), &alone).unwrap().devices[0].attribution;
     prop_assert_eq!(range.total_bytes, alone.total_bytes);
     let fields = |rows: &[Row]| -> Vec<(String, u64, u64, bool)> {
@@ -380,7 +373,7 @@ fn many(steps: usize) -> (Snapshot, Vec<History>) {
 fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     let most = memviz::analysis::peak::each::MAX_RANGES;
     let (snapshot, histories) = many(most + most / 2);
-    let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
+    let options = PeakOptions::default().each(Some(each(Each::Annotation(None), 1)));
     let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let ranges = report.devices[0].ranges.as_ref().unwrap();
     assert_eq!(ranges.ranges.len(), most);
@@ -388,7 +381,7 @@ fn many_ranges_are_told_up_to_a_limit_and_the_rest_is_counted() {
     let high = ranges.ranges.iter().filter(|range| range.at.allocated == 8 << 20).count();
     assert_eq!(high, most / 2, "the highest are all there");
     assert!(ranges.ranges.is_sorted_by_key(|range| range.from));
-    let options = PeakOptions { each: Some(each(Each::Step, 1)), ..PeakOptions::default() };
+    let options = PeakOptions::default().each(Some(each(Each::Step, 1)));
     let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let steps = report.devices[0].ranges.as_ref().unwrap();
     assert!(matches!(&steps.steps.as_ref().unwrap().source, StepSource::Annotations(name) if name == "step_N"));
@@ -401,7 +394,7 @@ fn ranges_that_were_recorded_in_part_are_bounds() {
     snapshot.annotations.remove(0);
     snapshot.annotations.pop();
     let histories = replay(&snapshot);
-    let options = PeakOptions { each: Some(each(Each::Annotation(None), 1)), ..PeakOptions::default() };
+    let options = PeakOptions::default().each(Some(each(Each::Annotation(None), 1)));
     let report = PeakReport::of(&Devices::of(&snapshot, &histories), &options).unwrap();
     let ranges = &report.devices[0].ranges.as_ref().unwrap().ranges;
     let bounds: Vec<_> = ranges.iter().map(|range| range.bound).collect();

@@ -105,7 +105,7 @@ proptest! {
     ) {
         let snapshot = program.run().snapshot();
         for history in &replay(&snapshot) {
-            let options = FragmentationOptions { points: Some(points), ..FragmentationOptions::default() };
+            let options = FragmentationOptions::default().points(Some(points));
             let report = FragmentationReport::of(&Devices::of(&snapshot, std::slice::from_ref(history)), &options).unwrap();
             let rows = report.devices[0].over_time.as_ref().unwrap();
             let mut inactive = vec![history.start.reserved - history.start.active];
@@ -184,10 +184,10 @@ proptest! {
         }
         let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
         let source = Source { path: "nonsense", recording: &recording };
-        let options = FragmentationOptions { points: Some(9), top: Some(2), ..FragmentationOptions::default() };
+        let options = FragmentationOptions::default().points(Some(9)).top(Some(2));
         let over_time = recording.fragmentation(&options).unwrap();
-        let fragmentation = recording.fragmentation(&FragmentationOptions { points: None, ..options }).unwrap();
-        let ooms = recording.oom(&OomOptions { top: Some(2), ..OomOptions::default() }).unwrap();
+        let fragmentation = recording.fragmentation(&options.points(None)).unwrap();
+        let ooms = recording.oom(&OomOptions::default().top(Some(2))).unwrap();
         let style = TextStyle { width: Some(60), color: true };
         for format in AnswerFormat::ALL {
             let mut out = Vec::new();
@@ -375,7 +375,7 @@ fn rows_beyond_the_top_are_summed_up() {
     let recording = open(&fixture("fragmented"));
     let report = |top| {
         let at = Some(When::Oom);
-        recording.fragmentation(&FragmentationOptions { at, top, ..FragmentationOptions::default() }).unwrap()
+        recording.fragmentation(&FragmentationOptions::default().at(at).top(top)).unwrap()
     };
     let (all, two) = (report(None), report(Some(2)));
     let (all, two) = (&all.devices[0].pinning, &two.devices[0].pinning);
@@ -407,13 +407,13 @@ fn played(ops: &[Op], expandable: Expandable) -> DeviceFragmentation {
 }
 
 fn by_when(recording: &Recording, when: When) -> DeviceFragmentation {
-    let options = FragmentationOptions { at: Some(when), ..FragmentationOptions::default() };
+    let options = FragmentationOptions::default().at(Some(when));
     recording.fragmentation(&options).unwrap().devices.remove(0)
 }
 
 fn at(snapshot: &Snapshot, history: &History, instant: Instant, by: GroupBy) -> DeviceFragmentation {
     let at = Some(History::entry_before(instant).map_or(When::Start, When::Entry));
-    let options = FragmentationOptions { at, by, ..FragmentationOptions::default() };
+    let options = FragmentationOptions::default().at(at).by(by);
     FragmentationReport::of(&Devices::of(snapshot, std::slice::from_ref(history)), &options).unwrap().devices.remove(0)
 }
 

@@ -83,7 +83,7 @@ fn a_deep_stack_is_not_copied_into_each_row() {
     let frames: Vec<Value> =
         (0..10_000).map(|depth| frame(&format!("/home/u/f{}.py", depth % 300), depth % 300, "g")).collect();
     let bytes = pickle(&[live(&[json!(frames)])], &[]);
-    let options = PeakOptions { by: GroupBy::Function, ..PeakOptions::default() };
+    let options = PeakOptions::default().by(GroupBy::Function);
     let report = read(bytes).peak(&options).unwrap();
     let rows = &report.devices[0].attribution.rows;
     assert_eq!(rows.len(), 300);

@@ -577,7 +577,7 @@ fn check_sample(file: &str, sample: &Sample, recording: &Recording) {
 fn analyse(recording: &Recording) {
     recording.info(&[]).expect("every recording can be summarised");
     for metric in Metric::ALL {
-        let report = recording.peak(&PeakOptions { metric, ..PeakOptions::default() }).expect("every one has a peak");
+        let report = recording.peak(&PeakOptions::default().metric(metric)).expect("every one has a peak");
         for device in &report.devices {
             let sum: u64 = device.attribution.rows.iter().map(|row| row.bytes).sum();
             assert_eq!(sum, device.attribution.total_bytes);

@@ -46,7 +46,7 @@ fn the_curve_is_the_sum_of_what_the_events_say() {
     assert!(bounds.iter().all(Option::is_some) && !history.completeness.is_complete());
     assert_eq!(recording.history(CPU_DEVICE).unwrap().end.allocated, 100);
 
-    let peak = recording.peak(&PeakOptions { devices: vec![0], ..PeakOptions::default() }).unwrap();
+    let peak = recording.peak(&PeakOptions::default().devices(vec![0])).unwrap();
     let rows: Vec<_> = peak.devices[0].attribution.rows.iter().map(|row| (row.label.as_str(), row.bytes)).collect();
     assert_eq!(rows, [("aten::empty", 4096), ("aten::mm", 1024), ("(before the recording)", 512)]);
     let notes = crate::notes(&recording);

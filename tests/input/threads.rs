@@ -19,7 +19,7 @@ fn answer(bytes: &[u8], threads: usize, allow_truncated: bool) -> String {
         Err(error) => return error.to_string(),
     };
     let source = Source { path: "a file", recording: &recording };
-    let options = PeakOptions { by: GroupBy::Stack, ..PeakOptions::default() };
+    let options = PeakOptions::default().by(GroupBy::Stack);
     let peak = peak::json::peak(source, &recording.peak(&options).unwrap());
     let info = info::json::info(source, &recording.info(&[]).unwrap());
     format!("{}\n{}", serde_json::to_string(&peak).unwrap(), serde_json::to_string(&info).unwrap())

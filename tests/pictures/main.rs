@@ -15,7 +15,7 @@ use memviz::replay::Metric;
 use memviz::report::flamegraph::folded;
 use memviz::report::fragmentation::BlockColor;
 use memviz::report::page::Page;
-use memviz::report::{Source, checkpoint, flamegraph, fragmentation, timeline};
+use memviz::report::{Source, checkpoint, flamegraph, fragmentation, plot_columns, timeline};
 use rayon::prelude::*;
 use roxmltree::Document;
 use std::collections::BTreeMap;
@@ -45,8 +45,8 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
     for (name, color) in [("segments by state", BlockColor::State), ("segments by site", BlockColor::Group(TOP))] {
         text(name, &|out| fragmentation::draw(source, &map, color).write(out).unwrap());
     }
-    let curves = CurveOptions { axis: XAxis::Entry, columns: timeline::columns(recording.histories.len()) };
-    let options = CheckpointOptions { curves: Some(curves), ..CheckpointOptions::default() };
+    let curves = CurveOptions::default().axis(XAxis::Entry).columns(plot_columns(recording.histories.len()));
+    let options = CheckpointOptions::default().curves(Some(curves));
     let report = recording.checkpoint(&options).unwrap();
     text("checkpoint", &|out| checkpoint::draw(source, &report).write(out).unwrap());
     let overview = recording.overview(&timeline_options(recording, XAxis::Time)).unwrap();
@@ -56,8 +56,8 @@ fn pictures(recording: &Recording) -> Vec<(&'static str, String)> {
 }
 
 fn timeline_options(recording: &Recording, axis: XAxis) -> TimelineOptions {
-    let peak = PeakOptions { top: Some(TOP), ..PeakOptions::default() };
-    TimelineOptions { peak, axis, columns: timeline::columns(recording.histories.len()), inactive: false }
+    let peak = PeakOptions::default().top(Some(TOP));
+    TimelineOptions::default().peak(peak).axis(axis).columns(plot_columns(recording.histories.len())).inactive(false)
 }
 
 fn page(recording: &Recording) -> [String; 2] {
@@ -314,8 +314,10 @@ fn samples_lose_no_peak() {
                 (Metric::Requested, GroupBy::Annotation),
                 (Metric::Reserved, GroupBy::Pool),
             ] {
-                let peak = PeakOptions { top: Some(3), metric, by, ..PeakOptions::default() };
-                let report = recording.timeline(&TimelineOptions { peak, axis, columns, inactive: false }).unwrap();
+                let peak = PeakOptions::default().top(Some(3)).metric(metric).by(by);
+                let report = recording
+                    .timeline(&TimelineOptions::default().peak(peak).axis(axis).columns(columns).inactive(false))
+                    .unwrap();
                 for device in &report.devices {
                     let history = recording.history(device.peak.device).unwrap();
                     let what = format!("{name} device {} {} in {columns}", device.peak.device, metric.name());
@@ -337,8 +339,8 @@ fn samples_lose_no_peak() {
 #[test]
 fn active_and_inactive_are_reserved() {
     let recording = support::open(&fixture("side_stream"));
-    let peak = PeakOptions { metric: Metric::Active, top: Some(2), ..PeakOptions::default() };
-    let options = TimelineOptions { peak, axis: XAxis::Entry, columns: 300, inactive: true };
+    let peak = PeakOptions::default().metric(Metric::Active).top(Some(2));
+    let options = TimelineOptions::default().peak(peak).axis(XAxis::Entry).columns(300).inactive(true);
     for device in recording.timeline(&options).unwrap().devices {
         assert_eq!(device.bands[0].label, memviz::analysis::timeline::INACTIVE);
         for (index, column) in device.columns.iter().enumerate() {
@@ -388,7 +390,7 @@ fn folded_stacks_sum_to_the_peak() {
     for case in cases(support::FIXTURES) {
         let recording = support::open(&case.path);
         for all_frames in [false, true] {
-            let report = recording.flame(&FlameOptions { all_frames, ..FlameOptions::default() }).unwrap();
+            let report = recording.flame(&FlameOptions::default().all_frames(all_frames)).unwrap();
             let mut text = Vec::new();
             folded::write(&report, &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();

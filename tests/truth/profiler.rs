@@ -210,7 +210,7 @@ fn memory_has_a_line_or_an_operator() {
         let device = trace.device();
         let mut problems = Vec::new();
         for by in [GroupBy::Site, GroupBy::Operator] {
-            let options = PeakOptions { devices: vec![device], by, ..PeakOptions::default() };
+            let options = PeakOptions::default().devices(vec![device]).by(by);
             let report = trace.recording.peak(&options).unwrap();
             let peak = &report.devices[0];
             let rows = &peak.attribution.rows;
@@ -240,7 +240,7 @@ fn memory_has_a_line_or_an_operator() {
 fn backward_lines_are_those_of_their_forward_operators() {
     // The gradient of the token embedding, 2000 rows of 128 floats, can come from one line only.
     let recording = open(&format!("{TRACES}/profiler_traces/fake_cuda_modules.trace.json.gz"));
-    let options = PeakOptions { devices: vec![0], by: GroupBy::Stack, ..PeakOptions::default() };
+    let options = PeakOptions::default().devices(vec![0]).by(GroupBy::Stack);
     let report = recording.peak(&options).unwrap();
     let rows = &report.devices[0].attribution.rows;
     let row = rows.iter().find(|row| row.stack.iter().any(|frame| frame == "EmbeddingBackward0")).unwrap();
@@ -251,7 +251,7 @@ fn backward_lines_are_those_of_their_forward_operators() {
     assert_eq!(row.stack[7], "aten::embedding");
     assert!(row.stack.contains(&"nn.Module: Embedding_0".to_owned()), "{:?}", row.stack);
 
-    let options = PeakOptions { devices: vec![0], by: GroupBy::NnModule, ..PeakOptions::default() };
+    let options = PeakOptions::default().devices(vec![0]).by(GroupBy::NnModule);
     let report = recording.peak(&options).unwrap();
     let embedding = report.devices[0].attribution.rows.iter().find(|row| row.label == "GPT_0 / Embedding_0").unwrap();
     assert_eq!(embedding.bytes, 1_024_000);
@@ -370,7 +370,7 @@ fn what_the_trace_does_not_show_is_an_anomaly() {
         assert_eq!(found.join(", "), expected, "{events:?}");
         let counters = [history.start.allocated, history.maxima[0].bytes, history.end.allocated];
         assert_eq!(counters, [baseline, maximum, end], "{events:?}");
-        let at_end = PeakOptions { at: Some("end".parse().unwrap()), ..PeakOptions::default() };
+        let at_end = PeakOptions::default().at(Some("end".parse().unwrap()));
         assert_eq!(recording.peak(&at_end).unwrap().devices[0].attribution.total_bytes, rows, "{events:?}");
     }
 }
@@ -531,16 +531,17 @@ fn sample() -> String {
 fn ask_everything(recording: &Recording) {
     for by in [GroupBy::Site, GroupBy::Operator, GroupBy::NnModule, GroupBy::Stream, GroupBy::Annotation] {
         for metric in Metric::ALL {
-            let _ = recording.peak(&PeakOptions { by, metric, ..PeakOptions::default() });
+            let _ = recording.peak(&PeakOptions::default().by(by).metric(metric));
         }
     }
     let _ = recording.flame(&FlameOptions::default());
-    let _ = recording.timeline(&memviz::analysis::TimelineOptions {
-        peak: PeakOptions::default(),
-        axis: memviz::analysis::XAxis::Time,
-        columns: 10,
-        inactive: true,
-    });
+    let _ = recording.timeline(
+        &memviz::analysis::TimelineOptions::default()
+            .peak(PeakOptions::default())
+            .axis(memviz::analysis::XAxis::Time)
+            .columns(10)
+            .inactive(true),
+    );
     let _ = recording.info(&[]);
     let _ = recording.segment_map(&PeakOptions::default());
 }

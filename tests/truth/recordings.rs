@@ -521,10 +521,10 @@ fn rows_sum_to_the_counter(case: &Case, recording: &Recording, problems: &mut Ve
     for metric in Metric::ALL {
         for by in GROUPS {
             if by == GroupBy::Site || matches!(metric, Metric::Allocated | Metric::Reserved) {
-                rows_sum(case, recording, &PeakOptions { metric, by, ..PeakOptions::default() }, problems);
+                rows_sum(case, recording, &PeakOptions::default().metric(metric).by(by), problems);
             }
         }
-        let at_end = PeakOptions { metric, at: Some(When::End), top: Some(2), ..PeakOptions::default() };
+        let at_end = PeakOptions::default().metric(metric).at(Some(When::End)).top(Some(2));
         rows_sum(case, recording, &at_end, problems);
     }
 }

@@ -12,6 +12,7 @@ use std::str::FromStr;
 /// Budgets that belong together: those of the command line, or of one entry of `memviz.toml`. Each is about every one of
 /// [`Budgets::devices`] on its own.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Budgets {
     /// How the entry is called; `None` on the command line.
     pub name: Option<String>,
@@ -34,6 +35,19 @@ pub struct Budgets {
     /// By how much they may.
     pub tolerance: GrowthLimit,
 }
+
+setters!(Budgets {
+    name: Option<String>,
+    devices: Vec<DeviceId>,
+    max_peak: Option<u64>,
+    max_reserved: Option<u64>,
+    max_fragmentation: Option<Percent>,
+    max_leak: Option<u64>,
+    max_sites: Vec<SiteLimit>,
+    steps: Option<Regex>,
+    baseline: Option<Baseline>,
+    tolerance: GrowthLimit,
+});
 
 impl Budgets {
     /// Whether nothing is limited.

@@ -4,6 +4,7 @@
 //! enough to judge it is [`CheckVerdict::Unknown`], never passed.
 
 pub mod budget;
+#[cfg(feature = "config")]
 pub mod config;
 pub mod culprits;
 pub mod earlier;
@@ -24,12 +25,15 @@ use judge::Judge;
 
 /// What to check.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CheckOptions {
     /// The budgets.
     pub budgets: Vec<Budgets>,
     /// Number of sites that an exceeded budget names.
     pub top: usize,
 }
+
+setters!(CheckOptions { budgets: Vec<Budgets>, top: usize });
 
 /// The answer for one recording.
 #[derive(Clone, Debug, Default)]

@@ -39,6 +39,7 @@ use passes::Passes;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CheckpointOptions {
     /// Number of candidates kept.
     pub top: Option<usize>,
@@ -47,6 +48,8 @@ pub struct CheckpointOptions {
     /// Whether to sample memory over time, and how.
     pub curves: Option<CurveOptions>,
 }
+
+setters!(CheckpointOptions { top: Option<usize>, devices: Vec<DeviceId>, curves: Option<CurveOptions> });
 
 /// What checkpointing would do on one device.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! Why a recording may say nothing about checkpointing.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why nothing can be said about checkpointing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoCandidates {
     /// The recording has no entries of this device.

@@ -3,17 +3,26 @@
 use super::curve::Point;
 use crate::analysis::diff::overlay::{Columns, Sampler};
 use crate::analysis::diff::{Align, DeviceOverlay};
-use crate::analysis::timeline::XAxis;
+use crate::analysis::timeline::{COLUMNS, XAxis};
 use crate::replay::{Instant, Metric, Track};
 
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CurveOptions {
     /// What the x axis counts. Running calls again takes no time on it.
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,
 }
+
+impl Default for CurveOptions {
+    fn default() -> Self {
+        Self { axis: XAxis::default(), columns: COLUMNS }
+    }
+}
+
+setters!(CurveOptions { axis: XAxis, columns: usize });
 
 /// The recorded curve as the base, and as the new one the points that `play` gives in the order of time, marked at its
 /// peak.

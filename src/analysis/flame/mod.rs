@@ -18,6 +18,7 @@ pub const MAX_DEPTH: usize = 512;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FlameOptions {
     /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
     pub peak: PeakOptions,
@@ -27,6 +28,8 @@ pub struct FlameOptions {
     /// Groups that stand between the root and the frames; each block must be in one of them.
     pub split: Option<GroupBy>,
 }
+
+setters!(FlameOptions { peak: PeakOptions, all_frames: bool, split: Option<GroupBy> });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]

@@ -21,6 +21,7 @@ use std::cmp::Reverse;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FragmentationOptions {
     /// The instant; the peak of allocated bytes when absent.
     pub at: Option<When>,
@@ -37,6 +38,16 @@ pub struct FragmentationOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
+
+setters!(FragmentationOptions {
+    at: Option<When>,
+    by: GroupBy,
+    top: Option<usize>,
+    filter: Filter,
+    inference: Inference,
+    points: Option<u32>,
+    devices: Vec<DeviceId>,
+});
 
 /// Segments whose free blocks can serve the same requests: the allocator never mixes these.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,11 +18,11 @@ pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RE
 use crate::analysis::training::{Category, Phase};
 use crate::error::{Error, Result};
 use crate::replay::Metric;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What rows and bands stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {

@@ -3,7 +3,6 @@
 //! In: for one group of blocks, what was live at the end of each step. Out: a verdict and a rate. Numbers only; whose
 //! they are and how they are shown is decided elsewhere.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::Range;
 
@@ -28,7 +27,8 @@ const TAIL: usize = 3;
 const MAY_FALL: usize = 5;
 
 /// What a group of blocks does over the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Step after step leaves blocks behind that nothing frees until the end of the recording.
@@ -52,7 +52,8 @@ impl Verdict {
 }
 
 /// How much a group of blocks grows per step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct Rate {
     /// Bytes that the program asks for, rounded to the nearest.
     #[serde(rename = "bytes_per_step")]

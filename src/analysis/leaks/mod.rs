@@ -24,6 +24,7 @@ use std::ops::Range;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LeakOptions {
     /// What rows stand for: site, stack, file or module. Others do not give each block one group.
     pub by: GroupBy,
@@ -40,6 +41,16 @@ pub struct LeakOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
+
+setters!(LeakOptions {
+    by: GroupBy,
+    steps: Option<Regex>,
+    capacity: Option<u64>,
+    filter: Filter,
+    inference: Inference,
+    top: Option<usize>,
+    devices: Vec<DeviceId>,
+});
 
 /// A group of blocks that grows, or has grown.
 #[derive(Clone, Debug, PartialEq)]

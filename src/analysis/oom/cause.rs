@@ -5,11 +5,11 @@ use crate::allocator::SizeRules;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::pinning::Pinning;
 use crate::replay::{Instant, Metric, Track};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// What the device had free and every inactive byte together would not have been enough.

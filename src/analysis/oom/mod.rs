@@ -38,6 +38,7 @@ const MOST_BLOCKS: usize = 1_000_000;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct OomOptions {
     /// What rows stand for.
     pub by: GroupBy,
@@ -50,6 +51,8 @@ pub struct OomOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
+
+setters!(OomOptions { by: GroupBy, top: Option<usize>, filter: Filter, inference: Inference, devices: Vec<DeviceId> });
 
 /// A failed request.
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct PeakOptions {
     /// The counter whose peak is wanted and whose bytes are attributed.
     pub metric: Metric,
@@ -37,6 +38,19 @@ pub struct PeakOptions {
     /// Ranges whose own peaks are wanted, too.
     pub each: Option<EachOptions>,
 }
+
+setters!(PeakOptions {
+    metric: Metric,
+    by: GroupBy,
+    at: Option<When>,
+    from: Option<When>,
+    to: Option<When>,
+    top: Option<usize>,
+    filter: Filter,
+    inference: Inference,
+    devices: Vec<DeviceId>,
+    each: Option<EachOptions>,
+});
 
 /// One device at its peak.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@
 //! themselves do not move it. Ranks of one run often have equal peaks, and where more than half are equal MAD is 0. The
 //! mean absolute deviation then takes its place: `(value - median) / (1.2533 * mean deviation)`.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Fewer values than this are not judged.
@@ -19,7 +18,8 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 const DEVIATION_BY_MEAN: f64 = 1.2533;
 
 /// What deviations are measured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.

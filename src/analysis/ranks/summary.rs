@@ -18,6 +18,7 @@ const LABEL: usize = 200;
 
 /// What a summary says.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SummaryOptions {
     /// The metric whose peak is attributed.
     pub metric: Metric,
@@ -26,6 +27,8 @@ pub struct SummaryOptions {
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
+
+setters!(SummaryOptions { metric: Metric, top: usize, devices: Vec<DeviceId> });
 
 impl Default for SummaryOptions {
     fn default() -> Self {

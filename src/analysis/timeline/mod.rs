@@ -11,6 +11,9 @@ use crate::replay::{Counters, Instant, Metric, Track};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
+/// Samples when nothing else is asked for: about as many as a wide picture has columns.
+pub(crate) const COLUMNS: usize = 1000;
+
 /// What the x axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
@@ -26,6 +29,7 @@ pub enum XAxis {
 
 /// What to draw.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TimelineOptions {
     /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with a
     /// band of their own. `at` has no meaning here.
@@ -37,6 +41,14 @@ pub struct TimelineOptions {
     /// Whether to add a band of what is reserved and inactive: [`INACTIVE`].
     pub inactive: bool,
 }
+
+impl Default for TimelineOptions {
+    fn default() -> Self {
+        Self { peak: PeakOptions::default(), axis: XAxis::default(), columns: COLUMNS, inactive: false }
+    }
+}
+
+setters!(TimelineOptions { peak: PeakOptions, axis: XAxis, columns: usize, inactive: bool });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]

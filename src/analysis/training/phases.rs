@@ -4,12 +4,12 @@ use super::role::{Role, Roles};
 use crate::analysis::time::annotations::Annotations;
 use crate::model::{Action, Format, StackId, StrId};
 use crate::replay::{History, Instant, Track};
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// The part of a training step that an entry belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// From the model's inputs to the loss.

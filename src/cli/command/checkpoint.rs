@@ -6,7 +6,7 @@ use crate::analysis::{CheckpointOptions, XAxis};
 use crate::cli::args::{CommonArgs, RowsOrSvg};
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::{AnswerFormat, checkpoint, timeline};
+use crate::report::{AnswerFormat, checkpoint, plot_columns};
 use clap::Args;
 
 /// What activation checkpointing would save: the predicted peak with each repeatedly called forward function
@@ -50,7 +50,7 @@ fn draw(args: &Checkpoint) -> Result<Outcome, Failure> {
     let devices = args.common.devices();
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
-        let curves = CurveOptions { axis: args.x, columns: timeline::columns(panels) };
+        let curves = CurveOptions { axis: args.x, columns: plot_columns(panels) };
         let options = CheckpointOptions { top: args.top, devices, curves: Some(curves) };
         let report = recording.checkpoint(&options)?;
         Ok(Reply::new(move |source, out| checkpoint::draw(source, &report).write(out)))

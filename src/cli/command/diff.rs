@@ -10,7 +10,7 @@ use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::replay::Metric;
 use crate::report::diff::{self, exceeded_growth, unknown_growth};
-use crate::report::{Source, Sources};
+use crate::report::{Source, Sources, plot_columns};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -98,7 +98,7 @@ impl Run for Diff {
             let style = output::style(common);
             output::write(common, |out| format.write(&report, sources, style, out))?;
         } else {
-            let columns = diff::columns(report.devices.len());
+            let columns = plot_columns(report.devices.len());
             let overlay = Overlay::of(&base.devices(), &new.devices(), &report, self.align, columns);
             let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
             output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;

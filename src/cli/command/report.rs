@@ -6,7 +6,7 @@ use crate::cli::args::{CommonArgs, FrameArgs, InferArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::page::{Page, PageFormat};
-use crate::report::timeline;
+use crate::report::plot_columns;
 use clap::Args;
 
 /// Write one file for an issue: figures, timeline, top sites, flame graph, segment map
@@ -47,7 +47,7 @@ impl Run for Report {
         };
         with_folded(&self.common, self.frames.fold(true), |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
-            let columns = timeline::columns(devices);
+            let columns = plot_columns(devices);
             let overview = recording.overview(&TimelineOptions { peak, axis: self.x, columns, inactive: false })?;
             Ok(Reply::new(move |source, out| Page { source, overview: &overview }.write(format, out)))
         })

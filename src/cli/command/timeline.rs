@@ -6,7 +6,7 @@ use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
 use crate::replay::Metric;
-use crate::report::timeline;
+use crate::report::{plot_columns, timeline};
 use clap::{Args, ValueEnum};
 
 /// Draw live memory over time as SVG, stacked by what holds it
@@ -72,7 +72,7 @@ impl Run for Timeline {
         };
         with_recording(&self.common, |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };
-            let columns = timeline::columns(devices);
+            let columns = plot_columns(devices);
             let mut report =
                 recording.timeline(&TimelineOptions { peak, axis: self.x, columns, inactive: self.inactive })?;
             let skipped = std::mem::take(&mut report.skipped);

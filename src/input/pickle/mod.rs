@@ -17,5 +17,5 @@ pub mod template;
 pub mod text;
 pub mod value;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compressed"))]
 mod agreement;

@@ -8,12 +8,12 @@ use crate::model::Format;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, signed};
+use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, WIDTH, chart, heading, panels, stacked, warnings};
 use crate::report::common::words::count;
-use crate::report::diff::picture::{BASE, NEW, Scale, both, point};
-use crate::report::timeline::picture::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
 use svg::node::element::{Group, Line, Path};
 
 /// Rows of the plan and of other candidates next to the plot.

@@ -130,6 +130,20 @@ impl From<&[Maximum; 4]> for CounterBytes {
     }
 }
 
+/// An instant and the counters there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PeakInstant {
+    /// Entry that leads to it, counted within the device's trace; null before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry since the epoch; null where the file has no times.
+    pub time_us: Option<i64>,
+    /// The counters.
+    #[serde(flatten)]
+    pub counters: CounterBytes,
+    /// Open `record_function` ranges, outermost first.
+    pub annotations: Vec<String>,
+}
+
 /// Rows of an attribution.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AttributionRows {

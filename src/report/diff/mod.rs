@@ -9,7 +9,7 @@ pub(crate) mod text;
 pub(crate) mod words;
 
 #[cfg(feature = "plot")]
-pub use picture::{columns, draw};
+pub use picture::draw;
 pub use words::{exceeded_growth, unknown_growth};
 
 use crate::analysis::DiffReport;

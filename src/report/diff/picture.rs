@@ -1,34 +1,23 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
 
 use super::words;
-use crate::analysis::diff::{Align, Curve, DeviceOverlay, DiffInputDevice, Overlay};
+use crate::analysis::diff::{Curve, DeviceOverlay, DiffInputDevice, Overlay};
 use crate::analysis::{DeviceDiff, DiffReport};
 use crate::report::Sources;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};
-use crate::report::common::picture::chart::{self, Area, Axis, Unit};
+use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, panels, stacked, warnings};
+use crate::report::common::picture::{Picture, Room, WIDTH, chart, panels, stacked, warnings};
 use crate::report::common::words::starred;
-use crate::report::timeline::picture::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical};
-use svg::node::Blob;
-use svg::node::element::{Circle, Group, Path};
+use svg::node::element::Group;
 
-/// Colours of the base, painted as an area, and of what it is compared with, a line.
-pub(crate) const BASE: Color = palette::OTHER;
-pub(crate) const NEW: Color = palette::GROUPS[0];
-/// Opacity of the area.
-const AREA: &str = "0.35";
 /// Rows listed next to the plot.
 const ROWS: usize = 11;
 /// Lines below all plots.
 const REMARKS: usize = 12;
-
-/// Columns to sample for each of so many devices.
-pub fn columns(devices: usize) -> usize {
-    crate::report::timeline::columns(devices)
-}
 
 /// All devices below each other.
 pub fn draw(sources: Sources<'_>, report: &DiffReport, overlay: &Overlay) -> Picture {
@@ -88,78 +77,6 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     Picture { height, body: body.add(plot) }
 }
 
-/// Both curves and their axes.
-pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
-    let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
-    let base = outline(&curves.base, scale);
-    let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
-    Group::new()
-        .add(filled.set("fill-opacity", AREA))
-        .add(line(base, BASE).set("stroke-width", 1))
-        .add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])))
-        .add(line(outline(&curves.new, scale), NEW).set("stroke-width", "1.6"))
-}
-
-/// From bytes and columns to pixels.
-pub(crate) struct Scale {
-    x: Axis,
-    y: Axis,
-    x_title: &'static str,
-    columns: usize,
-}
-
-impl Scale {
-    pub(crate) fn of(curves: &DeviceOverlay) -> Self {
-        let values = curves.base.highest.iter().chain(&curves.new.highest);
-        let highest = (values.copied().max().unwrap_or(0) as f64).max(1.0);
-        let last = (curves.last as f64).max(1.0);
-        let (unit, x_title) = match curves.align {
-            Align::Time => {
-                let unit = Unit::of_time(last);
-                (unit, unit.name)
-            }
-            Align::Entry => (Unit::ENTRIES, Unit::ENTRIES.name),
-            Align::Step => (Unit { name: "steps", size: 1000.0 }, "steps"),
-        };
-        let labels = if curves.last > 0 { 10 } else { 0 };
-        Self {
-            x: Axis { first: 0.0, last, unit, labels },
-            y: Axis { first: 0.0, last: highest * 1.04, unit: Unit::of_bytes(highest), labels: 8 },
-            x_title,
-            columns: curves.columns,
-        }
-    }
-
-    /// Left edge of a column.
-    pub(crate) fn x(&self, column: usize) -> f64 {
-        f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / self.columns.max(1) as f64
-    }
-
-    pub(crate) fn y(&self, bytes: i64) -> f64 {
-        let share = bytes as f64 / self.y.last;
-        f64::from(PLOT_HEIGHT) * (1.0 - share.clamp(0.0, 1.0))
-    }
-}
-
-/// A step curve, one step per column.
-fn outline(curve: &Curve, scale: &Scale) -> String {
-    let first = curve.highest.first().copied().unwrap_or(0);
-    let mut path = format!("M{LEFT} {}", px(scale.y(first)));
-    let mut level = px(scale.y(first));
-    for (column, &bytes) in curve.highest.iter().enumerate() {
-        let next = px(scale.y(bytes));
-        if next != level {
-            path += &format!("H{}V{next}", px(scale.x(column)));
-            level = next;
-        }
-    }
-    path + &format!("H{}", px(scale.x(curve.highest.len())))
-}
-
-fn line(path: String, color: Color) -> Path {
-    Path::new().set("d", path).set("fill", "none").set("stroke", color.light).set("stroke-linejoin", "round")
-}
-
 /// The instant looked at on one side: its peak, unless another one was asked for.
 fn mark(
     plot: Group,
@@ -174,24 +91,6 @@ fn mark(
     let is_peak = side.peak.maxima[metric as usize].instant == side.peak.instant && !side.peak.completeness.no_entries;
     let label = format!("{name} {}{}", if is_peak { "peak " } else { "" }, signed(bytes));
     point(plot, labels, scale, (curve.mark, bytes), (&label, &notes::place(&side.peak), color))
-}
-
-/// A point of a curve, with its label above the plot.
-pub(crate) fn point(
-    plot: Group,
-    labels: &mut Labels,
-    scale: &Scale,
-    (column, bytes): (usize, i64),
-    (label, place, color): (&str, &str, Color),
-) -> Group {
-    let (x, y) = (scale.x(column) + 0.5, scale.y(bytes));
-    let dot = Circle::new().set("cx", px(x)).set("cy", px(y)).set("r", 4);
-    let dot = dot.set("fill", color.light).set("stroke", palette::BACKGROUND.light).set("data-peak-bytes", bytes);
-    // No part of a curve, and so in neither's colour.
-    let lead = vertical(x, 0.0, y, palette::MUTED).set("stroke-width", "0.7").set("stroke-dasharray", "2 3");
-    let plot = plot.add(lead);
-    let plot = plot.add(titled(&format!("{label}\n{place}")).add(dot));
-    labels.add(plot, x, label, palette::TEXT)
 }
 
 /// The rows that grew and shrank most, and the sum.

@@ -7,7 +7,7 @@ use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::{Bound, History, Metric, OperatorUsage, Track};
 use crate::report::Source;
 use crate::report::common::comparison::json::DeviceComparison;
-use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead};
+use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead, PeakInstant};
 use crate::report::common::notes;
 use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
@@ -133,20 +133,6 @@ pub struct Window {
     pub from_entry: Option<u32>,
     /// Last entry of the window.
     pub to_entry: Option<u32>,
-}
-
-/// An instant and the counters there.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct PeakInstant {
-    /// Entry that leads to it, counted within the device's trace; null before the first entry.
-    pub entry: Option<u32>,
-    /// Time of that entry since the epoch; null where the file has no times.
-    pub time_us: Option<i64>,
-    /// The counters.
-    #[serde(flatten)]
-    pub counters: CounterBytes,
-    /// Open `record_function` ranges, outermost first.
-    pub annotations: Vec<String>,
 }
 
 impl From<&DevicePeak> for PeakDevice {

@@ -6,4 +6,4 @@ pub(crate) mod picture;
 mod ribbons;
 
 #[cfg(feature = "plot")]
-pub use picture::{columns, draw};
+pub use picture::draw;

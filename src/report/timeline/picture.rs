@@ -8,6 +8,9 @@ use crate::report::common::fit;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::picture::chart::{self, Area, Axis, Line, Unit};
 use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{
+    LABEL_LINE, LABEL_LINES, LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH, vertical,
+};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked, warnings};
 use crate::report::common::words::starred;
@@ -18,19 +21,6 @@ use std::collections::HashSet;
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line as SvgLine, Path};
 
-/// Left edge, width and height of the plot, in pixels.
-pub const LEFT: u32 = 84;
-pub const PLOT_WIDTH: u32 = 740;
-pub const PLOT_HEIGHT: u32 = 300;
-/// Left edge of the legend.
-pub const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
-/// Height of a line of the legend.
-pub const LEGEND_LINE: f64 = 18.0;
-/// Lines of labels above the plot, and the height of one.
-const LABEL_LINES: usize = 2;
-const LABEL_LINE: f64 = 16.0;
-/// Width of a character of such a label, on average.
-const LABEL_CHARACTER: f64 = 7.2;
 /// Failed requests closer than this are one mark, in pixels.
 const OOM_DISTANCE: f64 = 4.0;
 /// Peaks of ranges that are marked, at most, and characters of their names.
@@ -38,11 +28,6 @@ const RANGE_MARKS: usize = 200;
 const RANGE_NAME: usize = 24;
 /// A capacity further above the memory in use than this factor would flatten the curve, and is told in words.
 const CAPACITY_IN_SIGHT: f64 = 2.5;
-
-/// Columns to sample for each of so many devices: one per pixel, fewer where many panels share the size of a file.
-pub fn columns(devices: usize) -> usize {
-    PLOT_WIDTH as usize / devices.div_ceil(2).clamp(1, 8)
-}
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
@@ -309,32 +294,6 @@ fn range_marks(mut plot: Group, labels: &mut Labels, device: &DeviceTimeline, sc
         plot = labels.add(plot, x, &label, palette::MUTED);
     }
     plot
-}
-
-/// Labels above the plot, in as many lines as there are.
-#[derive(Default)]
-pub struct Labels {
-    /// From where to where each line is taken, the lowest line first.
-    taken: [Vec<(f64, f64)>; LABEL_LINES],
-}
-
-impl Labels {
-    /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
-    pub fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
-        let half = content.chars().count() as f64 * LABEL_CHARACTER / 2.0;
-        let (left, right) = (f64::from(LEFT), f64::from(LEFT + PLOT_WIDTH));
-        let middle = x.min(right - half).max(left + half);
-        let (start, end) = (middle - half - 4.0, middle + half + 4.0);
-        let is_free = |line: &Vec<(f64, f64)>| line.iter().all(|other| end < other.0 || other.1 < start);
-        let Some(line) = self.taken.iter().position(is_free) else { return plot };
-        self.taken[line].push((start, end));
-        let y = -8.0 - LABEL_LINE * line as f64;
-        plot.add(text(middle, y, Anchor::Middle, color, content).set("font-weight", 600))
-    }
-}
-
-pub fn vertical(x: f64, from: f64, to: f64, color: Color) -> SvgLine {
-    SvgLine::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
 }
 
 /// What the marks of ranges are.

@@ -118,7 +118,7 @@ fn figures_of_every_candidate_agree() {
 fn top_keeps_the_best_and_counts_the_rest() {
     let path = pair("encoder");
     let all = device(&path);
-    let options = CheckpointOptions { top: Some(1), ..CheckpointOptions::default() };
+    let options = CheckpointOptions::default().top(Some(1));
     let one = &report(&path, &options).devices[0];
     assert_eq!(one.candidates, all.candidates[..1]);
     assert_eq!((one.left_out, all.left_out), (all.candidates.len() - 1, 0));
@@ -131,8 +131,8 @@ fn the_curves_keep_both_peaks() {
     for (path, axis) in [(fixture("gpt_train"), XAxis::Entry), (pair("mlp"), XAxis::Time), (pair("unet"), XAxis::Entry)]
     {
         for columns in [1, 7, 740] {
-            let curves = Some(CurveOptions { axis, columns });
-            let report = report(&path, &CheckpointOptions { curves, ..CheckpointOptions::default() });
+            let curves = Some(CurveOptions::default().axis(axis).columns(columns));
+            let report = report(&path, &CheckpointOptions::default().curves(curves));
             let device = &report.devices[0];
             let curves = device.curves.as_ref().unwrap();
             let highest = |values: &[i64]| values.iter().copied().max().unwrap();
@@ -145,8 +145,8 @@ fn the_curves_keep_both_peaks() {
         }
     }
     // Without a candidate there is nothing to compare with.
-    let curves = Some(CurveOptions { axis: XAxis::Entry, columns: 10 });
-    let options = CheckpointOptions { curves, ..CheckpointOptions::default() };
+    let curves = Some(CurveOptions::default().axis(XAxis::Entry).columns(10));
+    let options = CheckpointOptions::default().curves(curves);
     assert_eq!(report(&fixture("gpt_train_ckpt"), &options).devices[0].curves.as_ref().map(|_| ()), None);
 }
 

@@ -543,7 +543,7 @@ fn steps_that_one_asks_for_are_taken() {
         });
     }
     let recording = program.dump();
-    let options = |pattern: &str| LeakOptions { steps: Some(pattern.parse().unwrap()), ..LeakOptions::default() };
+    let options = |pattern: &str| LeakOptions::default().steps(Some(pattern.parse().unwrap()));
     let found = |pattern: &str| {
         let device = ask(&recording, &options(pattern));
         (device.step_count(), of_kept(&device))
@@ -610,7 +610,7 @@ fn rows_stand_for_what_is_asked() {
     });
     let recording = recording.dump();
     let found = |by| {
-        let device = ask(&recording, &LeakOptions { by, ..LeakOptions::default() });
+        let device = ask(&recording, &LeakOptions::default().by(by));
         let leaking = device.rows.into_iter().filter(|row| row.verdict == Verdict::Leak);
         leaking.map(|row| (row.label, row.rate.bytes)).collect::<Vec<_>>()
     };
@@ -621,7 +621,7 @@ fn rows_stand_for_what_is_asked() {
     assert_eq!(found(GroupBy::File), [row("/home/user/train.py", 3 * MIB)]);
     assert_eq!(found(GroupBy::Module).len(), 1);
     for by in [GroupBy::Function, GroupBy::Stream, GroupBy::Pool, GroupBy::Annotation] {
-        let error = recording.leaks(&LeakOptions { by, ..LeakOptions::default() }).unwrap_err().to_string();
+        let error = recording.leaks(&LeakOptions::default().by(by)).unwrap_err().to_string();
         assert!(error.contains(by.name()), "{error}");
     }
 }
@@ -632,7 +632,7 @@ fn the_stack_is_that_of_what_leaks() {
     let recording = train(STEPS, |program, _| {
         program.alloc(KEPT, 100);
     });
-    let device = ask(&recording.dump(), &LeakOptions { by: GroupBy::File, ..LeakOptions::default() });
+    let device = ask(&recording.dump(), &LeakOptions::default().by(GroupBy::File));
     let row = &device.rows[0];
     assert_eq!((row.verdict, row.rate.bytes), (Verdict::Leak, 100));
     assert_eq!(row.stack[1], LABEL);
@@ -667,9 +667,9 @@ fn filters_and_top_leave_rows_out() {
     });
     let recording = recording.dump();
     let filter = Filter::new(&[], &["train.py:8".to_owned()]).unwrap();
-    let device = ask(&recording, &LeakOptions { filter, ..LeakOptions::default() });
+    let device = ask(&recording, &LeakOptions::default().filter(filter));
     assert_eq!((device.rows[0].label.as_str(), device.leaking.bytes), (LABEL, MIB));
-    let device = ask(&recording, &LeakOptions { top: Some(1), ..LeakOptions::default() });
+    let device = ask(&recording, &LeakOptions::default().top(Some(1)));
     assert_eq!((device.rows.len(), device.left_out), (1, 3));
     assert_eq!(device.leaking.bytes, 3 * MIB, "sums are those of all rows");
 }
@@ -685,9 +685,8 @@ fn the_device_is_full_in_so_many_steps() {
         }
         program.dump()
     };
-    let project = |recording: &Recording, capacity| {
-        ask(recording, &LeakOptions { capacity, ..LeakOptions::default() }).projection
-    };
+    let project =
+        |recording: &Recording, capacity| ask(recording, &LeakOptions::default().capacity(capacity)).projection;
     // Model, optimizer state and leak, and what a step needs for itself.
     let held = (8 + 16 + STEPS) * MIB;
     let work = (1..=12).sum::<u64>() * 3 * 512;

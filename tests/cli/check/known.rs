@@ -18,7 +18,7 @@ const RESERVED: u64 = 52 << 20;
 
 fn budgets(device: i32, slack: i64) -> Budgets {
     let limit = |bytes: u64| Some(bytes.saturating_add_signed(slack));
-    Budgets { devices: vec![device], max_peak: limit(PEAK), max_reserved: limit(RESERVED), ..Budgets::default() }
+    Budgets::default().devices(vec![device]).max_peak(limit(PEAK)).max_reserved(limit(RESERVED))
 }
 
 /// The verdicts on each budget of each device; `None` where the file is refused.
@@ -26,7 +26,7 @@ fn verdicts(value: &Value, slack: i64) -> Option<Vec<CheckVerdict>> {
     let mut options = ReadOptions::default();
     options.on_one_thread = true;
     let recording = Recording::read(Cursor::new(pickle(value)), &options).ok()?;
-    let options = CheckOptions { budgets: vec![budgets(0, slack), budgets(1, slack)], top: 1 };
+    let options = CheckOptions::default().budgets(vec![budgets(0, slack), budgets(1, slack)]).top(1);
     Some(recording.check(&options).checks.iter().map(|check| check.verdict).collect())
 }
 
@@ -111,10 +111,10 @@ fn no_exceeded_budget_is_kept_by_a_file_that_ends_early() {
     (options.on_one_thread, options.allow_truncated) = (true, true);
     for length in 0..bytes.len() {
         let Ok(recording) = Recording::read(Cursor::new(bytes[..length].to_vec()), &options) else { continue };
-        let options = CheckOptions { budgets: vec![budgets(0, -1), budgets(1, -1)], top: 1 };
+        let options = CheckOptions::default().budgets(vec![budgets(0, -1), budgets(1, -1)]).top(1);
         let kept = recording.check(&options).checks.iter().any(|check| check.verdict == CheckVerdict::Passed);
         assert!(!kept, "the first {length} of {} bytes", bytes.len());
-        let options = CheckOptions { budgets: vec![budgets(0, 0)], top: 1 };
+        let options = CheckOptions::default().budgets(vec![budgets(0, 0)]).top(1);
         let kept = recording.check(&options).checks.iter().any(|check| check.verdict == CheckVerdict::Passed);
         assert!(!kept, "the first {length} of {} bytes are not all", bytes.len());
     }

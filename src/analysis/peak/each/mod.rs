@@ -75,12 +75,22 @@ impl FromStr for Each {
 
 /// Which ranges are wanted, and how much of each.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EachOptions {
     /// What the ranges are.
     pub each: Each,
     /// Groups told of each range, at most.
     pub top: usize,
 }
+
+impl EachOptions {
+    /// These ranges, and the group that holds most of each.
+    pub fn new(each: Each) -> Self {
+        Self { each, top: 1 }
+    }
+}
+
+setters!(EachOptions { top: usize });
 
 /// One range with its own peak.
 #[derive(Clone, Debug)]

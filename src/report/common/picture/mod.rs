@@ -4,7 +4,9 @@
 
 pub(crate) mod chart;
 mod list;
+pub(crate) mod pair;
 pub(crate) mod palette;
+pub(crate) mod plot;
 pub(crate) mod shape;
 mod table;
 

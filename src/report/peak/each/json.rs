@@ -2,9 +2,8 @@
 
 use crate::analysis::{RangePeak, RangePeaks, Row};
 use crate::replay::{Bound, History};
-use crate::report::common::json::CounterBytes;
+use crate::report::common::json::{CounterBytes, PeakInstant};
 use crate::report::leaks::json::{StepSourceName, step_source};
-use crate::report::peak::json::PeakInstant;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,0 +1,155 @@
+//! Decoders of compressed input, bounded in what they make of how much.
+
+use super::compressed::{ChunkSender, Compression, handover};
+use super::limits::Limits;
+use crate::error::{Error, Result};
+use std::io::{self, Cursor, Read};
+
+/// A reader of the decompressed bytes of `reader`, on the thread that reads from it. An archive in zip format is read into
+/// memory first, since its index is at the end, and is decompressed on a thread of its own.
+///
+/// # Errors
+/// When there is nothing to decompress. Damage shows when it is read.
+pub fn decompress(
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    limits: Limits,
+) -> Result<Box<dyn Read + Send>> {
+    let counted = Counted { reader, count: 0 };
+    let format = compression.name();
+    Ok(match compression {
+        Compression::None => counted.reader,
+        Compression::Gzip => {
+            let decoder = flate2::read::MultiGzDecoder::new(counted);
+            Box::new(Checked::new(decoder, |gzip| gzip.get_ref().count, format, limits))
+        }
+        Compression::Zstd => {
+            let decoder = zstd::Decoder::new(counted).map_err(|error| damaged(format, 0, &error))?;
+            Box::new(Checked::new(decoder, |zstd| zstd.get_ref().get_ref().count, format, limits))
+        }
+        Compression::Zip => unzip(counted.reader, limits),
+    })
+}
+
+/// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
+fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Box<dyn Read + Send> {
+    let (sender, chunks) = handover();
+    std::thread::spawn(move || {
+        if let Err(error) = send_unzipped(reader, limits, &sender) {
+            sender.send(Err(error));
+        }
+    });
+    Box::new(chunks)
+}
+
+fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &ChunkSender) -> Result<()> {
+    let format = Compression::Zip.name();
+    let broken = |error| damaged(format, 0, &io::Error::other(error));
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes)?;
+    let length = bytes.len() as u64;
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let index = only_file(&mut archive)?;
+    let file = archive.by_index(index).map_err(broken)?;
+    sender.send_all(&mut Checked::new(file, |_| length, format, limits));
+    Ok(())
+}
+
+/// The index of the archive's one file.
+fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usize> {
+    let mut found = None;
+    for index in 0..archive.len() {
+        let file =
+            archive.by_index(index).map_err(|error| damaged(Compression::Zip.name(), 0, &io::Error::other(error)))?;
+        if file.name().is_ok_and(|name| name.ends_with("/data.pkl")) {
+            let message =
+                "a file of torch.save (a model or its weights); torch.cuda.memory._dump_snapshot writes recordings";
+            return Err(Error::Foreign(message.to_owned()));
+        }
+        if file.is_file() && found.replace(index).is_some() {
+            return Err(Error::NotASnapshot("expected a zip archive with one file in it, found several".to_owned()));
+        }
+    }
+    found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
+}
+
+fn damaged(format: &'static str, at: u64, error: &io::Error) -> Error {
+    Error::Compression { format, at, message: error.to_string() }
+}
+
+/// Decompressed bytes, as many as is allowed for what they were made from. Errors of this crate are wrapped into
+/// [`io::Error`].
+struct Checked<R, F> {
+    decoder: R,
+    /// Compressed bytes that the decoder has taken so far.
+    read_so_far: F,
+    format: &'static str,
+    limits: Limits,
+    sent: u64,
+    /// What went wrong behind the bytes that were handed out: they are still good for `--allow-truncated`.
+    pending: Option<Error>,
+    failed: bool,
+}
+
+impl<R: Read, F: Fn(&R) -> u64> Checked<R, F> {
+    fn new(decoder: R, read_so_far: F, format: &'static str, limits: Limits) -> Self {
+        Self { decoder, read_so_far, format, limits, sent: 0, pending: None, failed: false }
+    }
+
+    fn fail(&mut self, error: Error) -> io::Error {
+        self.failed = true;
+        io::Error::other(error)
+    }
+}
+
+impl<R: Read, F: Fn(&R) -> u64> Read for Checked<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.pending.take() {
+            return Err(self.fail(error));
+        }
+        let mut length = 0;
+        while length < buffer.len() && !self.failed {
+            match self.decoder.read(&mut buffer[length..]) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let at = self.sent + length as u64;
+                    let error = match error.kind() {
+                        io::ErrorKind::UnexpectedEof => {
+                            Error::Truncated { at, within: format!("{} data", self.format) }
+                        }
+                        _ => damaged(self.format, at, &error),
+                    };
+                    if length == 0 {
+                        return Err(self.fail(error));
+                    }
+                    self.pending = Some(error);
+                    break;
+                }
+            }
+        }
+        self.sent += length as u64;
+        let allowed = (self.read_so_far)(&self.decoder).saturating_mul(self.limits.expansion);
+        if self.sent > allowed.saturating_add(self.limits.base_memory) {
+            let times = self.limits.expansion;
+            let message = format!("{} data expands to more than {times} times its size", self.format);
+            return Err(self.fail(Error::Limit { at: self.sent, message }));
+        }
+        Ok(length)
+    }
+}
+
+/// Counts the bytes read through it.
+struct Counted<R> {
+    reader: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.count += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,18 @@
+//! Setters of options, so that a program changes some and leaves the others as they are, whichever come with later versions:
+//! `PeakOptions::default().by(GroupBy::Stack).top(Some(5))`.
+
+/// Adds a setter for each field that is named.
+macro_rules! setters {
+    ($options:ident { $($field:ident: $type:ty),+ $(,)? }) => {
+        impl $options {
+            $(
+                #[doc = concat!("The same with another `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}

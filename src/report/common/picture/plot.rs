@@ -1,0 +1,51 @@
+//! The plot that pictures of memory over time have in common: where it lies, labels above it and the legend beside it.
+
+use super::palette::Color;
+use super::shape::{Anchor, px, text};
+use svg::node::element::{Group, Line};
+
+/// Left edge, width and height of the plot, in pixels.
+pub const LEFT: u32 = 84;
+pub const PLOT_WIDTH: u32 = 740;
+pub const PLOT_HEIGHT: u32 = 300;
+/// Left edge of the legend.
+pub const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
+/// Height of a line of the legend.
+pub const LEGEND_LINE: f64 = 18.0;
+/// Lines of labels above the plot, and the height of one.
+pub const LABEL_LINES: usize = 2;
+pub const LABEL_LINE: f64 = 16.0;
+/// Width of a character of such a label, on average.
+pub const LABEL_CHARACTER: f64 = 7.2;
+
+/// Columns to sample for each of so many devices: one per pixel, fewer where many panels share the size of a file.
+pub fn plot_columns(devices: usize) -> usize {
+    PLOT_WIDTH as usize / devices.div_ceil(2).clamp(1, 8)
+}
+
+/// Labels above the plot, in as many lines as there are.
+#[derive(Default)]
+pub struct Labels {
+    /// From where to where each line is taken, the lowest line first.
+    taken: [Vec<(f64, f64)>; LABEL_LINES],
+}
+
+impl Labels {
+    /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
+    pub fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
+        let half = content.chars().count() as f64 * LABEL_CHARACTER / 2.0;
+        let (left, right) = (f64::from(LEFT), f64::from(LEFT + PLOT_WIDTH));
+        let middle = x.min(right - half).max(left + half);
+        let (start, end) = (middle - half - 4.0, middle + half + 4.0);
+        let is_free = |line: &Vec<(f64, f64)>| line.iter().all(|other| end < other.0 || other.1 < start);
+        let Some(line) = self.taken.iter().position(is_free) else { return plot };
+        self.taken[line].push((start, end));
+        let y = -8.0 - LABEL_LINE * line as f64;
+        plot.add(text(middle, y, Anchor::Middle, color, content).set("font-weight", 600))
+    }
+}
+
+/// A line from one height to another.
+pub fn vertical(x: f64, from: f64, to: f64, color: Color) -> Line {
+    Line::new().set("x1", px(x)).set("x2", px(x)).set("y1", px(from)).set("y2", px(to)).set("stroke", color.light)
+}
