@@ -32,6 +32,7 @@
 //!
 //! | question | ask | answer |
 //! |---|---|---|
+//! | What is there to know at first sight? | [`Recording::triage`] | [`analysis::TriageReport`] |
 //! | What is in the file? | [`Recording::info`] | [`analysis::InfoReport`] |
 //! | When is most memory held, and by which lines of code? | [`Recording::peak`] | [`analysis::PeakReport`] |
 //! | How does memory move over time? | [`Recording::timeline`] | [`analysis::TimelineReport`] |

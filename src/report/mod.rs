@@ -32,8 +32,27 @@ pub use common::picture::{Picture, WIDTH};
 pub use common::text::TextStyle;
 
 use crate::Recording;
+use crate::analysis::{
+    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+    TriageReport,
+};
+use check::words::CheckedInput;
 use schemars::JsonSchema;
 use std::io::{self, Write};
+
+/// Every answer that is written as JSON. A new command is a new line.
+const ANSWERS: &[schema::Described] = &[
+    schema::answer::<TriageReport>(),
+    schema::answer::<InfoReport>(),
+    schema::answer::<PeakReport>(),
+    schema::answer::<FragmentationReport>(),
+    schema::answer::<OomReport>(),
+    schema::answer::<LeakReport>(),
+    schema::answer::<CheckpointReport>(),
+    schema::answer::<DiffReport>(),
+    schema::answer::<[CheckedInput]>(),
+    schema::answer::<RanksReport>(),
+];
 
 /// The recording a report is about.
 #[derive(Clone, Copy, Debug)]

@@ -1,34 +1,16 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::Answer;
-use super::check::words::CheckedInput;
-use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-    TriageReport,
-};
+use super::{ANSWERS, Answer};
 use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{Schema, json_schema};
 use serde_json::Value;
 
 /// A command, and what makes the schema of its answer.
-type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+pub(super) type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
-/// Every answer in JSON. A new command is a new line.
-const ANSWERS: &[Described] = &[
-    answer::<TriageReport>(),
-    answer::<InfoReport>(),
-    answer::<PeakReport>(),
-    answer::<FragmentationReport>(),
-    answer::<OomReport>(),
-    answer::<LeakReport>(),
-    answer::<CheckpointReport>(),
-    answer::<DiffReport>(),
-    answer::<[CheckedInput]>(),
-    answer::<RanksReport>(),
-];
-
-const fn answer<A: Answer + ?Sized>() -> Described {
+/// An answer, as it stands in the list.
+pub(super) const fn answer<A: Answer + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
 

@@ -45,7 +45,7 @@ setters!(Budgets {
     max_leak: Option<u64>,
     max_sites: Vec<SiteLimit>,
     steps: Option<Regex>,
-    baseline: Option<Baseline>,
+    baseline: Option<EarlierRun>,
     tolerance: GrowthLimit,
 });
 

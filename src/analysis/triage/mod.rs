@@ -29,6 +29,8 @@ pub struct TriageOptions {
     pub devices: Vec<DeviceId>,
 }
 
+setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId> });
+
 /// All devices.
 #[derive(Clone, Debug, Default)]
 pub struct TriageReport {

@@ -53,7 +53,7 @@ impl TextStyle {
         let (measured, limit, left) = (words::measured(check), words::amount(check.limit), words::headroom(check));
         let verdict = check.verdict.name();
         let line = self.check_columns([verdict, &device, &measured, &limit, &left]);
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
+        let room = self.room(line.width());
         let name = shorten_end(&safe(&words::name(check)), room);
         let line = match check.verdict {
             CheckVerdict::Passed => line,
@@ -64,13 +64,12 @@ impl TextStyle {
 
     /// Verdict, device, what was measured, its limit and what is left.
     fn check_columns(&self, [verdict, device, measured, limit, left]: [&str; 5]) -> String {
-        let has = |columns| self.width.is_none_or(|width| width >= columns);
         let mut line = format!("  {verdict:7}  ");
-        if has(DEVICE_FROM) {
+        if self.has(DEVICE_FROM) {
             line += &format!("{device:>6}  ");
         }
         line += &format!("{measured:>13}  {limit:>11}  ");
-        if has(HEADROOM_FROM) {
+        if self.has(HEADROOM_FROM) {
             line += &format!("{left:>12}  ");
         }
         line
@@ -99,7 +98,7 @@ impl TextStyle {
                 self.words("", &format!("{title}: {}", words::excess(check)), out)?;
                 self.words("  ", &format!("{}:", words::basis(check)), out)?;
                 for site in &check.culprits.sites {
-                    let room = self.width.unwrap_or(usize::MAX).saturating_sub(15);
+                    let room = self.room(15);
                     let bytes = Bytes(site.bytes).to_string();
                     let label = shorten(&starred(&safe(&site.label), site.inferred), room);
                     writeln!(out, "  {bytes:>11}  {label}")?;

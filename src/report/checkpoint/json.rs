@@ -6,9 +6,8 @@ use crate::analysis::checkpoint::{
 };
 use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
 use crate::report::Source;
-use crate::report::common::json::{AttributionRow, Head, InputHead};
+use crate::report::common::json::{AttributionRow, Head};
 use crate::report::fragmentation::json::Instant;
-use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -276,11 +275,5 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a,
         reason: device.none,
         reason_text: words::reason(device, format),
     };
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "checkpoint",
-        input: InputHead::of(source),
-        comparison: None,
-        devices: report.devices.iter().map(device).collect(),
-    }
+    Head::of::<CheckpointReport>(source, None, report.devices.iter().map(device).collect())
 }

@@ -96,7 +96,7 @@ impl TextStyle {
                 &time,
                 &format!("{}x", candidate.calls),
             ]);
-            let room = self.width.unwrap_or(usize::MAX).saturating_sub(columns.width() + 2);
+            let room = self.room(columns.width() + 2);
             writeln!(out, "{columns}  {}", shorten(&safe(&candidate.label), room))?;
         }
         if device.left_out > 0 {
@@ -106,7 +106,7 @@ impl TextStyle {
     }
 
     fn candidate_columns(&self, [peak, saved, held, time, calls]: [&str; 5]) -> String {
-        if self.width.is_none_or(|width| width >= COSTS_FROM) {
+        if self.has(COSTS_FROM) {
             format!("{peak:>11} {saved:>11} {held:>11} {time:>11} {calls:>6}")
         } else {
             format!("{peak:>11} {saved:>11} {calls:>6}")

@@ -6,9 +6,10 @@
 use super::comparison::json::DeviceComparison;
 use super::notes;
 use crate::analysis::grouping::attribution::Reason;
-use crate::analysis::{Attribution, GroupBy, Row};
+use crate::analysis::{Attribution, Comparison, GroupBy, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
-use crate::report::Source;
+use crate::report::{Answer, Source};
+use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,6 +31,19 @@ pub struct Head<'a, D> {
     pub comparison: Option<DeviceComparison>,
     /// The answer, device by device.
     pub devices: Vec<D>,
+}
+
+impl<'a, D> Head<'a, D> {
+    /// The head of an answer about a recording, with the answer.
+    pub(crate) fn of<A: Answer>(source: Source<'a>, comparison: Option<&Comparison>, devices: Vec<D>) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            command: A::COMMAND,
+            input: InputHead::of(source),
+            comparison: comparison.map(DeviceComparison::from),
+            devices,
+        }
+    }
 }
 
 /// The file an answer is about.

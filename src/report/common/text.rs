@@ -57,7 +57,7 @@ impl TextStyle {
 
     /// Items separated by commas, on as many lines as it takes.
     pub(crate) fn wrapped(&self, indent: &str, items: &[String], out: &mut dyn Write) -> io::Result<()> {
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let mut line = indent.to_owned();
         for (index, item) in items.iter().enumerate() {
             let last = index + 1 == items.len();
@@ -83,7 +83,7 @@ impl TextStyle {
 
     /// A title with a place behind it, or on the lines below where both are too long for one.
     pub(crate) fn heading(&self, title: &str, place: &str, out: &mut dyn Write) -> io::Result<()> {
-        if title.width() + place.width() + 3 <= self.width.unwrap_or(usize::MAX) {
+        if title.width() + place.width() + 3 <= self.room(0) {
             return writeln!(out, "{} ({place})", self.bold(title));
         }
         for line in self.broken(0, title) {
@@ -104,7 +104,12 @@ impl TextStyle {
 
     /// Lines of text that leave room for an indent.
     pub(crate) fn broken(&self, indent: usize, text: &str) -> Vec<String> {
-        broken(&safe(text), self.width.unwrap_or(usize::MAX).saturating_sub(indent))
+        broken(&safe(text), self.room(indent))
+    }
+
+    /// Columns of a line that are left beside so many.
+    pub(crate) fn room(&self, used: usize) -> usize {
+        self.width.unwrap_or(usize::MAX).saturating_sub(used)
     }
 
     /// Whether the screen has this many columns.

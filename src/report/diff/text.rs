@@ -67,7 +67,7 @@ impl TextStyle {
             self.diff_row(row, row.inferred && by != GroupBy::Category, out)?;
             if by == GroupBy::Stack {
                 for frame in &row.stack {
-                    let room = self.width.unwrap_or(usize::MAX).saturating_sub(head.width() + 4);
+                    let room = self.room(head.width() + 4);
                     writeln!(
                         out,
                         "{:indent$}{}",
@@ -99,7 +99,7 @@ impl TextStyle {
         let base = bytes(row.fate != Fate::New, row.base_bytes);
         let columns = self.diff_columns(&delta, &base, &bytes(row.fate != Fate::Vanished, row.new_bytes));
         let fate = safe(&words::fate(row));
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(columns.width() + 2 + fate.width());
+        let room = self.room(columns.width() + 2 + fate.width());
         let columns = if row.delta_bytes() > 0 { self.warn(&columns) } else { columns };
         let label = shorten(&starred(&safe(&row.label), is_starred), room);
         writeln!(out, "{columns}  {label}{}", self.dim(&fate))

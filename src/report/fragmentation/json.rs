@@ -7,9 +7,8 @@ use crate::analysis::{
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
 use crate::report::Source;
-use crate::report::common::json::{CounterBytes, Head, InputHead};
+use crate::report::common::json::{CounterBytes, Head};
 use crate::report::common::notes;
-use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -358,11 +357,5 @@ impl From<&DeviceFragmentation> for FragmentationDevice {
 
 /// The whole answer of `memviz fragmentation`.
 pub fn fragmentation<'a>(source: Source<'a>, report: &FragmentationReport) -> Head<'a, FragmentationDevice> {
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "fragmentation",
-        input: InputHead::of(source),
-        comparison: None,
-        devices: report.devices.iter().map(FragmentationDevice::from).collect(),
-    }
+    Head::of::<FragmentationReport>(source, None, report.devices.iter().map(FragmentationDevice::from).collect())
 }

@@ -87,7 +87,7 @@ impl TextStyle {
         if device.pools.is_empty() || device.device == HOST_DEVICE {
             return Ok(());
         }
-        let wide = self.width.is_none_or(|width| width >= WIDE);
+        let wide = self.has(WIDE);
         let line = |reserved: &str, inactive: &str, pinned: &str, largest: &str| {
             let pinned = if wide { format!(" {pinned:>11}") } else { String::new() };
             format!("{reserved:>11} {inactive:>11}{pinned} {largest:>12}  ")
@@ -104,7 +104,7 @@ impl TextStyle {
             .map(|bytes| Bytes(bytes).to_string());
             let line = line(&reserved, &inactive, &pinned, &largest);
             let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
-            let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
+            let room = self.room(line.width());
             writeln!(out, "{line}{}", shorten_end(&name, room))?;
         }
         Ok(())
@@ -128,7 +128,7 @@ impl TextStyle {
 
     /// Rows of a pinning, with their stacks if wanted.
     fn pinning_rows(&self, rows: &[PinningRow], total: u64, stacks: bool, out: &mut dyn Write) -> io::Result<()> {
-        let details = self.width.is_none_or(|width| width >= DETAILS_FROM);
+        let details = self.has(DETAILS_FROM);
         let largest = rows.iter().filter(|row| row.label != OTHER).map(|row| row.pinned_free_bytes).max().unwrap_or(0);
         for row in rows {
             let mut label = words::starred(&row.label, row.inferred);
@@ -183,7 +183,7 @@ impl TextStyle {
     }
 
     fn over_time(&self, rows: &[OverTimeRow], out: &mut dyn Write) -> io::Result<()> {
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let wide = width >= WIDE;
         let line = |entry: &str, since: &str, reserved: &str, inactive: &str, share: &str| {
             let since = if wide { format!(" {since:>11}") } else { String::new() };

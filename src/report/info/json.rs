@@ -3,10 +3,9 @@
 use crate::analysis::{DeviceInfo, InfoReport, Phase, PhaseSummary, Steps};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
-use crate::report::common::json::{AnomalyCounts, CounterBytes, Head, InputHead};
+use crate::report::common::json::{AnomalyCounts, CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::leaks::json::{StepSourceName, step_source};
-use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -208,13 +207,7 @@ pub fn info<'a>(source: Source<'a>, report: &InfoReport) -> Info<'a> {
         open: summary.open,
     });
     Info {
-        head: Head {
-            schema_version: SCHEMA_VERSION,
-            command: "info",
-            input: InputHead::of(source),
-            comparison: None,
-            devices: report.devices.iter().map(InfoDevice::from).collect(),
-        },
+        head: Head::of::<InfoReport>(source, None, report.devices.iter().map(InfoDevice::from).collect()),
         compression: recording.compression.name(),
         pickle_protocol: notes.format.has_segments().then_some(notes.protocol),
         rank: notes.rank.map(|(rank, _)| rank),

@@ -72,7 +72,7 @@ impl TextStyle {
         for row in rows.first().map(|_| &head).into_iter().chain(rows) {
             let [phase, times, entries, time, share, source] = row;
             let line = format!("  {phase:9} {times:>7} {entries:>9} {time:>10} {share:>6}  {source}");
-            writeln!(out, "{}", shorten_end(line.trim_end(), self.width.unwrap_or(usize::MAX)))?;
+            writeln!(out, "{}", shorten_end(line.trim_end(), self.room(0)))?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl TextStyle {
         for summary in report.annotations.iter().take(ANNOTATIONS) {
             let open = if summary.open > 0 { format!(", {} without both ends", summary.open) } else { String::new() };
             let line = format!("{:>8}x {:>10}  ", summary.count, notes::duration(summary.total_us));
-            let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.len() + open.len());
+            let room = self.room(line.len() + open.len());
             writeln!(out, "{line}{}{}", shorten(&safe(&summary.name), room), self.dim(&open))?;
         }
         let rest = report.annotations.len().saturating_sub(ANNOTATIONS);

@@ -4,8 +4,7 @@ use super::words;
 use crate::analysis::leaks::{self, Projection};
 use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, NoSteps, Rate, StepSource, Steps, Verdict};
 use crate::report::Source;
-use crate::report::common::json::{Head, InputHead};
-use crate::wire::SCHEMA_VERSION;
+use crate::report::common::json::Head;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -173,11 +172,5 @@ impl From<&DeviceLeaks> for LeaksDevice {
 
 /// The whole answer of `memviz leaks`.
 pub fn leaks<'a>(source: Source<'a>, report: &LeakReport) -> Head<'a, LeaksDevice> {
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "leaks",
-        input: InputHead::of(source),
-        comparison: None,
-        devices: report.devices.iter().map(LeaksDevice::from).collect(),
-    }
+    Head::of::<LeakReport>(source, None, report.devices.iter().map(LeaksDevice::from).collect())
 }

@@ -65,7 +65,7 @@ impl TextStyle {
     /// The curve of allocated bytes over the ends of steps, and its two ends in numbers.
     fn course(&self, device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
         let Some(course) = words::course(device) else { return Ok(()) };
-        let width = self.width.unwrap_or(usize::MAX).saturating_sub(2).min(CURVE);
+        let width = self.room(2).min(CURVE);
         let values: Vec<i64> = device.ends.iter().map(|end| end.allocated_bytes).collect();
         self.words("  ", &course, out)?;
         writeln!(out, "  {}", self.tint(&curve(&values, width)))
@@ -89,7 +89,7 @@ impl TextStyle {
         if self.has(LIVE_FROM) {
             line += &format!("{:>11}  ", Bytes(row.live_bytes));
         }
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width() + 9);
+        let room = self.room(line.width() + 9);
         let verdict = format!("{:7}", row.verdict.name());
         let verdict = if row.verdict == Verdict::Leak { self.warn(&verdict) } else { verdict };
         writeln!(out, "{line}{verdict}  {}", shorten(&starred(&safe(&row.label), row.inferred), room))
@@ -97,7 +97,7 @@ impl TextStyle {
 
     /// One row in full: since when, how, and from where.
     fn leaks_stack(&self, row: &LeakRow, out: &mut dyn Write) -> io::Result<()> {
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         writeln!(out, "\n{}", self.bold(&shorten(&starred(&safe(&row.label), row.inferred), width)))?;
         self.words("  ", &words::behaviour(row), out)?;
         if let Some(oldest) = &row.oldest {

@@ -5,12 +5,10 @@ use super::words::Statement;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::PoolId;
 use crate::report::Source;
-use crate::report::common::comparison::json::DeviceComparison;
-use crate::report::common::json::{AttributionRows, Head, InputHead};
+use crate::report::common::json::{AttributionRows, Head};
 use crate::report::common::notes;
 use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
 use crate::report::peak::json::PeakDevice;
-use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -217,11 +215,5 @@ impl From<&DeviceOoms> for OomDevice {
 
 /// The whole answer of `memviz oom`.
 pub fn oom<'a>(source: Source<'a>, report: &OomReport) -> Head<'a, OomDevice> {
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "oom",
-        input: InputHead::of(source),
-        comparison: report.comparison.as_ref().map(DeviceComparison::from),
-        devices: report.devices.iter().map(OomDevice::from).collect(),
-    }
+    Head::of::<OomReport>(source, report.comparison.as_ref(), report.devices.iter().map(OomDevice::from).collect())
 }

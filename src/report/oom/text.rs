@@ -80,7 +80,7 @@ impl TextStyle {
             &format!("requested by {}, to be served by {}", oom.request.site, oom_words::serving(oom)),
             out,
         )?;
-        let width = self.width.unwrap_or(usize::MAX).saturating_sub(FRAME_INDENT.len());
+        let width = self.room(FRAME_INDENT.len());
         for frame in &oom.request.stack {
             writeln!(out, "{FRAME_INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;
         }

@@ -5,10 +5,10 @@ use super::{Page, SITES, figures};
 use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
-use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::markdown::{code, escape};
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::words::{count, starred};
-use crate::report::percent;
+use crate::report::peak::markdown::table;
 use std::io::{self, Write};
 
 /// Stacks that are written out in full.
@@ -60,24 +60,7 @@ fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut 
     writeln!(out, "```\n{}\n```\n", curve(timeline))?;
     let mut top = peak.attribution.clone();
     top.keep_top(shown);
-    writeln!(out, "| bytes | share | blocks | {} |\n|--:|--:|--:|---|", top.by.name())?;
-    for row in &top.rows {
-        let share = percent(row.bytes, top.total_bytes);
-        writeln!(
-            out,
-            "| {} | {share:.1}% | {} | {} |",
-            Bytes(row.bytes),
-            row.blocks,
-            cell(&starred(&row.label, row.inferred))
-        )?;
-    }
-    writeln!(out, "| **{}** | | | **{}** |\n", Bytes(top.total_bytes), peak.metric.name())?;
-    if top.rows.iter().any(|row| row.inferred) {
-        writeln!(out, "{}\n", escape(notes::inferred(top.by)))?;
-    }
-    if let Some(line) = notes::library_below(&top) {
-        writeln!(out, "{}\n", escape(&line))?;
-    }
+    table(&top, ["bytes", "share", "blocks"], peak.metric.name(), out)?;
     stacks(peak, shown, out)
 }
 

@@ -6,10 +6,8 @@ use crate::analysis::check::measure::maximum;
 use crate::analysis::{DevicePeak, PeakReport};
 use crate::replay::{Bound, History, Metric, OperatorUsage, Track};
 use crate::report::Source;
-use crate::report::common::comparison::json::DeviceComparison;
-use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead, PeakInstant};
+use crate::report::common::json::{AttributionRows, CounterBytes, Head, PeakInstant};
 use crate::report::common::notes;
-use crate::wire::SCHEMA_VERSION;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -173,11 +171,5 @@ pub fn peak<'a>(source: Source<'a>, report: &PeakReport) -> Head<'a, MeasuredDev
         let measured = |metric| track.map(|track| maximum(track, metric)).unwrap_or_default();
         MeasuredDevice::new(device, &measured(Metric::Allocated), &measured(Metric::Reserved))
     });
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "peak",
-        input: InputHead::of(source),
-        comparison: report.comparison.as_ref().map(DeviceComparison::from),
-        devices: devices.collect(),
-    }
+    Head::of::<PeakReport>(source, report.comparison.as_ref(), devices.collect())
 }

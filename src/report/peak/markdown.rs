@@ -58,7 +58,13 @@ pub(crate) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Resul
 
 /// Rows and their total.
 pub(crate) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "| Bytes | Share | Blocks | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
+    table(attribution, ["Bytes", "Share", "Blocks"], "total", out)
+}
+
+/// The same with names for the columns and the total.
+pub(crate) fn table(attribution: &Attribution, names: [&str; 3], total: &str, out: &mut dyn Write) -> io::Result<()> {
+    let [bytes, share, blocks] = names;
+    writeln!(out, "| {bytes} | {share} | {blocks} | {} |\n|--:|--:|--:|---|", attribution.by.name())?;
     for row in &attribution.rows {
         let share = percent(row.bytes, attribution.total_bytes);
         writeln!(
@@ -69,7 +75,7 @@ pub(crate) fn attribution(attribution: &Attribution, out: &mut dyn Write) -> io:
             cell(&starred(&row.label, row.inferred))
         )?;
     }
-    writeln!(out, "| **{}** | | | **total** |\n", Bytes(attribution.total_bytes))?;
+    writeln!(out, "| **{}** | | | **{total}** |\n", Bytes(attribution.total_bytes))?;
     star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)?;
     notes::library_below(attribution).map_or(Ok(()), |line| writeln!(out, "{}\n", escape(&line)))
 }

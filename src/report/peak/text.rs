@@ -70,7 +70,7 @@ impl TextStyle {
             (_, true) => format!("held in all, by {}", attribution.by.name()),
             _ => format!("total, by {}", attribution.by.name()),
         };
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(13);
+        let room = self.room(13);
         writeln!(out, "{total:>11}  {}", self.dim(&shorten_end(&what, room)))?;
         if attribution.rows.iter().any(|row| row.inferred) {
             self.star(notes::inferred(attribution.by), out)?;
@@ -82,7 +82,7 @@ impl TextStyle {
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =
                 "             (no stack): backward passes have no Python frames; stacks=\"all\" records C++ ones";
-            writeln!(out, "{}", self.dim(&shorten_end(hint, self.width.unwrap_or(usize::MAX))))?;
+            writeln!(out, "{}", self.dim(&shorten_end(hint, self.room(0))))?;
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl TextStyle {
     /// What the star behind labels means, below them.
     pub(crate) fn star(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
         let line = format!("             {meaning}");
-        writeln!(out, "{}", self.dim(&shorten_end(&line, self.width.unwrap_or(usize::MAX))))
+        writeln!(out, "{}", self.dim(&shorten_end(&line, self.room(0))))
     }
 
     /// What passed through each operator: as many columns as there is room for.
@@ -98,7 +98,7 @@ impl TextStyle {
         if operators.is_empty() {
             return Ok(());
         }
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let columns = operators::COLUMNS.len().min(width.saturating_sub(OPERATOR_NAME) / OPERATOR_COLUMN).max(1);
         let line = |cells: &[String], name: &str| {
             let cells =
@@ -117,7 +117,7 @@ impl TextStyle {
     }
 
     pub(crate) fn row(&self, row: &Row, total: u64, largest: u64, out: &mut dyn Write) -> io::Result<()> {
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
             line += &format!("  {}", self.tint(&bar(row.bytes, largest)));
@@ -138,7 +138,7 @@ impl TextStyle {
     /// The frames under a row, innermost first.
     pub(crate) fn stack(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
         const INDENT: &str = "                       ";
-        let width = self.width.unwrap_or(usize::MAX).saturating_sub(INDENT.len());
+        let width = self.room(INDENT.len());
         for frame in &row.stack {
             writeln!(out, "{INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;
         }

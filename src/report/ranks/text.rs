@@ -34,7 +34,7 @@ impl TextStyle {
         if index == 0 {
             writeln!(out, "{}", self.dim(self.rank_row(&HEAD.map(str::to_owned), "path").trim_end()))?;
         }
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let said = |rank: &str, what: &str| shorten_end(&format!("{rank:>6}  {what}"), width);
         match line {
             RankLine::Rank(rank) => writeln!(out, "{}", self.rank_row(&cells(rank), &rank.path)),
@@ -58,31 +58,27 @@ impl TextStyle {
     fn rank_row(&self, cells: &[String; HEAD.len()], path: &str) -> String {
         let [rank, device, allocated, active, requested, reserved, baseline, inactive, ooms, site] = cells;
         let mut row = format!("{rank:>6}  {device:>6}  {allocated:>11}");
-        if self.has_columns(MAXIMA_FROM) {
+        if self.has(MAXIMA_FROM) {
             row += &format!("  {active:>11}  {requested:>11}");
         }
         row += &format!("  {reserved:>11}");
-        if self.has_columns(MAXIMA_FROM) {
+        if self.has(MAXIMA_FROM) {
             row += &format!("  {baseline:>11}");
         }
-        if self.has_columns(STATE_FROM) {
+        if self.has(STATE_FROM) {
             row += &format!("  {inactive:>8}  {ooms:>4}");
         }
-        if self.has_columns(SITE_FROM) {
+        if self.has(SITE_FROM) {
             row += &format!("  {site}{}", " ".repeat(SITE.saturating_sub(site.width())));
         }
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(row.width() + 2);
+        let room = self.room(row.width() + 2);
         if room > 0 { format!("{row}  {}", shorten(&safe(path), room)) } else { row }
-    }
-
-    fn has_columns(&self, columns: usize) -> bool {
-        self.width.is_none_or(|width| width >= columns)
     }
 
     /// What the ranks are together.
     pub(crate) fn ranks_end(&self, report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
         let is_starred = |rank: &RankSummary| rank.largest().is_some_and(|row| row.inferred);
-        if self.has_columns(SITE_FROM) && report.ranks().any(|(_, rank)| is_starred(rank)) {
+        if self.has(SITE_FROM) && report.ranks().any(|(_, rank)| is_starred(rank)) {
             self.legend(notes::INFERRED_SITE, out)?;
         }
         self.notes(&words::notes(report), out)?;
@@ -109,13 +105,13 @@ impl TextStyle {
     /// How the figures are distributed.
     fn rank_group(&self, report: &RanksReport, group: &Group, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n{}", self.bold(&format!("Across {}", words::group(report, group))))?;
-        let wide = self.has_columns(HIGHEST_FROM);
-        let names = if self.has_columns(NAMES_FROM) { 20 } else { 11 };
+        let wide = self.has(HIGHEST_FROM);
+        let names = if self.has(NAMES_FROM) { 20 } else { 11 };
         let line = |[name, min, median, max, skew, rank]: [&str; 6]| {
             let skew = if wide { format!("  {skew:>9}  {rank}") } else { String::new() };
             let name = shorten_end(name, names);
             let line = format!("  {name:names$} {min:>11} {median:>11} {max:>11}{skew}");
-            shorten_end(line.trim_end(), self.width.unwrap_or(usize::MAX))
+            shorten_end(line.trim_end(), self.room(0))
         };
         writeln!(out, "{}", self.dim(&line(["", "lowest", "median", "highest", "to median", "where"])))?;
         for (figure, spread) in &group.spreads {
@@ -138,7 +134,7 @@ impl TextStyle {
             self.words("  ", &scores, out)?;
         }
         let path = report.rank(outlier.row).map_or("", |rank| rank.path.as_str());
-        writeln!(out, "  {}", shorten(&safe(path), self.width.unwrap_or(usize::MAX).saturating_sub(2)))?;
+        writeln!(out, "  {}", shorten(&safe(path), self.room(2)))?;
         match &outlier.difference {
             Some(difference) => self.rank_difference(report, outlier.row, difference, out),
             None => self.words("  ", &words::no_difference(outlier), out),
@@ -156,7 +152,7 @@ impl TextStyle {
         self.words("  ", &words::difference(report, difference), out)?;
         let line = |delta: &str, left: &str, right: &str, label: &str| {
             let line = format!("{delta:>13} {left:>12} {right:>12}  ");
-            let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
+            let room = self.room(line.width());
             format!("{line}{}", shorten(&safe(label), room))
         };
         let name = |row: usize| report.rank(row).map_or_else(String::new, |rank| format!("rank {}", rank.rank));

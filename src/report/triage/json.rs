@@ -2,11 +2,9 @@
 
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
 use crate::report::Source;
-use crate::report::common::comparison::json::DeviceComparison;
-use crate::report::common::json::{AttributionRows, CounterBytes, Head, InputHead};
+use crate::report::common::json::{AttributionRows, CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::triage::words;
-use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -84,13 +82,8 @@ pub enum FindingKind {
 }
 
 pub(crate) fn triage<'a>(source: Source<'a>, report: &TriageReport) -> Head<'a, TriageDevice> {
-    Head {
-        schema_version: SCHEMA_VERSION,
-        command: "triage",
-        input: InputHead::of(source),
-        comparison: report.comparison.as_ref().map(DeviceComparison::from),
-        devices: report.devices.iter().map(TriageDevice::from).collect(),
-    }
+    let devices = report.devices.iter().map(TriageDevice::from).collect();
+    Head::of::<TriageReport>(source, report.comparison.as_ref(), devices)
 }
 
 impl From<&DeviceTriage> for TriageDevice {

@@ -107,7 +107,7 @@ impl TextStyle {
             }
             // What the page is goes without saying.
             if index + 1 < lines.len() {
-                let width = self.width.unwrap_or(usize::MAX);
+                let width = self.room(0);
                 writeln!(out, "{}", self.dim(&shorten_end(&format!("{}{about}", COMMENT.trim_start()), width)))?;
             }
             writeln!(out, "{}", self.tint(typed))?;

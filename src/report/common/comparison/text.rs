@@ -21,7 +21,7 @@ impl TextStyle {
         for (index, line) in self.broken(2, &words::headline(comparison)).iter().enumerate() {
             writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
         }
-        let width = self.width.unwrap_or(usize::MAX);
+        let width = self.room(0);
         let columns = words::columns(comparison, width.saturating_sub(LABEL) / (COLUMN + 1));
         let line = |cells: Vec<String>, label: &str| {
             let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>COLUMN$}")).collect();

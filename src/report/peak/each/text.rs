@@ -75,7 +75,7 @@ impl TextStyle {
         }
         let mut used = PEAK + 2 + columns.entry;
         used += if self.has(BAR_FROM) { 2 + BAR } else { 0 } + if self.has(TIME_FROM) { 2 + TIME } else { 0 };
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(used + 2);
+        let room = self.room(used + 2);
         if !columns.lead {
             return format!("{line}  {}", shorten_end(&safe(label), room));
         }
@@ -90,7 +90,7 @@ impl TextStyle {
         for row in own_rows(range) {
             let share = percent(row.bytes, range.total_bytes);
             let line = format!("{:indent$}{:>11} {share:>5.1}%  ", "", Bytes(row.bytes), indent = PEAK + 2);
-            let room = self.width.unwrap_or(usize::MAX).saturating_sub(line.width());
+            let room = self.room(line.width());
             let label = shorten(&starred(&safe(&row.label), row.inferred), room);
             writeln!(out, "{}", self.dim(&format!("{line}{label}")))?;
         }
