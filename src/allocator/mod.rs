@@ -1,8 +1,21 @@
 //! PyTorch's caching allocator: its rules, and a model of it that serves requests.
 //!
 //! [`SizeRules`] says how requests become blocks and blocks become segments; [`crate::replay`] rebuilds histories by
-//! it.
+//! it. [`Allocator`] plays requests: it decides where blocks go, what is asked of the driver and what is given back, for
+//! plain and expandable segments, small and large pools, streams, private pools, and every setting that changes memory.
 
+mod addresses;
+mod blocks;
+mod expandable;
+mod limits;
+mod model;
+mod release;
+mod restore;
 mod rules;
 
+pub use addresses::Placement;
+pub use blocks::{BlockId, PoolIndex};
+pub use limits::{Limits, Threshold};
+pub use model::{Allocator, Request, SegmentEvent, Stats};
+pub use restore::Restored;
 pub use rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};

@@ -65,6 +65,12 @@ impl SizeRules {
         }
     }
 
+    /// The same rules with `expandable_segments` set.
+    #[must_use]
+    pub fn with_expandable_segments(self) -> Self {
+        Self { expandable: true, ..self }
+    }
+
     /// The rules for pinned host memory.
     pub fn host() -> Self {
         Self { host: true, ..Self::default() }
@@ -108,6 +114,16 @@ impl SizeRules {
     pub(crate) fn make_the_same_blocks(&self, other: &Self, kept_remainder: bool) -> bool {
         (self.host, self.max_split_size, self.divisions) == (other.host, other.max_split_size, other.divisions)
             && (self.expandable == other.expandable || !kept_remainder)
+    }
+
+    /// `max_split_size` in bytes, where blocks are kept whole from some size on.
+    pub fn max_split_size(&self) -> Option<u64> {
+        (self.max_split_size < u64::MAX).then_some(self.max_split_size)
+    }
+
+    /// Whether new memory comes from expandable segments.
+    pub fn grows_in_place(&self) -> bool {
+        self.expandable
     }
 
     /// Whether every remainder is split off, also in plain segments.

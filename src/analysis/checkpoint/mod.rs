@@ -5,8 +5,8 @@
 //! from the recording of a run without: `recompute` works out what would change about each call, `curve` plays
 //! the history with those changes.
 
-mod allocator;
 mod autocast;
+mod blocks;
 mod candidate;
 mod curve;
 mod functions;

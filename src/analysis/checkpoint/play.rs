@@ -1,9 +1,9 @@
 //! The requests of a recording played again, with some of its calls checkpointed.
 
-use super::allocator::{Allocator, Handle, Pool};
+use super::blocks::{Blocks, Handle, Pool};
 use super::curve::{NewPeak, Point};
 use super::recompute::Recompute;
-use crate::allocator::SizeRules;
+use crate::allocator::{PoolIndex, SizeRules};
 use crate::analysis::segments::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId};
 use crate::replay::{History, Instant, Metric, NEVER, Track};
@@ -13,10 +13,10 @@ use std::collections::{HashMap, HashSet};
 pub(super) struct Stage<'a> {
     history: &'a History,
     actions: &'a [Action],
-    /// Number of the pool of each entry.
-    pools: Vec<u32>,
-    /// The allocator and the blocks in use before the first entry.
-    start: Allocator,
+    /// The pool of each entry.
+    pools: Vec<PoolIndex>,
+    /// The blocks before the first entry.
+    start: Blocks,
     /// The block of each allocation that is made until the end.
     handles: Vec<Option<Handle>>,
     /// The entry behind the last one that is played.
@@ -44,12 +44,12 @@ impl<'a> Stage<'a> {
         let made = history.allocations.partition_point(|allocation| allocation.born <= end);
         let mut handles = vec![None; made];
         let layout = Layout::at(track, 0);
-        let mut start = Allocator::new(rules, &layout, |index, handle| {
+        let mut start = Blocks::new(rules, &layout, |index, handle| {
             if let Some(slot) = handles.get_mut(index) {
                 *slot = Some(handle);
             }
         });
-        let mut known: HashMap<Pool, u32> = HashMap::new();
+        let mut known: HashMap<Pool, PoolIndex> = HashMap::new();
         let pool = |entry: u32| {
             let context = track.context(entry);
             let pool = (context.stream, context.pool.filter(|&pool| pool != PoolId::default()));
@@ -73,7 +73,7 @@ impl<'a> Stage<'a> {
         let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
         self.play(calls, workspace_bytes, |moment, player| {
             let (instant, bytes, rerun) = match moment {
-                Moment::At(instant) => (instant, player.allocator.allocated as i64, None),
+                Moment::At(instant) => (instant, player.blocks.allocated() as i64, None),
                 Moment::BeforeRerun(..) => return,
                 Moment::Rerun(instant, call, bytes) => (instant, bytes as i64, Some(call)),
             };
@@ -87,7 +87,7 @@ impl<'a> Stage<'a> {
     /// Calls `visit` with each instant and what is allocated at it, with these calls checkpointed.
     pub(super) fn points(&self, calls: &[&Recompute], workspace_bytes: u64, visit: &mut dyn FnMut(Instant, Point)) {
         self.play(calls, workspace_bytes, |moment, player| match moment {
-            Moment::At(instant) => visit(instant, Point::Level(player.allocator.allocated as i64)),
+            Moment::At(instant) => visit(instant, Point::Level(player.blocks.allocated() as i64)),
             Moment::BeforeRerun(..) => {}
             Moment::Rerun(instant, _, bytes) => visit(instant, Point::Spike(bytes as i64)),
         });
@@ -103,7 +103,7 @@ impl<'a> Stage<'a> {
         let mut blocks = Vec::new();
         self.play(calls, workspace_bytes, |moment, player| {
             if moment == wanted {
-                blocks = player.blocks();
+                blocks = player.in_use();
             }
         });
         blocks
@@ -120,8 +120,8 @@ impl<'a> Stage<'a> {
         changes.sort_unstable();
         let mut changes = changes.into_iter().peekable();
         let waiting = calls.iter().flat_map(|recompute| &recompute.inputs).map(|input| input.allocation).collect();
-        let (allocator, handles) = (self.start.clone(), self.handles.clone());
-        let mut player = Player { stage: self, allocator, handles, waiting };
+        let (blocks, handles) = (self.start.clone(), self.handles.clone());
+        let mut player = Player { stage: self, blocks, handles, waiting };
         let mut workspace_bytes = Some(workspace_bytes);
         visit(Moment::At(0), &player);
         for entry in 0..self.end {
@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
                 match change {
                     Change::Drop(allocation) => player.drop(allocation),
                     Change::Rerun(call) => {
-                        player.allocator.allocated += workspace_bytes.take().unwrap_or(0);
+                        player.blocks.add(workspace_bytes.take().unwrap_or(0));
                         visit(Moment::BeforeRerun(entry, call), &player);
                         let bytes = player.rerun(calls[call]);
                         visit(Moment::Rerun(entry, call, bytes), &player);
@@ -155,7 +155,7 @@ enum Moment {
 
 struct Player<'s, 'a> {
     stage: &'s Stage<'a>,
-    allocator: Allocator,
+    blocks: Blocks,
     /// The block of each allocation in use.
     handles: Vec<Option<Handle>>,
     /// Allocations that are not freed where they were recorded as freed, but dropped later.
@@ -170,7 +170,7 @@ impl Player<'_, '_> {
             Action::FreeRequested if !self.waiting.contains(&index) => self.drop(index),
             // Segments go back in runs: when the program empties the cache, and before a request fails.
             Action::SegmentFree if entry == 0 || self.stage.actions[entry as usize - 1] != Action::SegmentFree => {
-                self.allocator.release_cached();
+                self.blocks.empty_cache();
             }
             _ => {}
         }
@@ -178,16 +178,16 @@ impl Player<'_, '_> {
 
     fn alloc(&mut self, index: u32, entry: u32) {
         let Some(allocation) = self.stage.history.allocations.get(index as usize) else { return };
-        let handle = self.allocator.alloc(self.stage.pools[entry as usize], allocation.requested);
+        let handle = self.blocks.alloc(self.stage.pools[entry as usize], allocation.requested);
         if let Some(slot) = self.handles.get_mut(index as usize) {
             *slot = Some(handle);
         }
     }
 
     /// Every block in use by its allocation, with its size.
-    fn blocks(&self) -> Vec<(usize, u64)> {
+    fn in_use(&self) -> Vec<(usize, u64)> {
         let blocks = self.handles.iter().enumerate();
-        blocks.filter_map(|(index, handle)| Some((index, self.allocator.size((*handle)?)))).collect()
+        blocks.filter_map(|(index, handle)| Some((index, self.blocks.size((*handle)?)))).collect()
     }
 
     fn take(&mut self, index: u32) -> Option<Handle> {
@@ -200,7 +200,7 @@ impl Player<'_, '_> {
 
     fn drop(&mut self, index: u32) {
         if let Some(handle) = self.take(index) {
-            self.allocator.free(handle);
+            self.blocks.free(handle);
         }
     }
 
@@ -208,7 +208,7 @@ impl Player<'_, '_> {
     fn rerun(&mut self, call: &Recompute) -> u64 {
         // What is still in use of the first run is none of the second one's business.
         let first: Vec<Option<Handle>> = call.born.clone().map(|index| self.take(index)).collect();
-        let mut peak = self.allocator.allocated;
+        let mut peak = self.blocks.allocated();
         for entry in call.start..call.stop {
             let index = self.stage.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
             match self.stage.actions[entry as usize] {
@@ -217,7 +217,7 @@ impl Player<'_, '_> {
                 Action::FreeRequested if call.born.contains(&index) => self.drop(index),
                 _ => {}
             }
-            peak = peak.max(self.allocator.allocated);
+            peak = peak.max(self.blocks.allocated());
         }
         for index in call.born.clone().filter(|index| call.kept.binary_search(index).is_err()) {
             self.drop(index);

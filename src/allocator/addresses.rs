@@ -1,0 +1,153 @@
+//! Where the driver puts segments.
+//!
+//! Of free blocks of one size the allocator takes the one with the lowest address, so addresses decide which of them is
+//! used, and with it what can be given back later. Drivers do not say how they choose addresses.
+
+use super::limits::ADDRESS_SPACE;
+use std::collections::BTreeMap;
+
+/// Driver allocations start at multiples of this many bytes.
+const ALIGNMENT: u64 = 2 << 20;
+
+/// How addresses of new segments are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The lowest free range that is large enough.
+    #[default]
+    LowestFree,
+    /// Above everything that was ever there: addresses ascend in the order of requests.
+    Ascending,
+    /// Below everything that was ever there.
+    Descending,
+}
+
+/// The address space of one device.
+#[derive(Clone, Debug)]
+pub(super) struct Addresses {
+    placement: Placement,
+    /// Nothing from here on is taken.
+    top: u64,
+    /// Nothing below is taken.
+    bottom: u64,
+    /// Ranges between the two that are free: start and end.
+    gaps: BTreeMap<u64, u64>,
+}
+
+impl Addresses {
+    /// An empty address space from `base` on.
+    pub(super) fn new(placement: Placement, base: u64) -> Self {
+        let base = base.checked_next_multiple_of(ALIGNMENT).unwrap_or(0);
+        let base = if placement == Placement::Descending { base.max(ADDRESS_SPACE) } else { base };
+        Self { placement, top: base, bottom: base, gaps: BTreeMap::new() }
+    }
+
+    /// Takes a range of `size` bytes, at `wanted` where that is free; `None` where there is none.
+    pub(super) fn take(&mut self, size: u64, wanted: Option<u64>) -> Option<u64> {
+        if let Some(start) = wanted
+            && self.occupy(start, size)
+        {
+            return Some(start);
+        }
+        let size = size.checked_next_multiple_of(ALIGNMENT)?;
+        let start = match self.placement {
+            Placement::LowestFree => {
+                let gap = self.gaps.iter().find(|&(&start, &end)| end - start >= size);
+                gap.map_or(self.top, |(&start, _)| start)
+            }
+            Placement::Ascending => self.top,
+            Placement::Descending => self.bottom.checked_sub(size)?,
+        };
+        self.occupy(start, size).then_some(start)
+    }
+
+    /// Marks a range as taken; false, and no change, where it is not free or goes beyond the last address.
+    pub(super) fn occupy(&mut self, start: u64, size: u64) -> bool {
+        let Some(end) = start.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT)) else {
+            return false;
+        };
+        let start = start / ALIGNMENT * ALIGNMENT;
+        if start >= self.top {
+            self.add_gap(self.top, start);
+            self.top = end;
+        } else if end <= self.bottom {
+            self.add_gap(end, self.bottom);
+            self.bottom = start;
+        } else {
+            let before = self.gaps.range(..=start).next_back();
+            let Some((gap, gap_end)) = before.map(|(&gap, &end)| (gap, end)).filter(|&(_, gap_end)| end <= gap_end)
+            else {
+                return false;
+            };
+            self.gaps.remove(&gap);
+            self.add_gap(gap, start);
+            self.add_gap(end, gap_end);
+        }
+        true
+    }
+
+    /// Gives a range back that was taken.
+    pub(super) fn give_back(&mut self, start: u64, size: u64) {
+        let end = start.saturating_add(size).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
+        let start = start / ALIGNMENT * ALIGNMENT;
+        if self.placement == Placement::LowestFree {
+            self.add_gap(start, end);
+        }
+    }
+
+    fn add_gap(&mut self, mut start: u64, mut end: u64) {
+        if start >= end {
+            return;
+        }
+        if let Some((&before, _)) = self.gaps.range(..start).next_back().filter(|&(_, &until)| until == start) {
+            self.gaps.remove(&before);
+            start = before;
+        }
+        end = self.gaps.remove(&end).unwrap_or(end);
+        if end == self.top {
+            self.top = start;
+        } else {
+            self.gaps.insert(start, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn taken(placement: Placement) -> Vec<u64> {
+        let mut addresses = Addresses::new(placement, 100 * MIB);
+        let first = [4, 2, 6].map(|mib| addresses.take(mib * MIB, None).unwrap());
+        addresses.give_back(first[0], 4 * MIB);
+        let last = [8, 4].map(|mib| addresses.take(mib * MIB, None).unwrap());
+        let top = if placement == Placement::Descending { ADDRESS_SPACE } else { 0 };
+        first.into_iter().chain(last).map(|addr| addr.abs_diff(top) / MIB).collect()
+    }
+
+    #[test]
+    fn ranges_are_reused_where_the_placement_says_so() {
+        assert_eq!(taken(Placement::LowestFree), [100, 104, 106, 112, 100]);
+        assert_eq!(taken(Placement::Ascending), [100, 104, 106, 112, 120]);
+        assert_eq!(taken(Placement::Descending), [4, 6, 12, 20, 24]);
+    }
+
+    #[test]
+    fn an_address_space_ends() {
+        let mut addresses = Addresses::new(Placement::LowestFree, u64::MAX - 4 * MIB);
+        assert_eq!(addresses.take(u64::MAX, None), None);
+        assert_eq!(addresses.take(64 * MIB, None), None);
+    }
+
+    #[test]
+    fn a_wanted_address_is_taken_where_it_is_free() {
+        let mut addresses = Addresses::new(Placement::LowestFree, 100 * MIB);
+        assert_eq!(addresses.take(4 * MIB, Some(200 * MIB)), Some(200 * MIB));
+        assert_eq!(addresses.take(4 * MIB, Some(202 * MIB)), Some(100 * MIB), "taken");
+        assert_eq!(addresses.take(4 * MIB, Some(40 * MIB)), Some(40 * MIB), "below everything");
+        assert_eq!(addresses.take(50 * MIB, None), Some(44 * MIB));
+        assert_eq!(addresses.take(96 * MIB, None), Some(104 * MIB));
+        assert_eq!(addresses.take(2 * MIB, None), Some(94 * MIB));
+    }
+}

@@ -1,0 +1,122 @@
+//! What the device and the settings allow the allocator to reserve.
+//!
+//! A play of the same requests comes out otherwise under another limit only where a comparison with the limit does. Each
+//! limit therefore keeps the highest value that it has let pass and the lowest that it has held up: between the two the
+//! whole play is the same.
+
+use crate::model::AllocatorSettings;
+
+/// Values that a limit is compared with, and the limit itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    limit: u64,
+    passed: u64,
+    held: u64,
+}
+
+impl Threshold {
+    /// A limit that nothing was compared with yet.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, passed: 0, held: u64::MAX }
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether a value is within the limit.
+    #[inline]
+    pub fn fits(&mut self, value: u64) -> bool {
+        let fits = value <= self.limit;
+        if fits {
+            self.passed = self.passed.max(value);
+        } else {
+            self.held = self.held.min(value);
+        }
+        fits
+    }
+
+    /// The highest value that was within the limit; 0 where none was.
+    pub fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// The lowest value that was above the limit. `None` where none was: then any higher limit is as good.
+    pub fn held(&self) -> Option<u64> {
+        (self.held < u64::MAX).then_some(self.held)
+    }
+}
+
+/// What the allocator may reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that the driver has for the allocator.
+    pub capacity: Threshold,
+    /// Bytes that the process may reserve, where a memory fraction is set.
+    pub allowed: Option<Threshold>,
+    /// Reserved bytes above which cached segments are collected before a new one is made
+    /// (`garbage_collection_threshold`). PyTorch does so only where a memory fraction is set.
+    pub collected: Option<Threshold>,
+    /// Whether a request that exceeds [`Limits::allowed`] fails at once (`throw_on_cudamalloc_oom`), without giving
+    /// cached memory back first.
+    pub fails_at_once: bool,
+    /// Bytes of address space that an expandable segment reserves: PyTorch takes 9/8 of the device.
+    pub range: u64,
+}
+
+/// No program uses as many addresses; it bounds sums for hostile files.
+pub(super) const ADDRESS_SPACE: u64 = 1 << 62;
+
+/// Address space of an expandable segment where the size of the device is not known: more than any device has, and a
+/// multiple of every usual page.
+const UNKNOWN_RANGE: u64 = 15 << 40;
+
+impl Default for Limits {
+    /// None at all.
+    fn default() -> Self {
+        Self {
+            capacity: Threshold::new(ADDRESS_SPACE),
+            allowed: None,
+            collected: None,
+            fails_at_once: false,
+            range: UNKNOWN_RANGE,
+        }
+    }
+}
+
+impl Limits {
+    /// What settings allow on a device with `capacity` bytes for the allocator and `total` bytes in all, as far as known.
+    /// A memory fraction means nothing where the latter is not.
+    pub fn of(settings: &AllocatorSettings, capacity: Option<u64>, total: Option<u64>) -> Self {
+        let mut limits = capacity.map_or_else(Self::default, Self::device);
+        let Some(total) = total else { return limits };
+        limits.range = total.saturating_add(total / 8).min(ADDRESS_SPACE);
+        if let Some(fraction) = settings.memory_fraction.filter(|&fraction| fraction < 1.0) {
+            let allowed = (fraction * total as f64) as u64;
+            limits.allowed = Some(Threshold::new(allowed));
+            let collected = settings.garbage_collection_threshold;
+            limits.collected = (collected > 0.0).then(|| Threshold::new((collected * allowed as f64) as u64));
+            limits.fails_at_once = settings.throws_on_oom;
+        }
+        limits
+    }
+
+    /// A device with so many bytes for the allocator.
+    pub fn device(capacity: u64) -> Self {
+        Self { capacity: Threshold::new(capacity.min(ADDRESS_SPACE)), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_knows_where_a_play_would_come_out_otherwise() {
+        let mut threshold = Threshold::new(100);
+        assert_eq!((threshold.passed(), threshold.held()), (0, None));
+        assert!(threshold.fits(40) && threshold.fits(100) && !threshold.fits(130) && !threshold.fits(101));
+        assert_eq!((threshold.passed(), threshold.held()), (100, Some(101)));
+    }
+}

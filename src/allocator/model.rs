@@ -1,0 +1,443 @@
+//! A caching allocator that decides for itself where blocks go.
+
+use super::addresses::{Addresses, Placement};
+use super::blocks::{Block, BlockId, DEFAULT_POOL, NONE, Pool, PoolIndex, State};
+use super::limits::Limits;
+use super::rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
+use crate::model::{Action, PoolId, SegmentType};
+use std::collections::BTreeMap;
+
+/// A request, as `DeviceCachingAllocator::malloc` gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Where it is served from: see [`Allocator::pool`].
+    pub pool: PoolIndex,
+    /// Bytes, rounded by [`SizeRules::round`].
+    pub bytes: u64,
+    /// Bytes before that.
+    pub requested: u64,
+    /// Whether a graph is being captured: then nothing cached may be given back for it.
+    pub is_capturing: bool,
+    /// Address at which the driver puts what it is asked for, where that is known and free.
+    pub address: Option<u64>,
+}
+
+/// What the allocator asked of the driver, or gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentEvent {
+    /// [`Action::SegmentAlloc`], [`Action::SegmentFree`], [`Action::SegmentMap`] or [`Action::SegmentUnmap`].
+    pub action: Action,
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Counters of `torch.cuda.memory_stats()`, in bytes and calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// `allocated_bytes.all.current`.
+    pub allocated: u64,
+    /// `active_bytes.all.current`.
+    pub active: u64,
+    /// `requested_bytes.all.current`.
+    pub requested: u64,
+    /// `reserved_bytes.all.current`.
+    pub reserved: u64,
+    /// `reserved_bytes.all.peak`: a request that fails may reserve memory before, and give it back.
+    pub reserved_peak: u64,
+    /// `num_alloc_retries`: requests that were tried again after everything cached was given back.
+    pub retries: u64,
+    /// `num_device_alloc`: calls of `cudaMalloc`, and ranges mapped.
+    pub device_allocs: u64,
+    /// `num_device_free`: calls of `cudaFree`, and ranges unmapped.
+    pub device_frees: u64,
+}
+
+/// The address range of an expandable segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub addr: u64,
+    pub size: u64,
+}
+
+/// The caching allocator of one device: `DeviceCachingAllocator` of PyTorch, without the memory.
+///
+/// Blocks are rows of one table and neighbours name each other by index, so that a request allocates nothing on the heap
+/// but the nodes of its pool's order. The invariants, checked by `tests`: blocks of a segment are linked in address order
+/// and tile it; no two neighbours are both free, or both unmapped; exactly the free blocks are in their pool's order, and
+/// exactly the unmapped ones in its list of those; the counters are the sums over blocks.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    pub(super) rules: SizeRules,
+    pub(super) limits: Limits,
+    pub(super) blocks: Vec<Block>,
+    /// Slots of blocks that are gone.
+    unused: Vec<u32>,
+    pub(super) pools: Vec<Pool>,
+    /// Pools in the order in which what is cached is given back: default before private ones, large before small, and
+    /// by stream.
+    pub(super) release_order: Vec<u32>,
+    pub(super) ranges: Vec<Range>,
+    pub(super) addresses: Addresses,
+    /// Blocks whose free is pending.
+    pub(super) pending: Vec<u32>,
+    /// Requests served.
+    served: u32,
+    /// Bytes that the driver has given: reserved bytes, rounded up to what it hands out.
+    pub(super) used: u64,
+    pub(super) stats: Stats,
+    pub(super) events: Vec<SegmentEvent>,
+}
+
+impl Allocator {
+    /// An allocator that has reserved nothing. The driver's first address is `base`.
+    pub fn new(rules: SizeRules, limits: Limits, placement: Placement, base: u64) -> Self {
+        Self {
+            rules,
+            limits,
+            blocks: Vec::new(),
+            unused: Vec::new(),
+            pools: Vec::new(),
+            release_order: Vec::new(),
+            ranges: Vec::new(),
+            addresses: Addresses::new(placement, base),
+            pending: Vec::new(),
+            served: 0,
+            used: 0,
+            stats: Stats::default(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The limits, with what was compared with them so far.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The counters.
+    #[inline]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What was asked of the driver and given back since this was last asked, in order.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = SegmentEvent> + '_ {
+        self.events.drain(..)
+    }
+
+    /// Whether there is anything for [`Allocator::drain_events`].
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The pool of requests on a stream, in the default or a private pool, for small or large blocks.
+    pub fn pool(&mut self, stream: u64, private: Option<PoolId>, segment_type: SegmentType) -> PoolIndex {
+        let private = private.unwrap_or(DEFAULT_POOL);
+        let is_small = segment_type == SegmentType::Small;
+        let same_kind = |pool: &Pool| pool.private == private && pool.is_small == is_small;
+        if let Some(known) = self.pools.iter().position(|pool| same_kind(pool) && pool.stream == stream) {
+            return PoolIndex(known as u32);
+        }
+        let index = self.pools.len() as u32;
+        let counts_in = self.pools.iter().position(same_kind).map_or(index, |first| first as u32);
+        self.pools.push(Pool {
+            private,
+            stream,
+            is_small,
+            is_released: false,
+            is_plain: false,
+            counts_in,
+            searches: 0,
+            free: BTreeMap::new(),
+            unmapped: BTreeMap::new(),
+        });
+        self.release_order.push(index);
+        let pools = &self.pools;
+        self.release_order.sort_by_key(|&index| {
+            let pool = &pools[index as usize];
+            // Those of graphs that nobody needs any more give back small blocks first.
+            (pool.is_private(), pool.private, pool.is_small != pool.is_private(), pool.stream)
+        });
+        PoolIndex(index)
+    }
+
+    /// Says that nobody needs a private pool any more: what is cached in it may be given back.
+    pub fn release_pool(&mut self, private: PoolId) {
+        for pool in self.pools.iter_mut().filter(|pool| pool.private == private) {
+            pool.is_released = true;
+        }
+    }
+
+    /// Says that new segments of a private pool are plain ones although `expandable_segments` is set: as up to PyTorch
+    /// 2.4, and in pools that have an allocator of their own.
+    pub fn keep_plain(&mut self, private: PoolId) {
+        for pool in self.pools.iter_mut().filter(|pool| pool.private == private) {
+            pool.is_plain = true;
+        }
+    }
+
+    /// Serves a request; `None` where PyTorch raises `OutOfMemoryError`.
+    #[inline]
+    pub fn alloc(&mut self, request: Request) -> Option<BlockId> {
+        let found = match self.best_fit(request.pool.0, request.bytes) {
+            Some(found) => found,
+            None => self.grow_or_retry(&request)?,
+        };
+        Some(self.take(found, &request))
+    }
+
+    /// The program frees a block that another stream may still use: it is no longer allocated, but stays active.
+    pub fn request_free(&mut self, id: BlockId) {
+        let block = &mut self.blocks[id.index as usize];
+        if block.serial == id.serial && block.state == State::Allocated {
+            block.state = State::Pending;
+            self.stats.allocated -= block.size;
+            self.pending.push(id.index);
+        }
+    }
+
+    /// Takes a block back: its free is requested, if it was not yet, and completes. Nothing happens where that was so
+    /// already.
+    #[inline]
+    pub fn free(&mut self, id: BlockId) {
+        let block = self.blocks[id.index as usize];
+        match block.state {
+            _ if block.serial != id.serial => return,
+            State::Allocated => self.stats.allocated -= block.size,
+            State::Pending => self.pending.retain(|&pending| pending != id.index),
+            State::Free | State::Unmapped | State::Gone => return,
+        }
+        self.complete_free(id.index);
+    }
+
+    /// Bytes of a block in use.
+    pub fn size(&self, id: BlockId) -> u64 {
+        self.blocks[id.index as usize].size
+    }
+
+    /// First address of a block in use.
+    pub fn address(&self, id: BlockId) -> u64 {
+        self.blocks[id.index as usize].addr
+    }
+
+    /// Gives everything cached back to the driver: `torch.cuda.empty_cache()`.
+    pub fn empty_cache(&mut self) {
+        self.release_cached();
+    }
+
+    /// `get_free_block`: the smallest free block that is large enough. `max_split_size` may forbid its use; no other one is
+    /// looked at then.
+    fn best_fit(&mut self, pool: u32, bytes: u64) -> Option<u32> {
+        if self.limits.collected.is_some() {
+            let counts_in = self.pools[pool as usize].counts_in;
+            self.pools[counts_in as usize].searches += 1;
+        }
+        let mut fits = self.pools[pool as usize].free.range((bytes, 0)..);
+        let (_, &first) = fits.next()?;
+        let mut found = first;
+        if self.blocks[found as usize].range != NONE {
+            // What lies behind the free block and can be mapped counts as a part of it.
+            for (_, &next) in fits {
+                if self.blocks[found as usize].range == NONE || self.size_with_room(next) >= self.size_with_room(found)
+                {
+                    break;
+                }
+                found = next;
+            }
+        }
+        (!self.rules.keeps_back(bytes, self.blocks[found as usize].size)).then_some(found)
+    }
+
+    /// Bytes of a free block and of the unmapped one behind it.
+    fn size_with_room(&self, index: u32) -> u64 {
+        let block = &self.blocks[index as usize];
+        let room = self.blocks.get(block.next as usize).filter(|next| next.state == State::Unmapped);
+        block.size + room.map_or(0, |next| next.size)
+    }
+
+    /// A free block of at least so many bytes that the driver had to supply: `malloc` after its search has failed.
+    fn grow_or_retry(&mut self, request: &Request) -> Option<u32> {
+        self.collect_garbage();
+        if let Some(found) = self.grow(request) {
+            return Some(found);
+        }
+        if self.limits.fails_at_once && !self.is_allowed(request) {
+            return None;
+        }
+        if self.release_oversize(request)
+            && let Some(found) = self.grow(request)
+        {
+            return Some(found);
+        }
+        if request.is_capturing {
+            return None;
+        }
+        self.release_cached();
+        self.stats.retries += 1;
+        self.grow(request)
+    }
+
+    /// Whether the process may reserve a segment for the request. For expandable segments, too, it is one of the size that
+    /// a plain one would have.
+    fn is_allowed(&mut self, request: &Request) -> bool {
+        let segment = self.rules.driver_request(request.bytes, false);
+        let reserved = self.stats.reserved.saturating_add(segment);
+        self.limits.allowed.as_mut().is_none_or(|allowed| allowed.fits(reserved))
+    }
+
+    /// `alloc_block`: a new segment, or more pages of an expandable one.
+    fn grow(&mut self, request: &Request) -> Option<u32> {
+        if !self.is_allowed(request) {
+            return None;
+        }
+        if self.rules.grows_in_place() && !self.pools[request.pool.0 as usize].is_plain {
+            return self.grow_in_place(request);
+        }
+        let size = self.rules.driver_request(request.bytes, false);
+        if !self.limits.capacity.fits(self.used.saturating_add(driver_bytes(size))) {
+            return None;
+        }
+        let addr = self.addresses.take(size, request.address)?;
+        self.count_reserved(Action::SegmentAlloc, addr, size);
+        let index = self.add(Block::new(addr, size, request.pool.0, NONE));
+        self.enlist(index);
+        Some(index)
+    }
+
+    /// Cuts a block off a free one (`alloc_found_block`), or takes it whole where `should_split` says no.
+    fn take(&mut self, index: u32, request: &Request) -> BlockId {
+        let bytes = request.bytes;
+        let Block { addr, size, next, pool, range, .. } = self.blocks[index as usize];
+        let pool_row = &mut self.pools[pool as usize];
+        pool_row.free.remove(&(size, addr));
+        let taken = match size - bytes {
+            rest if pool_row.is_small && rest >= MIN_BLOCK => bytes,
+            _ if pool_row.is_small => size,
+            _ => self.rules.large_block(bytes, size),
+        };
+        if taken < size {
+            let rest = self.add(Block::new(addr + taken, size - taken, pool, range));
+            self.link(rest, index, next);
+            self.enlist(rest);
+        }
+        self.blocks[index as usize].size = taken;
+        self.hand_out(index, request.requested)
+    }
+
+    /// Counts a block as in use.
+    pub(super) fn hand_out(&mut self, index: u32, requested: u64) -> BlockId {
+        self.served = self.served.wrapping_add(1);
+        let block = &mut self.blocks[index as usize];
+        (block.state, block.serial, block.requested) = (State::Allocated, self.served, requested);
+        self.stats.requested += requested;
+        self.stats.allocated += block.size;
+        self.stats.active += block.size;
+        BlockId { index, serial: self.served }
+    }
+
+    /// Puts a block between two others.
+    pub(super) fn link(&mut self, index: u32, previous: u32, next: u32) {
+        let block = &mut self.blocks[index as usize];
+        (block.previous, block.next) = (previous, next);
+        if let Some(before) = self.blocks.get_mut(previous as usize) {
+            before.next = index;
+        }
+        if let Some(after) = self.blocks.get_mut(next as usize) {
+            after.previous = index;
+        }
+    }
+
+    /// A block in use, which is not allocated any more, becomes free.
+    pub(super) fn complete_free(&mut self, index: u32) {
+        let block = &self.blocks[index as usize];
+        self.stats.active -= block.size;
+        self.stats.requested -= block.requested;
+        self.add_free(index);
+    }
+
+    /// Counts memory that the driver has given.
+    pub(super) fn count_reserved(&mut self, action: Action, addr: u64, size: u64) {
+        self.used += driver_bytes(size);
+        self.stats.reserved += size;
+        self.stats.reserved_peak = self.stats.reserved_peak.max(self.stats.reserved);
+        self.stats.device_allocs += 1;
+        self.events.push(SegmentEvent { action, addr, size });
+    }
+
+    /// Counts memory that was given back.
+    pub(super) fn count_returned(&mut self, action: Action, addr: u64, size: u64) {
+        self.used -= driver_bytes(size);
+        self.stats.reserved -= size;
+        self.stats.device_frees += 1;
+        self.events.push(SegmentEvent { action, addr, size });
+    }
+
+    /// Makes a block free, together with its free neighbours.
+    pub(super) fn add_free(&mut self, index: u32) {
+        self.blocks[index as usize].state = State::Free;
+        self.merge(index, State::Free);
+        self.enlist(index);
+    }
+
+    /// Merges the neighbours that are in a state into a block, which is not in its pool's lists.
+    pub(super) fn merge(&mut self, index: u32, state: State) {
+        let mut block = self.blocks[index as usize];
+        for neighbour in [block.previous, block.next] {
+            let Some(&other) = self.blocks.get(neighbour as usize).filter(|other| other.state == state) else {
+                continue;
+            };
+            let pool = &mut self.pools[other.pool as usize];
+            match state {
+                State::Unmapped => _ = pool.unmapped.remove(&other.addr),
+                _ => _ = pool.free.remove(&(other.size, other.addr)),
+            }
+            block.size += other.size;
+            if neighbour == block.previous {
+                (block.addr, block.previous) = (other.addr, other.previous);
+            } else {
+                block.next = other.next;
+            }
+            self.drop_slot(neighbour);
+        }
+        self.blocks[index as usize] = block;
+        self.link(index, block.previous, block.next);
+    }
+
+    /// Enters a block into its pool's order of free ones.
+    pub(super) fn enlist(&mut self, index: u32) {
+        let Block { addr, size, pool, .. } = self.blocks[index as usize];
+        let counts_in = self.pools[pool as usize].counts_in;
+        let block = &mut self.blocks[index as usize];
+        block.state = State::Free;
+        block.free_since = self.pools[counts_in as usize].searches;
+        self.pools[pool as usize].free.insert((size, addr), index);
+    }
+
+    /// A row for a block.
+    pub(super) fn add(&mut self, block: Block) -> u32 {
+        let index = self.unused.pop().unwrap_or(self.blocks.len() as u32);
+        match self.blocks.get_mut(index as usize) {
+            Some(unused) => *unused = block,
+            None => self.blocks.push(block),
+        }
+        index
+    }
+
+    /// Gives up the row of a block.
+    pub(super) fn drop_slot(&mut self, index: u32) {
+        self.blocks[index as usize].state = State::Gone;
+        self.unused.push(index);
+    }
+
+    /// Whether a rounded request is served from the small pool.
+    pub fn segment_type(bytes: u64) -> SegmentType {
+        if bytes <= SMALL_SIZE { SegmentType::Small } else { SegmentType::Large }
+    }
+}
+
+/// Bytes that the driver takes for a segment: it hands out whole 2 MiB.
+pub(super) fn driver_bytes(size: u64) -> u64 {
+    size.checked_next_multiple_of(2 << 20).unwrap_or(u64::MAX)
+}
