@@ -4,7 +4,8 @@ use crate::analysis::diff::DiffInput;
 use crate::analysis::{
     CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, Devices, FlameOptions, FlameReport,
     FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview,
-    PeakOptions, PeakReport, SegmentMapReport, TimelineOptions, TimelineReport, TriageOptions, TriageReport,
+    PeakOptions, PeakReport, SegmentMapReport, SimulateOptions, SimulateReport, TimelineOptions, TimelineReport,
+    TriageOptions, TriageReport,
 };
 use crate::error::{Error, Result};
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
@@ -168,6 +169,15 @@ impl Recording {
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<CheckpointReport> {
         self.require_history("checkpoint")?;
         CheckpointReport::of(&self.devices(), options)
+    }
+
+    /// What each device would need under other allocator settings, and on another device.
+    ///
+    /// # Errors
+    /// As [`SimulateReport::of`].
+    pub fn simulate(&self, options: &SimulateOptions) -> Result<SimulateReport> {
+        self.require_history("simulate")?;
+        SimulateReport::of(&self.devices(), options)
     }
 
     /// What it measures against what it may.

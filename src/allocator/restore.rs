@@ -79,14 +79,13 @@ impl Allocator {
                 && segment.addr - block.addr < block.size
                 && segment.size <= block.size - (segment.addr - block.addr)
         };
-        let unmapped = match behind.filter(fits) {
-            Some(index) => index,
-            None => {
-                let size = self.limits.range.max(segment.size);
-                let size = size.checked_next_multiple_of(page).unwrap_or(size);
-                self.addresses.occupy(segment.addr, size);
-                self.add_range(pool, segment.addr, size)
-            }
+        let unmapped = if let Some(index) = behind.filter(fits) {
+            index
+        } else {
+            let size = self.limits.range.max(segment.size);
+            let size = size.checked_next_multiple_of(page).unwrap_or(size);
+            self.addresses.occupy(segment.addr, size);
+            self.add_range(pool, segment.addr, size)
         };
         let gap = segment.addr - self.blocks[unmapped as usize].addr;
         let pages = if gap > 0 {

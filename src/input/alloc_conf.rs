@@ -1,60 +1,200 @@
-//! `PYTORCH_CUDA_ALLOC_CONF`: the settings that a snapshot holds in that string alone.
+//! `PYTORCH_CUDA_ALLOC_CONF`: a whole string, or the settings that a snapshot holds in that string alone.
 //!
 //! The string is `key:value` pairs between commas; a value may be a list in brackets, with commas of its own, and white
 //! space means nothing. PyTorch refuses what it does not understand, so a value that is none is a file's mistake.
 
 use crate::model::AllocatorSettings;
 
-/// Enters what `text` says into `settings`; what was expected instead of each value that is none.
-pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
+/// A value that its setting does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSetting {
+    /// The setting.
+    pub key: String,
+    /// What it takes.
+    pub expected: &'static str,
+    /// What was found, shortened.
+    pub found: String,
+}
+
+impl std::fmt::Display for BadSetting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { key, expected, found } = self;
+        write!(formatter, "expected {expected} for {key:?} in the allocator's settings, found {found:?}")
+    }
+}
+
+/// How `roundup_power2_divisions:[256:2,>:4]` is read: from which size on the last pair counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// From twice the last size named, as newer releases of PyTorch do.
+    #[default]
+    AfterLast,
+    /// From the last size named, whose own pair then counts for nothing, as older releases do.
+    FromLast,
+}
+
+/// The settings that `text` alone gives, as PyTorch starts with them.
+///
+/// # Errors
+/// When PyTorch would refuse them: the first key that it does not know, or whose value it does not take.
+pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
+    let mut settings = AllocatorSettings { alloc_conf: text.trim().to_owned(), ..AllocatorSettings::default() };
     let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
-    let mut problems = Vec::new();
-    for (key, value) in pairs(&text) {
-        let understood = match key {
-            // A segment serves requests of less than 10 MiB.
-            "large_segment_size_mb" => {
-                settings.large_segment_size = mebibytes(value).filter(|&bytes| bytes > 10 << 20);
-                settings.large_segment_size.is_some()
-            }
-            "max_non_split_rounding_mb" => {
-                settings.max_non_split_rounding = mebibytes(value);
-                settings.max_non_split_rounding.is_some()
-            }
-            "per_process_memory_fraction" => {
-                let fraction = value.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
-                settings.memory_fraction = fraction;
-                fraction.is_some()
-            }
-            _ => true,
+    for pair in split(&text).filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once(':') else {
+            return Err(bad(pair, "a value behind a colon", ""));
         };
-        if !understood {
-            let expected = match key {
-                "large_segment_size_mb" => "a whole number above 10",
-                "per_process_memory_fraction" => "a number from 0 to 1",
-                _ => "a whole number",
-            };
-            let shown: String = value.chars().take(LONGEST_SHOWN).collect();
-            problems.push(format!("expected {expected} for {key:?} in the allocator's settings, found {shown:?}"));
+        if !enter_string_only(key, value, &mut settings)? && !enter_recorded(key, value, rest, &mut settings)? {
+            return Err(bad(key, "another key: PyTorch knows none like it", key));
         }
     }
-    problems
+    let large = settings.large_segment_size.unwrap_or(20 << 20);
+    if settings.max_split_size.is_some_and(|bytes| bytes < large) {
+        return Err(bad("max_split_size_mb", "as many MiB as a large segment has, at least", "less"));
+    }
+    Ok(settings)
+}
+
+/// How the recording's own string was read, as far as its dictionary of divisions tells.
+pub fn rest_of(settings: &AllocatorSettings) -> Rest {
+    let divisions = |rest| parse(&settings.alloc_conf, rest).map(|parsed| parsed.roundup_power2_divisions);
+    let older = divisions(Rest::FromLast).is_ok_and(|divisions| divisions == settings.roundup_power2_divisions);
+    if older && divisions(Rest::AfterLast) != divisions(Rest::FromLast) { Rest::FromLast } else { Rest::AfterLast }
+}
+
+/// Enters what `text` says into `settings` that a snapshot does not hold elsewhere; what was expected instead of each
+/// value that is none.
+pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
+    let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
+    let pairs = split(&text).filter_map(|pair| pair.split_once(':'));
+    pairs.filter_map(|(key, value)| enter_string_only(key, value, settings).err()).map(|bad| bad.to_string()).collect()
+}
+
+fn bad(key: &str, expected: &'static str, found: &str) -> BadSetting {
+    let short = |text: &str| text.chars().take(LONGEST_SHOWN).collect();
+    BadSetting { key: short(key), expected, found: short(found) }
+}
+
+/// Enters a setting that is in the string alone; false where the key is none of those.
+fn enter_string_only(key: &str, value: &str, settings: &mut AllocatorSettings) -> Result<bool, BadSetting> {
+    let refuse = |expected| bad(key, expected, value);
+    let truth = || flag(value).ok_or(refuse("True or False"));
+    match key {
+        // A segment serves requests of less than 10 MiB.
+        "large_segment_size_mb" => {
+            settings.large_segment_size = mebibytes(value).filter(|&bytes| bytes > 10 << 20);
+            settings.large_segment_size.ok_or(refuse("a whole number above 10"))?;
+        }
+        "max_non_split_rounding_mb" => {
+            settings.max_non_split_rounding = mebibytes(value);
+            settings.max_non_split_rounding.ok_or(refuse("a whole number"))?;
+        }
+        "per_process_memory_fraction" => {
+            settings.memory_fraction = value.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
+            settings.memory_fraction.ok_or(refuse("a number from 0 to 1"))?;
+        }
+        "pinned_max_round_threshold_mb" => {
+            settings.pinned_max_round_threshold = mebibytes(value);
+            settings.pinned_max_round_threshold.ok_or(refuse("a whole number"))?;
+        }
+        "pinned_max_cached_size_mb" => {
+            settings.pinned_max_cached_size = mebibytes(value);
+            settings.pinned_max_cached_size.ok_or(refuse("a whole number"))?;
+        }
+        "throw_on_cudamalloc_oom" => settings.throws_on_oom = truth()?,
+        "graph_capture_record_stream_reuse" => settings.record_stream_reuse = truth()?,
+        "backend" => match value {
+            "native" => settings.other_backend = false,
+            "cudaMallocAsync" => settings.other_backend = true,
+            _ => return Err(refuse("native or cudaMallocAsync")),
+        },
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Enters a setting that snapshots hold in a place of its own, or that changes no memory; false where the key is none of
+/// those.
+fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSettings) -> Result<bool, BadSetting> {
+    let refuse = |expected| bad(key, expected, value);
+    match key {
+        "max_split_size_mb" => {
+            let bytes = mebibytes(value).filter(|&bytes| bytes >= 20 << 20);
+            settings.max_split_size = Some(bytes.ok_or(refuse("a whole number from 20 on"))?);
+        }
+        "expandable_segments" => settings.expandable_segments = flag(value).ok_or(refuse("True or False"))?,
+        "garbage_collection_threshold" => {
+            let share = value.parse().ok().filter(|&share: &f64| share > 0.0 && share < 1.0);
+            settings.garbage_collection_threshold = share.ok_or(refuse("a number between 0 and 1"))?;
+        }
+        "roundup_power2_divisions" => {
+            let divisions = divisions(value, rest);
+            settings.roundup_power2_divisions = divisions.ok_or(refuse("powers of two, as 8 or [256:1,512:2,>:4]"))?;
+        }
+        "pinned_num_register_threads" | "pinned_reserve_segment_size_mb" => {
+            value.parse::<u64>().map_err(|_| refuse("a whole number"))?;
+        }
+        "pinned_use_cuda_host_register"
+        | "pinned_use_hip_host_register"
+        | "pinned_use_background_threads"
+        | "pinned_free_catch_all"
+        | "release_lock_on_cudamalloc"
+        | "release_lock_on_hipmalloc" => _ = flag(value).ok_or(refuse("True or False"))?,
+        "expandable_segments_reserve" | "expandable_segments_reserve_by_class" => {}
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Sizes that have divisions of their own: 1 MiB, 2 MiB, 4 MiB...
+const INTERVALS: usize = 16;
+
+/// `8`, or `[256:1,512:2,>:4]`: each pair counts for sizes from so many MiB up to twice as many, the first one for all
+/// smaller ones as well.
+fn divisions(value: &str, rest: Rest) -> Option<[u64; INTERVALS]> {
+    let count = |text: &str| text.parse::<u64>().ok().filter(|&count| count == 0 || count.is_power_of_two());
+    let Some(list) = value.strip_prefix('[') else { return Some([count(value)?; INTERVALS]) };
+    let mut found = [0; INTERVALS];
+    let mut last = None;
+    for pair in list.strip_suffix(']')?.split(',') {
+        let (size, divisions) = pair.split_once(':')?;
+        let divisions = count(divisions)?;
+        if size == ">" {
+            let from = last.map_or(0, |last| if rest == Rest::FromLast { last } else { last + 1 });
+            found.iter_mut().skip(from).for_each(|slot| *slot = divisions);
+            continue;
+        }
+        let size = size.parse::<u64>().ok().filter(|size| size.is_power_of_two())?;
+        let index = (size.ilog2() as usize).min(INTERVALS - 1);
+        let from = if last.is_none() { 0 } else { index };
+        found[from..=index].fill(divisions);
+        last = Some(index);
+    }
+    Some(found)
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "True" => Some(true),
+        "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// Characters of a value that are shown.
 const LONGEST_SHOWN: usize = 32;
 
-/// Keys and their values, in order. Commas inside of brackets separate no pairs.
-fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+/// Keys with their values, in order. Commas inside of brackets separate none.
+fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0usize;
-    let pairs = text.split(move |char| {
+    text.split(move |char| {
         match char {
             '[' => depth += 1,
             ']' => depth = depth.saturating_sub(1),
             _ => {}
         }
         char == ',' && depth == 0
-    });
-    pairs.filter_map(|pair| pair.split_once(':'))
+    })
 }
 
 /// A whole number of MiB in bytes.
@@ -82,6 +222,50 @@ mod tests {
         assert_eq!(settings.max_non_split_rounding, Some(64 << 20));
         assert_eq!(settings.memory_fraction, Some(0.5));
         assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn a_whole_string_is_read_as_pytorch_reads_it() {
+        let read = |text| parse(text, Rest::AfterLast);
+        let settings =
+            read("max_split_size_mb:20, garbage_collection_threshold:0.5,roundup_power2_divisions:8").unwrap();
+        assert_eq!(settings.max_split_size, Some(20 << 20));
+        assert!((settings.garbage_collection_threshold - 0.5).abs() < 1e-9);
+        assert_eq!(settings.roundup_power2_divisions, [8; 16]);
+        assert!(read("backend:cudaMallocAsync").unwrap().other_backend);
+        assert_eq!(read("").unwrap().max_split_size, None);
+    }
+
+    #[test]
+    fn the_rest_of_divisions_begins_where_the_release_says() {
+        let read = |text, rest| parse(text, rest).unwrap().roundup_power2_divisions;
+        let text = "roundup_power2_divisions:[2:1,8:2,>:4]";
+        assert_eq!(read(text, Rest::AfterLast), [1, 1, 0, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+        assert_eq!(read(text, Rest::FromLast), [1, 1, 0, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+        let mut recorded = AllocatorSettings { alloc_conf: text.to_owned(), ..AllocatorSettings::default() };
+        assert_eq!(rest_of(&recorded), Rest::AfterLast, "neither");
+        recorded.roundup_power2_divisions = read(text, Rest::FromLast);
+        assert_eq!(rest_of(&recorded), Rest::FromLast);
+    }
+
+    #[test]
+    fn what_pytorch_refuses_is_refused_by_name() {
+        for (text, key) in [
+            ("expandable_segment:True", "expandable_segment"),
+            ("expandable_segments:true", "expandable_segments"),
+            ("expandable_segments", "expandable_segments"),
+            ("max_split_size_mb:10", "max_split_size_mb"),
+            ("max_split_size_mb:17592186044416", "max_split_size_mb"),
+            ("max_split_size_mb:32,large_segment_size_mb:64", "max_split_size_mb"),
+            ("roundup_power2_divisions:3", "roundup_power2_divisions"),
+            ("roundup_power2_divisions:[3:2]", "roundup_power2_divisions"),
+            ("roundup_power2_divisions:[256:2", "roundup_power2_divisions"),
+            ("garbage_collection_threshold:1", "garbage_collection_threshold"),
+            ("garbage_collection_threshold:nan", "garbage_collection_threshold"),
+            ("backend:mine", "backend"),
+        ] {
+            assert_eq!(parse(text, Rest::AfterLast).unwrap_err().key, key, "{text}");
+        }
     }
 
     #[test]

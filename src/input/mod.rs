@@ -4,7 +4,7 @@
 //! [`MemoryTimeline`], or an error that says what was
 //! expected, what was found and where. Nothing in a file is ever executed.
 
-mod alloc_conf;
+pub mod alloc_conf;
 pub mod collect;
 mod compressed;
 #[cfg(feature = "compressed")]

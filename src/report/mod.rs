@@ -18,6 +18,7 @@ pub mod page;
 pub mod peak;
 pub mod ranks;
 pub mod schema;
+pub mod simulate;
 #[cfg(feature = "plot")]
 pub mod timeline;
 pub mod triage;
@@ -34,7 +35,7 @@ pub use common::text::TextStyle;
 use crate::Recording;
 use crate::analysis::{
     CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-    TriageReport,
+    SimulateReport, TriageReport,
 };
 use check::words::CheckedInput;
 use schemars::JsonSchema;
@@ -49,6 +50,7 @@ const ANSWERS: &[schema::Described] = &[
     schema::answer::<OomReport>(),
     schema::answer::<LeakReport>(),
     schema::answer::<CheckpointReport>(),
+    schema::answer::<SimulateReport>(),
     schema::answer::<DiffReport>(),
     schema::answer::<[CheckedInput]>(),
     schema::answer::<RanksReport>(),

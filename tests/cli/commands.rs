@@ -21,7 +21,7 @@ const TINY_PEAK: i64 = 13_787_136;
 const GPT_PEAK: i64 = 4_453_794_816;
 
 /// Commands that answer in every format.
-const REPORTS: [&str; 7] = ["triage", "peak", "info", "fragmentation", "oom", "leaks", "checkpoint"];
+const REPORTS: [&str; 8] = ["triage", "peak", "info", "fragmentation", "oom", "leaks", "checkpoint", "simulate"];
 
 // ------------------------------------------------------------------ exit codes and errors
 
@@ -33,6 +33,7 @@ fn success_is_0() {
         &["info", &tiny],
         &["leaks", &tiny],
         &["checkpoint", &tiny],
+        &["simulate", &tiny],
         &["man"],
         &["help"],
         &["help", "peak"],

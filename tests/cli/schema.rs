@@ -14,6 +14,7 @@ const ANSWERS: &[(&str, &[&[&str]])] = &[
     ("oom", &[&[], &["--by", "stack"]]),
     ("leaks", &[&["--capacity", "80GiB"]]),
     ("checkpoint", &[&[], &["--top", "1"]]),
+    ("simulate", &[&[]]),
     ("diff", &[&[], &["--by", "function"]]),
     ("check", &[CHECK]),
     ("ranks", &[&[]]),
@@ -139,7 +140,7 @@ fn what_no_command_writes_is_not_valid() {
             _ => &[&fixture("oom")],
         };
         let options: &[&str] = match *command {
-            "info" | "triage" => &[],
+            "info" | "triage" | "simulate" => &[],
             "check" => CHECK,
             _ => &["--top", "2"],
         };

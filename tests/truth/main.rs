@@ -5,5 +5,6 @@ mod profiler;
 mod real;
 mod recordings;
 mod replay_properties;
+mod simulate;
 #[path = "../support/mod.rs"]
 mod support;

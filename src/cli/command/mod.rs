@@ -14,6 +14,7 @@ mod peak;
 mod ranks;
 mod report;
 mod schema;
+mod simulate;
 mod timeline;
 mod triage;
 
@@ -32,6 +33,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<report::Report>("report"),
     entry::<leaks::Leaks>("leaks"),
     entry::<checkpoint::Checkpoint>("checkpoint"),
+    entry::<simulate::Simulate>("simulate"),
     entry::<diff::Diff>("diff"),
     entry::<check::Check>("check"),
     entry::<schema::Schema>("schema"),

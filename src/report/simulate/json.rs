@@ -1,0 +1,188 @@
+//! The JSON of `memviz simulate`.
+
+use super::words;
+use crate::analysis::SimulateReport;
+use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trust};
+use crate::replay::Metric;
+use crate::report::Source;
+use crate::report::common::json::{Head, InputHead};
+use crate::wire::SCHEMA_VERSION;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `memviz simulate`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SimulateDevice {
+    /// Device, -1 for pinned host memory.
+    pub device: i32,
+    /// Whether this device's history is complete.
+    pub complete_history: bool,
+    /// What must be said, in words.
+    pub notes: Vec<String>,
+    /// Why nothing is played; null where it is.
+    pub refused: Option<String>,
+    /// The recording, and its own settings played against it.
+    pub recorded: RecordedSettings,
+    /// Bytes that the allocator can use in `runs`; null for a device without end.
+    pub capacity_bytes: Option<u64>,
+    /// Bytes in use at their most, which no allocator does without; null where nothing is played.
+    pub live_bytes: Option<u64>,
+    /// A run per settings, the recorded ones first; in a sweep then those that need least.
+    pub runs: Vec<SimulatedRun>,
+    /// The settings that need least, where that is less than the recorded ones do; else null.
+    pub best_alloc_conf: Option<String>,
+}
+
+/// The recording, and what its own settings played differ from it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RecordedSettings {
+    /// `max_memory_allocated()`.
+    pub max_allocated_bytes: i64,
+    /// `max_memory_reserved()`.
+    pub max_reserved_bytes: i64,
+    /// The largest difference between a played and a recorded maximum; null where nothing is played.
+    pub replay_difference_bytes: Option<u64>,
+    /// The first entry at which what was asked of the driver, or its address or size, differs; null where all is equal.
+    pub differs_from_entry: Option<u32>,
+    /// Requests for which memory was given back first.
+    pub retries: u32,
+    /// Calls of `empty_cache`; they are played where they were.
+    pub empty_cache_calls: u32,
+    /// Of the retries, those that may as well be calls of `empty_cache`.
+    pub uncertain_retries: u32,
+}
+
+/// A program under some settings.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SimulatedRun {
+    /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub alloc_conf: String,
+    /// Whether they are the recorded ones.
+    pub recorded: bool,
+    /// Changes of the program.
+    pub changes: Vec<String>,
+    /// Bytes that the allocator can use; null for a device without end.
+    pub capacity_bytes: Option<u64>,
+    /// Whether every request is served, those that were refused when recorded included.
+    pub finishes: bool,
+    /// The first entry whose request is refused.
+    pub fails_at_entry: Option<u32>,
+    /// `max_memory_allocated()`; null where the settings are refused, as are the figures below.
+    pub max_allocated_bytes: Option<u64>,
+    /// `max_memory_reserved()`.
+    pub max_reserved_bytes: Option<u64>,
+    /// The least and the most of that, where it depends on where the driver puts segments; else null.
+    pub max_reserved_bytes_range: Option<[u64; 2]>,
+    /// The most reserved bytes that no block in use had.
+    pub max_inactive_bytes: Option<u64>,
+    /// `num_alloc_retries`.
+    pub alloc_retries: Option<u64>,
+    /// `num_device_alloc`.
+    pub device_allocs: Option<u64>,
+    /// `num_device_free`.
+    pub device_frees: Option<u64>,
+    /// The lowest capacity on which it works; null where that is not known.
+    pub first_capacity_bytes: Option<u64>,
+    /// The lowest capacity from which on it always works; null where that is not known.
+    pub safe_capacity_bytes: Option<u64>,
+    /// A capacity from which on it always works: the safe one, or more where that is not known.
+    pub enough_capacity_bytes: Option<u64>,
+    /// Capacities between the first and the safe one on which it fails.
+    pub failing_capacities: Vec<FailingCapacities>,
+    /// Requests that were refused when they were recorded.
+    pub refused_requests: Vec<RefusedRequest>,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// Why no further; empty where it is exact.
+    pub because: String,
+    /// What must be said of the settings.
+    pub warnings: Vec<String>,
+}
+
+/// A range of capacities on which a program fails.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailingCapacities {
+    /// The lowest.
+    pub from_bytes: u64,
+    /// The first above on which it works.
+    pub to_bytes: u64,
+}
+
+/// A request that was refused when it was recorded.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RefusedRequest {
+    /// Its entry.
+    pub entry: u32,
+    /// Whether it is served here.
+    pub served: bool,
+}
+
+impl SimulatedRun {
+    fn of(run: &Run, capacity: Option<u64>) -> Self {
+        let outcome = run.outcome.as_ref();
+        let capacities = &run.capacities;
+        let hole = |&(from_bytes, to_bytes): &(u64, u64)| FailingCapacities { from_bytes, to_bytes };
+        Self {
+            alloc_conf: run.alloc_conf.clone(),
+            recorded: run.is_recorded,
+            changes: Vec::new(),
+            capacity_bytes: capacity,
+            finishes: outcome.is_some_and(|outcome| outcome.failure().is_none()),
+            fails_at_entry: outcome.and_then(Outcome::failure),
+            max_allocated_bytes: outcome.map(|outcome| outcome.max_allocated),
+            max_reserved_bytes: outcome.map(|outcome| outcome.max_reserved),
+            max_reserved_bytes_range: run.reserved_range.map(|(least, most)| [least, most]),
+            max_inactive_bytes: outcome.map(|outcome| outcome.max_inactive),
+            alloc_retries: outcome.map(|outcome| outcome.retries),
+            device_allocs: outcome.map(|outcome| outcome.device_allocs),
+            device_frees: outcome.map(|outcome| outcome.device_frees),
+            first_capacity_bytes: capacities.first,
+            safe_capacity_bytes: capacities.safe,
+            enough_capacity_bytes: capacities.enough,
+            failing_capacities: capacities.holes.iter().map(hole).collect(),
+            refused_requests: outcome
+                .iter()
+                .flat_map(|outcome| &outcome.refusals)
+                .map(|&(entry, served)| RefusedRequest { entry, served })
+                .collect(),
+            trust: run.trust,
+            because: run.because.clone(),
+            warnings: run.warnings.iter().map(|warning| warning.words().to_owned()).collect(),
+        }
+    }
+}
+
+impl From<&DeviceSimulation> for SimulateDevice {
+    fn from(device: &DeviceSimulation) -> Self {
+        Self {
+            device: device.device,
+            complete_history: device.completeness.is_complete(),
+            notes: words::limits(device),
+            refused: device.refused.map(str::to_owned),
+            recorded: RecordedSettings {
+                max_allocated_bytes: device.recorded_maxima[Metric::Allocated as usize],
+                max_reserved_bytes: device.recorded_maxima[Metric::Reserved as usize],
+                replay_difference_bytes: device.difference.as_ref().map(Difference::bytes),
+                differs_from_entry: device.difference.as_ref().and_then(|difference| difference.first),
+                retries: device.releases.retries,
+                empty_cache_calls: device.releases.empty_cache,
+                uncertain_retries: device.releases.uncertain,
+            },
+            capacity_bytes: device.capacity,
+            live_bytes: device.live_bytes,
+            runs: device.runs.iter().map(|run| SimulatedRun::of(run, device.capacity)).collect(),
+            best_alloc_conf: device.best().map(|run| run.alloc_conf.clone()),
+        }
+    }
+}
+
+/// The whole answer of `memviz simulate`.
+pub fn simulate<'a>(source: Source<'a>, report: &SimulateReport) -> Head<'a, SimulateDevice> {
+    Head {
+        schema_version: SCHEMA_VERSION,
+        command: "simulate",
+        input: InputHead::of(source),
+        comparison: None,
+        devices: report.devices.iter().map(SimulateDevice::from).collect(),
+    }
+}

@@ -1,0 +1,41 @@
+//! What `memviz simulate` says and draws.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+#[cfg(feature = "plot")]
+pub(crate) mod picture;
+pub(crate) mod text;
+pub(crate) mod words;
+
+#[cfg(feature = "plot")]
+pub use picture::draw;
+
+use crate::analysis::SimulateReport;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Head, Rows, Source, TextStyle};
+use std::io::{self, Write};
+
+impl Answer for SimulateReport {
+    const COMMAND: &'static str = "simulate";
+    type About<'a> = Source<'a>;
+    type Json = Head<'static, json::SimulateDevice>;
+
+    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, source, self, out)
+    }
+
+    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(source, self, out)
+    }
+
+    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::simulate(source, self), out)
+    }
+}
+
+impl Rows for SimulateReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

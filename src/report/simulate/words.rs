@@ -1,0 +1,180 @@
+//! Sentences about plays, the same in every format.
+
+use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trust};
+use crate::model::bytes::Bytes;
+use crate::report::common::notes;
+use crate::report::common::words::count;
+
+/// The variable that settings are given in.
+const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
+/// Ranges of capacities that are told, of those on which a program fails.
+const HOLES_TOLD: usize = 4;
+
+/// What settings are called.
+pub fn name(run: &Run) -> String {
+    match (run.is_recorded, run.alloc_conf.trim()) {
+        (true, "") => "recorded settings (defaults)".to_owned(),
+        (true, conf) => format!("recorded settings ({conf})"),
+        (false, "") => "defaults".to_owned(),
+        (false, conf) => conf.to_owned(),
+    }
+}
+
+/// The first line about a device, without its name.
+pub fn headline(device: &DeviceSimulation) -> String {
+    if let Some(reason) = device.refused {
+        return format!("nothing is played: {reason}");
+    }
+    let needs = |run: &Run| run.needs().map_or("fail".to_owned(), |bytes| format!("need {}", Bytes(bytes)));
+    let recorded = device.runs.first().map_or(String::new(), |run| format!("the recorded settings {}", needs(run)));
+    match device.best() {
+        Some(best) => format!("{recorded}; {} {}s {}", name(best), "need", Bytes(best.needs().unwrap_or(0))),
+        None => recorded,
+    }
+}
+
+/// How the play of the recorded settings compares with the recording.
+pub fn error_bar(difference: &Difference) -> String {
+    let (allocs, frees) = (difference.device_allocs, difference.device_frees);
+    if difference.is_none() {
+        let allocs = count(allocs.0, "device allocation");
+        let frees = count(frees.0, "free");
+        return format!(
+            "the recorded settings, played, are what was recorded: {allocs}, {frees}, all maxima, to the byte"
+        );
+    }
+    let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
+    format!(
+        "the recorded settings, played, differ from the recording by up to {} in a maximum; device allocations {} instead \
+         of {}, frees {} instead of {}{place}",
+        Bytes(difference.bytes()),
+        allocs.0,
+        allocs.1,
+        frees.0,
+        frees.1
+    )
+}
+
+/// The device that is played on.
+pub fn capacity(device: &DeviceSimulation) -> Option<String> {
+    let bytes = Bytes(device.capacity?);
+    let source = if device.capacity_recorded { "which a refused request tells" } else { "less what CUDA keeps" };
+    Some(format!("played on a device with {bytes} for the allocator, {source}"))
+}
+
+/// What was given back in the recording, where it was.
+pub fn releases(device: &DeviceSimulation) -> Option<String> {
+    let releases = device.releases;
+    let mut parts = Vec::new();
+    if releases.empty_cache > 0 {
+        parts.push(format!("{} of empty_cache, played where they were", count(releases.empty_cache, "call")));
+    }
+    if releases.retries > 0 {
+        parts.push(format!("{} that gave memory back first", count(releases.retries, "request")));
+    }
+    if releases.uncertain > 0 {
+        parts.push(format!("{} of which may be calls of empty_cache: they have no stack", releases.uncertain));
+    }
+    (!parts.is_empty()).then(|| format!("recorded: {}", parts.join(", ")))
+}
+
+/// Everything that must be said about one device, a line each.
+pub fn limits(device: &DeviceSimulation) -> Vec<String> {
+    let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
+    let mut warnings: Vec<_> =
+        device.runs.iter().flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
+    warnings.dedup_by_key(|(warning, _)| *warning);
+    lines.extend(warnings.into_iter().map(|(warning, name)| format!("{name}: {}", warning.words())));
+    let mut reasons: Vec<&str> = Vec::new();
+    for run in device.runs.iter().filter(|run| run.trust == Trust::Predicted) {
+        if !reasons.contains(&run.because.as_str()) {
+            reasons.push(&run.because);
+        }
+    }
+    lines.extend(reasons.into_iter().map(|because| format!("predicted, not exact: {because}")));
+    lines
+}
+
+/// Bytes of the smallest device, with a sign where a smaller one may do.
+pub fn needs(run: &Run) -> String {
+    match (run.needs(), run.capacities.safe) {
+        (Some(bytes), Some(_)) => Bytes(bytes).to_string(),
+        (Some(bytes), None) => format!("<= {}", Bytes(bytes)),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// What the sign means.
+pub const AT_MOST: &str = "<=: enough, but smaller devices were not all tried: the recording is long";
+
+/// The most that is reserved, as a range where that depends on addresses.
+pub fn reserved(run: &Run) -> String {
+    match (&run.outcome, run.reserved_range) {
+        (Some(_), Some((least, most))) => format!("{} to {}", Bytes(least), Bytes(most)),
+        (Some(outcome), None) => Bytes(outcome.max_reserved).to_string(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// Devices on which settings work and others on which they do not, where that does not depend on size alone.
+pub fn holes(run: &Run) -> Option<String> {
+    let (first, safe) = (run.capacities.first?, run.capacities.safe?);
+    if run.capacities.holes.is_empty() {
+        return None;
+    }
+    let mut text = format!("{}: works from {}", name(run), mebibytes(first));
+    for &(from, to) in run.capacities.holes.iter().take(HOLES_TOLD) {
+        text += &format!(", fails from {} to below {}", mebibytes(from), mebibytes(to));
+    }
+    let more = run.capacities.holes.len().saturating_sub(HOLES_TOLD);
+    if more > 0 {
+        text += &format!(" and in {more} more ranges");
+    }
+    Some(format!("{text}, always works from {}", mebibytes(safe)))
+}
+
+/// Bytes in MiB: devices on which a program works and others on which it does not are often a few of them apart.
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// How a play ended early, or why it was none.
+pub fn ending(run: &Run) -> Option<String> {
+    let Some(outcome) = &run.outcome else { return Some(format!("{}: not played: {}", name(run), run.because)) };
+    let entry = outcome.fails_at?;
+    Some(format!("{}: out of memory at entry {entry}, which was served when recorded", name(run)))
+}
+
+/// What becomes of requests that were refused when they were recorded: under which settings all of them are served.
+pub fn refusals(device: &DeviceSimulation) -> Option<String> {
+    let outcomes = device.runs.iter().filter_map(|run| Some((run, run.outcome.as_ref()?)));
+    let all = outcomes.clone().map(|(_, outcome)| outcome.refusals.len()).max().filter(|&all| all > 0)?;
+    let serves = |(run, outcome): (&Run, &Outcome)| outcome.failure().is_none().then(|| name(run));
+    let serving: Vec<String> = outcomes.filter_map(serves).collect();
+    let requests = count(all as u64, "refused request");
+    Some(match serving.as_slice() {
+        [] => format!("{requests}: on this device no settings here serve all"),
+        names => format!("{requests}, all served on this device under: {}", names.join("; ")),
+    })
+}
+
+/// The bound below every row.
+pub fn bound(device: &DeviceSimulation) -> Option<String> {
+    let live = device.live_bytes?;
+    Some(format!("{} are in use at their most: no allocator does with less", Bytes(live)))
+}
+
+/// What to do about it.
+pub fn advice(device: &DeviceSimulation) -> Option<String> {
+    if device.runs.len() < 2 {
+        return None;
+    }
+    match device.best() {
+        Some(best) if best.alloc_conf.trim().is_empty() => Some(format!("unset {VARIABLE}")),
+        Some(best) => Some(format!("export {VARIABLE}={}", best.alloc_conf.trim())),
+        None => {
+            let live = Bytes(device.live_bytes?);
+            Some(format!("nothing of it helps: the requests themselves need {live}"))
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Plays of a recording's requests against what PyTorch did: under the recorded settings, and under others on other devices.
+
+use crate::support::{
+    FIXTURES, allocator_model::Op, corpus, names, open, programs::plain_or_expandable, programs::programs, read_text,
+};
+use memviz::Recording;
+use memviz::allocator::Placement;
+use memviz::analysis::simulate::{Outcome, Program, Search, Setup, compare, play};
+use memviz::input::ReadOptions;
+use memviz::input::alloc_conf::{Rest, parse};
+use memviz::model::AllocatorSettings;
+use memviz::replay::{Track, replay};
+use proptest::prelude::*;
+use serde_json::Value;
+use std::path::Path;
+
+/// Predictions that belong to the repository, and those that only some machines have.
+const WHATIF: &str = "fixtures/whatif";
+const MORE_WHATIF: &str = "../shared/whatif";
+/// Recordings of real GPUs, which only some machines have.
+const STRANGERS: &str = "../shared/real";
+/// What the stand-in runtime takes of a device for its context.
+const CONTEXT: u64 = 450 << 20;
+const MIB: u64 = 1 << 20;
+
+/// Recordings whose own settings, played, cannot be what was recorded, and why.
+const NOT_REPRODUCED: &[(&str, &str)] = &[("cuda_graph_t201", "PyTorch 2.0 records no frees of older blocks")];
+
+fn snapshots(root: &str) -> Vec<(String, String)> {
+    let files = |name: &String| {
+        let folder = format!("{root}/{name}");
+        let is_snapshot = |file: &String| file.starts_with("snapshot") && file.contains(".pickle");
+        let files = names(&folder).into_iter().filter(is_snapshot);
+        files.map(|file| (name.clone(), format!("{folder}/{file}"))).collect::<Vec<_>>()
+    };
+    let folders = names(root).into_iter().filter(|name| Path::new(&format!("{root}/{name}")).is_dir());
+    folders.flat_map(|name| files(&name)).collect()
+}
+
+/// What differs between each device's recording and a play of its own settings.
+fn differences(recording: &Recording) -> Vec<String> {
+    let mut found = Vec::new();
+    for history in recording.histories.iter().filter(|history| history.device >= 0 && history.entries() > 0) {
+        let track = Track::new(&recording.snapshot, history);
+        let program = Program::of(track).unwrap();
+        let (outcome, difference) = compare(track, &program, &Setup::as_recorded(track, &program));
+        if !difference.is_none() || outcome.fails_at.is_some() {
+            found.push(format!("device {}: {difference:?}, fails at {:?}", history.device, outcome.fails_at));
+        }
+    }
+    found
+}
+
+fn reproduces(root: &str) {
+    let mut wrong = Vec::new();
+    for (name, path) in snapshots(root) {
+        let found = differences(&open(&path));
+        let is_known = NOT_REPRODUCED.iter().any(|(known, _)| *known == name);
+        // A recording that is listed and reproduced would hide that it once was not.
+        if found.is_empty() == is_known {
+            wrong.push(format!("{path}: {found:?}"));
+        }
+    }
+    crate::support::assert_none(&wrong);
+}
+
+#[test]
+fn recorded_settings_played_are_what_was_recorded() {
+    reproduces(FIXTURES);
+    reproduces(WHATIF);
+}
+
+#[test]
+fn so_are_those_of_the_corpus_and_of_every_prediction() {
+    let Some(corpus) = corpus() else { return };
+    reproduces(corpus);
+    reproduces(MORE_WHATIF);
+}
+
+/// Recordings of real GPUs, which nobody here made: wherever they start, their own settings, played, are what was recorded.
+#[test]
+fn so_are_those_of_strangers() {
+    if corpus().is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    let mut played = 0;
+    for name in names(STRANGERS).into_iter().filter(|name| name.ends_with(".pickle.gz")) {
+        let path = format!("{STRANGERS}/{name}");
+        let Ok(recording) = Recording::open(path.as_ref(), &ReadOptions::default()) else { continue };
+        // One was edited by hand.
+        if recording.anomalies() == 0 {
+            wrong.extend(differences(&recording).into_iter().map(|difference| format!("{name}: {difference}")));
+            played += 1;
+        }
+    }
+    crate::support::assert_none(&wrong);
+    assert!(played > 20, "{played}");
+}
+
+/// The settings of a run of `capacity.json`.
+fn settings(name: &str, truth: &Value) -> AllocatorSettings {
+    let mut settings = parse(truth["conf"].as_str().unwrap(), Rest::AfterLast).unwrap();
+    if name.contains("gc") {
+        // Set by the program.
+        settings.memory_fraction = Some(if name.ends_with("_fraction1") { 1.0 } else { 0.99 });
+    }
+    settings
+}
+
+fn figures(outcome: &Outcome) -> [(&'static str, u64); 6] {
+    [
+        ("max_allocated", outcome.max_allocated),
+        ("max_reserved", outcome.max_reserved),
+        ("num_alloc_retries", outcome.retries),
+        ("num_ooms", u64::from(outcome.fails_at.is_some())),
+        ("num_device_alloc", outcome.device_allocs),
+        ("num_device_free", outcome.device_frees),
+    ]
+}
+
+/// Every figure, every device tried and every smallest device of `capacity.json`, from the recording with default settings
+/// alone.
+fn predicts(folder: &str) {
+    let recording = open(&format!("{folder}/snapshot.pickle.gz"));
+    let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/capacity.json"))).unwrap();
+    let program = Program::of(Track::new(&recording.snapshot, &recording.histories[0])).unwrap();
+    let mut wrong = Vec::new();
+    for (name, truth) in truth.as_object().unwrap() {
+        let settings = settings(name, truth);
+        let on = |total_mib: u64| play(&program, &Setup::new(&settings, Some(total_mib * MIB - CONTEXT), CONTEXT));
+        let smallest = truth["smallest_total_mib"].as_u64().unwrap();
+        for (key, total) in [("at_80gib", 81920), ("at_smallest", smallest), ("at_2mib_less", smallest - 2)] {
+            for (figure, played) in figures(&on(total)) {
+                if truth[key][figure] != played {
+                    wrong.push(format!("{name} {key} {figure}: {played} instead of {}", truth[key][figure]));
+                }
+            }
+        }
+        for (total, happened) in truth["probes"].as_object().unwrap() {
+            let works = on(total.parse().unwrap()).fails_at.is_none();
+            if works != (happened == "ok") {
+                wrong.push(format!("{name} on {total} MiB: {happened}"));
+            }
+        }
+        let search = Search {
+            program: &program,
+            settings: &settings,
+            placement: Placement::LowestFree,
+            context: CONTEXT,
+            least: 0,
+            budget: u64::MAX,
+        };
+        let found = search.run();
+        let usable = |key: &str| truth[key].as_u64().map(|mib| mib * MIB - CONTEXT);
+        // Where all capacities were scanned, both ends are known; else the smallest one that a bisection found.
+        let first = usable("first_ok_total_mib").or_else(|| truth["smallest_capacity_bytes"].as_u64());
+        let safe = usable("safe_from_total_mib").or(found.safe);
+        if found.first != first || found.safe != safe {
+            wrong.push(format!("{name}: {found:?} instead of {first:?} and {safe:?}"));
+        }
+    }
+    crate::support::assert_none(&wrong);
+}
+
+#[test]
+fn the_smallest_device_is_found_to_the_byte() {
+    for name in names(WHATIF) {
+        predicts(&format!("{WHATIF}/{name}"));
+    }
+}
+
+#[test]
+fn so_it_is_for_every_prediction() {
+    if corpus().is_some() {
+        predicts(&format!("{MORE_WHATIF}/c_varlen"));
+    }
+}
+
+/// What a recording tells apart. The other model gives memory of private pools back as if nobody needed it any more; and
+/// call sites are so few that `empty_cache` may have that of the next request, which an entry in between tells from it.
+fn playable(op: Op) -> Vec<Op> {
+    match op {
+        Op::Alloc { size, stream, .. } => vec![Op::Alloc { size, stream, private_pool: 0 }],
+        Op::EmptyCache => vec![op, Op::Snapshot],
+        op => vec![op],
+    }
+}
+
+proptest! {
+    /// A program of another model of the allocator, written out as a snapshot and read back: its requests, played, come to
+    /// the same maxima and the same calls of the driver.
+    #[test]
+    fn programs_played_again_are_the_same(program in programs(plain_or_expandable(), false)) {
+        let mut program = program;
+        for ops in &mut program.devices {
+            *ops = ops.iter().copied().flat_map(playable).collect();
+        }
+        let snapshot = program.run().snapshot();
+        for history in replay(&snapshot) {
+            let track = Track::new(&snapshot, &history);
+            let program = Program::of(track).unwrap();
+            let (outcome, difference) = compare(track, &program, &Setup::as_recorded(track, &program));
+            prop_assert_eq!(outcome.fails_at, None);
+            prop_assert_eq!(difference.maxima, [0; 4], "{:?}", difference);
+            prop_assert_eq!(difference.device_allocs.0, difference.device_allocs.1);
+            prop_assert_eq!(difference.device_frees.0, difference.device_frees.1);
+        }
+    }
+}
