@@ -7,11 +7,11 @@ use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes;
+use crate::report::common::picture::pair::{BASE, NEW};
 use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text};
 use crate::report::common::picture::{Picture, Room, chart, heading, panels, stacked, warnings};
-use crate::report::diff::picture::{BASE, NEW};
-use crate::report::timeline::picture::{LEFT, LEGEND, LEGEND_LINE, PLOT_HEIGHT, PLOT_WIDTH};
 use svg::node::Blob;
 use svg::node::element::{Group, Line};
 
