@@ -70,7 +70,8 @@ impl Search<'_> {
             if !here.works {
                 break;
             }
-            found.enough = Some(here.from);
+            // Where nothing is ever compared with a limit, the play itself knows no lowest capacity.
+            found.enough = Some(here.from.max(self.least));
             if here.from <= self.least {
                 break;
             }

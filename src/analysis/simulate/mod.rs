@@ -138,10 +138,12 @@ pub struct DeviceSimulation {
 }
 
 impl DeviceSimulation {
-    /// The settings that need least, if that is less than what the recorded ones need.
+    /// The settings that need least, if that is less than what the recorded ones need. None of those are it of which
+    /// there is a warning: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
         let recorded = self.runs.first()?.needs();
-        let others = self.runs.iter().filter(|run| !run.is_recorded && run.needs().is_some());
+        let is_safe = |run: &&Run| !run.is_recorded && run.warnings.is_empty();
+        let others = self.runs.iter().filter(|run| is_safe(run) && run.needs().is_some());
         let best = others.min_by_key(|run| run.needs())?;
         (recorded.is_none() || best.needs() < recorded).then_some(best)
     }
@@ -180,6 +182,8 @@ struct Stage<'a> {
     /// What the recording lacks, in words; empty where it is complete.
     lacks: &'static str,
     budget: u64,
+    /// What was reserved before the first entry, which the device had to have.
+    reserved_at_start: u64,
 }
 
 impl DeviceSimulation {
@@ -235,6 +239,7 @@ impl DeviceSimulation {
             is_reproduced: difference.is_none(),
             lacks: lacks(history.completeness, history.anomalies.total()),
             budget: (budget / (1 + wanted.len() + swept.len()) as u64).min(MOST_PLAYS * program.len() as u64),
+            reserved_at_start: u64::try_from(history.start.reserved).unwrap_or(0),
         };
         let others: Vec<&AllocatorSettings> = wanted.into_iter().chain(&swept).collect();
         let recorded = stage.run(settings, true);
@@ -318,7 +323,7 @@ impl Stage<'_> {
             settings,
             placement: setup.placement,
             context: self.context,
-            least: self.program.live_bytes(&setup.rules),
+            least: self.program.live_bytes(&setup.rules).max(self.reserved_at_start),
             budget: self.budget,
         };
         run.capacities = search.run();
