@@ -24,15 +24,15 @@ const ANSWERS: &[(&str, &[&[&str]])] = &[
 /// Budgets that are kept, exceeded and unknown.
 const CHECK: &[&str] = &[
     "--max-peak",
-    "1",
+    "1B",
     "--max-reserved",
     "1TiB",
     "--max-fragmentation",
     "0.1%",
     "--max-leak",
-    "1",
+    "1B",
     "--max-site",
-    ".=1",
+    ".=1B",
 ];
 
 /// Keys that answers leave out at times, and objects whose keys are those of the recording.
