@@ -28,8 +28,9 @@ use crate::model::trace_entry::TraceEntry;
 use crate::model::{LiveProfile, MemoryTimeline, Profile, Snapshot, TraceEntries, View};
 #[cfg(feature = "compressed")]
 use decoders::decompress;
+use pickle::decoded::DecodedPickle;
 use pickle::findings::{Batch, Rows};
-use pickle::machine::{DecodeOptions, DecodedPickle, decode};
+use pickle::machine::{DecodeOptions, decode};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

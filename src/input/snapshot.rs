@@ -1,8 +1,8 @@
 //! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
 
 use super::alloc_conf;
+use super::pickle::decoded::DecodedPickle;
 use super::pickle::findings::{Fields, Findings, expected, name, pool_id};
-use super::pickle::machine::DecodedPickle;
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{

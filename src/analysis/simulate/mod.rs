@@ -113,7 +113,7 @@ pub struct DeviceSimulation {
     pub device: DeviceId,
     /// Number of entries of the device.
     pub entries: u32,
-    /// The recorded maxima, in the order of [`Metric::ALL`].
+    /// The recorded maxima, in the order of [`crate::replay::Metric::ALL`].
     pub recorded_maxima: [i64; 4],
     /// The recorded settings, played, against the recording; `None` where nothing is played.
     pub difference: Option<Difference>,

@@ -19,7 +19,7 @@ pub(super) struct Step {
     pub kind: StepKind,
     /// Index into [`Program::pools`], for requests.
     pub pool: u16,
-    /// The allocation concerned, as an index into [`History::allocations`].
+    /// The allocation concerned, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
     /// The entry it was recorded by, counted within the trace.
     pub entry: u32,

@@ -3,8 +3,9 @@
 //! Random objects are written by serde-pickle and must come out of the machine as they went in. Damaged snapshots may be
 //! refused or read as something else, but nothing may panic.
 
+use super::decoded::DecodedPickle;
 use super::findings::Rows;
-use super::machine::{DecodeOptions, DecodedPickle, decode};
+use super::machine::{DecodeOptions, decode};
 use super::value::{DictBody, Items, Value};
 use crate::error::{Error, Result};
 use crate::input::{Input, Limits, ReadOptions, read_stream};

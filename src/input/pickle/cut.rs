@@ -7,14 +7,6 @@ use crate::error::Result;
 use std::collections::HashSet;
 use std::io::Read;
 
-/// Where a truncated pickle was cut.
-#[derive(Clone, Debug)]
-pub struct Cut {
-    pub at: u64,
-    /// Lists that were still open, so that their ends are missing.
-    pub open_lists: HashSet<u32>,
-}
-
 impl<R: Read> Machine<R> {
     /// Closes every open container as if the file had done so here, and returns the root and the lists that were open.
     ///

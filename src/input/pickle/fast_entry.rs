@@ -11,18 +11,11 @@
 
 use super::findings::{Findings, action, name, pool_id};
 use super::lists::{ListId, Lists, NO_LIST, has_items};
-use super::memo::Memo;
 use super::opcode as op;
+use super::tables::{Tables, reference};
 use super::value::{Heap, Value};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, EntryContext, PoolId, StackId, StrId};
-
-/// What entries refer to and add to.
-pub struct Tables<'m> {
-    pub memo: &'m Memo,
-    pub heap: &'m mut Heap,
-    pub findings: &'m mut Findings,
-}
 
 /// An entry decoded from the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -391,16 +384,6 @@ fn memoization(bytes: &[u8]) -> Option<(Option<usize>, usize)> {
     }
 }
 
-/// A memo reference: its slot and its length in bytes.
-#[inline]
-pub fn reference(bytes: &[u8]) -> Option<(usize, usize)> {
-    match *bytes {
-        [op::BINGET, slot, ..] => Some((usize::from(slot), 2)),
-        [op::LONG_BINGET, a, b, c, d, ..] => Some((u32::from_le_bytes([a, b, c, d]) as usize, 5)),
-        _ => None,
-    }
-}
-
 /// A non-negative integer and its length in bytes.
 #[inline]
 fn integer(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -431,6 +414,7 @@ pub fn little_endian(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memo::Memo;
     use super::*;
 
     #[test]

@@ -8,8 +8,8 @@
 //! Equal bytes mean equal stacks because memo slots never change; should a file ever change one, everything known is
 //! forgotten ([`Lists::forget`]).
 
-use super::fast_entry::{Tables, reference};
 use super::opcode as op;
+use super::tables::{Tables, reference};
 use super::value::Value;
 use crate::model::{FrameId, StackId};
 use foldhash::fast::RandomState;

@@ -4,11 +4,12 @@
 //! them yields [`Value::Opaque`] here: a stand-in that may be stored and ignored, and that is an error only where data
 //! is needed.
 
-use super::cut::Cut;
-use super::fast_entry::{DecodedEntry, EntryDecoder, Tables};
+use super::decoded::{Cut, DecodedPickle};
+use super::fast_entry::{DecodedEntry, EntryDecoder};
 use super::findings::{Findings, Rows, name};
 use super::memo::Memo;
 use super::opcode as op;
+use super::tables::Tables;
 use super::template::Templates;
 use super::text;
 use super::value::{DictBody, Heap, Items, Value};
@@ -16,24 +17,6 @@ use crate::error::{Error, Result};
 use crate::input::limits::Limits;
 use crate::input::window::Window;
 use std::io::Read;
-
-/// A decoded pickle.
-#[derive(Debug)]
-pub struct DecodedPickle {
-    pub heap: Heap,
-    pub findings: Findings,
-    /// What the pickle stands for.
-    pub root: Value,
-    /// Bytes read up to the end of the pickle.
-    pub bytes: u64,
-    pub protocol: u8,
-    /// Offset of the cut, and the list it fell into, for a file that was cut off.
-    pub cut: Option<Cut>,
-    /// Whether anything follows behind the end, as far as was read.
-    pub followed: bool,
-    /// How the stream fails behind the pickle, if that has shown already.
-    pub failed_behind: Option<Error>,
-}
 
 /// How to decode.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,10 @@
 //! Equal bytes decode equally because memo slots never change; should a file ever change one, everything learned is
 //! forgotten.
 
-use super::fast_entry::{DecodedEntry, Hole, HoleKind, Shape, Tables, little_endian};
+use super::fast_entry::{DecodedEntry, Hole, HoleKind, Shape, little_endian};
 use super::lists::{ListId, Lists, NO_LIST};
 use super::memo::{Memo, Slot};
+use super::tables::Tables;
 use super::value::Value;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, ContextId, StackId};

@@ -1,0 +1,32 @@
+//! What reading a pickle comes to.
+
+use super::findings::Findings;
+use super::value::{Heap, Value};
+use crate::error::Error;
+use std::collections::HashSet;
+
+/// A decoded pickle.
+#[derive(Debug)]
+pub struct DecodedPickle {
+    pub heap: Heap,
+    pub findings: Findings,
+    /// What the pickle stands for.
+    pub root: Value,
+    /// Bytes read up to the end of the pickle.
+    pub bytes: u64,
+    pub protocol: u8,
+    /// Offset of the cut, and the list it fell into, for a file that was cut off.
+    pub cut: Option<Cut>,
+    /// Whether anything follows behind the end, as far as was read.
+    pub followed: bool,
+    /// How the stream fails behind the pickle, if that has shown already.
+    pub failed_behind: Option<Error>,
+}
+
+/// Where a truncated pickle was cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    pub at: u64,
+    /// Lists that were still open, so that their ends are missing.
+    pub open_lists: HashSet<u32>,
+}
