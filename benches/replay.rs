@@ -1,10 +1,12 @@
-//! Replay and attribution: entries per second from a snapshot to its histories and its peak.
+//! Replay, attribution and plays: entries per second from a snapshot to its histories, its peak, and the same requests
+//! played on a model of the allocator.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use memviz::Recording;
+use memviz::analysis::simulate::{Program, Setup, play};
 use memviz::analysis::{GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
-use memviz::replay::replay;
+use memviz::replay::{Track, replay};
 
 /// What each fixture exercises: (name, file).
 const INPUTS: [(&str, &str); 4] = [
@@ -45,5 +47,19 @@ fn peaks(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, histories, peaks);
+fn plays(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("play");
+    group.sample_size(10);
+    for (name, file) in INPUTS {
+        let recording = open(file);
+        let track = Track::new(&recording.snapshot, &recording.histories[0]);
+        let program = Program::of(track).expect("the fixture has few streams and pools");
+        let setup = Setup::new(&recording.snapshot.settings, None, 0);
+        group.throughput(Throughput::Elements(recording.snapshot.entries.len() as u64));
+        group.bench_function(name, |bencher| bencher.iter(|| play(&program, &setup)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, histories, peaks, plays);
 criterion_main!(benches);

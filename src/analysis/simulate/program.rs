@@ -190,6 +190,8 @@ struct Reader<'a> {
     reserved: u64,
     /// Private pools that nobody needs any more, by number.
     released: Vec<u16>,
+    /// Stack of the last free that was requested.
+    freed_by: StackId,
     /// Stream and pool of segments that are given back, by address.
     owners: HashMap<u64, (u64, Option<PoolId>), RandomState>,
 }
@@ -210,6 +212,7 @@ impl<'a> Reader<'a> {
             completed: Vec::new(),
             reserved: u64::try_from(track.history.start.reserved).unwrap_or(0),
             released: Vec::new(),
+            freed_by: StackId::EMPTY,
             owners: HashMap::default(),
         }
     }
@@ -230,9 +233,10 @@ impl<'a> Reader<'a> {
             }
             Action::FreeRequested => {
                 self.flush();
+                self.freed_by = recorded.stack;
                 self.steps.push(Step { kind: StepKind::RequestFree, ..step });
             }
-            Action::FreeCompleted => self.complete(step),
+            Action::FreeCompleted => self.complete(step, recorded.stack),
             Action::Alloc => {
                 let pool = self.pool_of(recorded, allocation)?;
                 self.request(Step { kind: StepKind::Alloc, pool, ..step }, recorded.stack);
@@ -248,9 +252,10 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A free completes: at once, or when another stream is done with the block.
-    fn complete(&mut self, step: Step) {
-        let is_pending = !self.segments.is_empty() || !self.completed.is_empty();
+    /// A free completes: at once, or when another stream is done with the block. In the latter case it is the next request
+    /// that notices, whose stack is another one.
+    fn complete(&mut self, step: Step, stack: StackId) {
+        let is_pending = !self.segments.is_empty() || !self.completed.is_empty() || stack != self.freed_by;
         if let Some(last) = self
             .steps
             .last_mut()
@@ -267,8 +272,11 @@ impl<'a> Reader<'a> {
     fn request(&mut self, step: Step, stack: StackId) {
         let segments = std::mem::take(&mut self.segments);
         let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
-        // Memory that is made, or a refusal, ends a retry; without either, nothing was given back for the request.
-        let may_retry = step.kind == StepKind::Refused || segments.last().is_some_and(|last| !is_release(last));
+        // The stack tells. Without one, memory that is made, or a refusal, ends a retry; a free block of an expandable
+        // segment may do so as well, but looks like `empty_cache` then.
+        let may_retry = stack != StackId::EMPTY
+            || step.kind == StepKind::Refused
+            || segments.last().is_some_and(|last| !is_release(last));
         let own = segments.iter().rev().take_while(|entry| !is_release(entry) || entry.stack == stack);
         let own = if may_retry { own.count() } else { 0 };
         let (before, own) = segments.split_at(segments.len() - own);
@@ -282,7 +290,8 @@ impl<'a> Reader<'a> {
             self.releases.retries += 1;
             let may_be_empty_cache = stack == StackId::EMPTY && step.kind == StepKind::Alloc;
             self.releases.uncertain += u32::from(may_be_empty_cache);
-        } else {
+        } else if step.kind != StepKind::Refused {
+            // What is refused waits for pending frees even where there is nothing to give back.
             self.steps.append(&mut self.completed);
         }
         let made = segments.iter().find(|entry| !is_release(entry));
