@@ -24,7 +24,6 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::replay::{Anomalies, Completeness};
 use play::{Observer, Player};
 use rayon::prelude::*;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Bytes of a device that CUDA keeps for itself, where nothing tells.
@@ -51,7 +50,8 @@ pub struct SimulateOptions {
 }
 
 /// How far a play is to be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// The recording is complete, its own settings played are what was recorded, and so is where segments lie.
