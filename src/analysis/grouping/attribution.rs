@@ -4,6 +4,7 @@ use crate::analysis::code::sites::CodeOrigin;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use crate::analysis::training::Evidence;
 use crate::replay::{History, Instant, Metric};
+use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
@@ -57,7 +58,7 @@ struct Group {
     blocks: u64,
     inferred: bool,
     /// Bytes by origin, to pick the row's example.
-    origins: IndexMap<CodeOrigin, u64>,
+    origins: IndexMap<CodeOrigin, u64, RandomState>,
     /// Bytes and blocks by what decided.
     evidence: IndexMap<Evidence, (u64, u64)>,
 }

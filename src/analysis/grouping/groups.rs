@@ -6,6 +6,7 @@ use super::key::Key;
 use super::labels::FILTERED;
 use crate::analysis::code::sites::{CodeOrigin, LONG_STACKS, LONGEST_STACK, SHORTENED_STACK};
 use crate::replay::Metric;
+use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,14 +23,14 @@ pub(crate) struct Groups<'g> {
     pub(crate) grouper: &'g Grouper<'g>,
     keys: IndexSet<Key>,
     /// Groups of what shares them.
-    known: HashMap<Shared, Vec<usize>>,
+    known: HashMap<Shared, Vec<usize>, RandomState>,
     /// Groups of the last holder that does not.
     last: Vec<usize>,
 }
 
 impl<'g> Groups<'g> {
     pub(crate) fn new(grouper: &'g Grouper<'g>) -> Self {
-        Self { grouper, keys: IndexSet::new(), known: HashMap::new(), last: Vec::new() }
+        Self { grouper, keys: IndexSet::new(), known: HashMap::default(), last: Vec::new() }
     }
 
     /// The groups a holder counts in: one, or under [`super::GroupBy::Function`] every function on its stack.

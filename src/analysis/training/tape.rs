@@ -24,6 +24,9 @@ const MOST_ALLOCATIONS: u32 = 32;
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     operators: Vec<Operator>,
+    /// For each allocation of the history, the number of operators that had begun before it, as [`Tape::len_at`] gives it:
+    /// every free of backward asks, and a search each time took longer than all else here.
+    begun: Vec<u32>,
 }
 
 impl Tape {
@@ -34,7 +37,9 @@ impl Tape {
         let belongs: Vec<bool> = (0..track.snapshot.stacks.len() as u32).map(belongs).collect();
         let stacks = track.stacks();
         let mut operators: Vec<Operator> = Vec::new();
+        let mut begun = Vec::with_capacity(history.allocations.len());
         for (index, allocation) in history.allocations.iter().enumerate() {
+            begun.push(operators.len() as u32);
             let Some(entry) = History::entry_before(allocation.born) else { continue };
             let Some(&stack) = stacks.get(entry as usize) else { continue };
             if belongs.get(stack.index()) != Some(&true) {
@@ -49,7 +54,7 @@ impl Tape {
                 None => operators.push(Operator { stack, first, end: first + 1 }),
             }
         }
-        Self { operators }
+        Self { operators, begun }
     }
 
     /// Whether nothing ran.
@@ -70,7 +75,7 @@ impl Tape {
 
     /// Number of operators that had begun before the allocation with this index.
     pub fn len_at(&self, allocation: u32) -> usize {
-        self.operators.partition_point(|operator| operator.first < allocation)
+        self.begun.get(allocation as usize).map_or(self.operators.len(), |&begun| begun as usize)
     }
 
     /// Number of blocks that an operator made.
