@@ -1,0 +1,206 @@
+//! Decoded pickle values to a [`Snapshot`]: the keys and layouts of PyTorch 2.0 to 2.15.
+
+mod annotations;
+mod segments;
+mod settings;
+mod traces;
+
+use super::pickle::decoded::DecodedPickle;
+use super::pickle::findings::{Fields, Findings, expected};
+use super::pickle::value::{Heap, Items, Value};
+use crate::error::{Error, Result};
+use crate::model::{
+    DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Snapshot, SourceNotes, StackId, StrId, TraceEntries,
+};
+use std::collections::{BTreeMap, HashSet};
+
+/// Turns a decoded pickle into a snapshot.
+pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
+    let DecodedPickle { heap, findings, root, bytes, protocol, cut, followed, failed_behind: _ } = decoded;
+    let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
+    let mut assembler = Assembler {
+        heap,
+        findings,
+        open_lists,
+        records_left: bytes / RECORD_BYTES + SMALL_FILE_RECORDS,
+        snapshot: Snapshot { entries, ..Snapshot::default() },
+    };
+    assembler.snapshot.notes = SourceNotes {
+        bytes,
+        protocol,
+        truncated_at: cut.map(|cut| cut.at),
+        has_times: !assembler.findings.untimed,
+        followed,
+        ..SourceNotes::default()
+    };
+    assembler.root(root)?;
+    Ok(assembler.finish())
+}
+
+/// Bytes that the shortest record takes in a file, at least.
+const RECORD_BYTES: u64 = 16;
+/// Keys of a record that are paid for with it; every so many more cost as much again.
+const EXPECTED_KEYS: usize = 32;
+/// Whether the ring buffer lost entries, and how many it holds.
+const OVERFLOWED: &str = "trace_alloc_overflowed";
+const MAX_ENTRIES: &str = "trace_alloc_max_entries";
+/// Records that a file may have however small it is.
+const SMALL_FILE_RECORDS: u64 = 1024;
+
+struct Assembler {
+    heap: Heap,
+    findings: Findings,
+    /// Lists that a truncated file left open.
+    open_lists: HashSet<u32>,
+    /// Records, and their keys, that may still be built. A pickle can name one object many times over, and without
+    /// this a small file could ask for any amount of memory and time.
+    records_left: u64,
+    snapshot: Snapshot,
+}
+
+impl Assembler {
+    fn root(&mut self, root: Value) -> Result<()> {
+        let index = match self.heap.resolve(root) {
+            Value::Dict(index) => index,
+            // `torch.cuda.memory_snapshot()` pickled by hand is the bare list of segments.
+            Value::List(_) if self.starts_with_segment(root) => {
+                self.snapshot.notes.segments_only = true;
+                return self.segments(0, "segments", root);
+            }
+            other => return Err(Error::NotASnapshot(format!("the pickle holds {}", other.describe()))),
+        };
+        let at = Fields::of(&self.heap, index, "snapshot")?.at;
+        let pairs = Fields::of(&self.heap, index, "snapshot")?.pairs.to_vec();
+        let known = |text: &str| ["segments", "device_traces"].contains(&text);
+        let is_snapshot = pairs.iter().any(|&(key, _)| matches!(key, Value::Str(id) if known(self.text(id))));
+        if !is_snapshot && self.snapshot.notes.truncated_at.is_none() {
+            let message = "expected a dictionary with \"segments\" and \"device_traces\"; torch.cuda.memory._dump_snapshot writes \
+                           one"
+                .to_owned();
+            return Err(Error::NotASnapshot(message));
+        }
+        for (key, value) in pairs {
+            let Value::Str(id) = key else {
+                self.unknown("snapshot", key);
+                continue;
+            };
+            match self.text(id).to_owned().as_str() {
+                key @ ("segments" | "host_segments") => self.segments(at, key, value)?,
+                "device_traces" => self.device_traces(at, value)?,
+                "host_traces" => self.host_traces(at, value)?,
+                "external_annotations" => self.annotations(at, value)?,
+                "allocator_settings" => self.settings(at, value)?,
+                key @ (OVERFLOWED | MAX_ENTRIES) => self.ring(key, value),
+                _ => self.unknown("snapshot", key),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said about the ring buffer, whether it stands beside the settings or among them.
+    fn ring(&mut self, key: &str, value: Value) {
+        let notes = &mut self.snapshot.notes;
+        if key == OVERFLOWED {
+            match value {
+                // One that overflowed somewhere did, whatever is said elsewhere.
+                Value::Bool(overflowed) => {
+                    notes.trace_overflowed = Some(overflowed || notes.trace_overflowed == Some(true));
+                }
+                _ => self.malformed(key, "a boolean", value),
+            }
+        } else {
+            match self.heap.as_int(value).and_then(|entries| u64::try_from(entries).ok()) {
+                Some(entries) => notes.ring_capacity = Some(entries),
+                None => self.malformed(key, "a number of entries", value),
+            }
+        }
+    }
+
+    fn starts_with_segment(&self, list: Value) -> bool {
+        let first = self.items(0, "segments", list).ok().and_then(|items| items.first().copied());
+        matches!(first, Some(Value::Dict(_)))
+    }
+
+    fn finish(self) -> Snapshot {
+        let mut snapshot = self.snapshot;
+        snapshot.notes.unread_forward_lines = self.findings.forward.unread;
+        snapshot.strings = self.findings.strings;
+        snapshot.stacks = self.findings.stacks;
+        snapshot.contexts = self.findings.contexts;
+        let strings = &snapshot.strings;
+        let key_name = |key: Option<StrId>| key.map_or("a key that is no string", |id| strings.get(id));
+        let keys = self.findings.unknown_keys.into_iter();
+        snapshot.notes.unknown_keys =
+            keys.map(|((record, key), count)| (format!("{record}.{}", key_name(key)), count)).collect();
+        let actions = self.findings.unknown_actions.into_iter();
+        snapshot.notes.unknown_actions =
+            actions.map(|(action, count)| (strings.get(action).to_owned(), count)).collect();
+        snapshot.segments.sort_by_key(|segment| (segment.device, segment.address));
+        let mut traces: BTreeMap<DeviceId, DeviceTrace> = BTreeMap::new();
+        for segment in &snapshot.segments {
+            let device = segment.device;
+            traces.entry(device).or_insert(DeviceTrace { device, rows: 0..0, truncated: false });
+        }
+        for trace in std::mem::take(&mut snapshot.traces) {
+            // A device without entries and segments was not used.
+            if !trace.rows.is_empty() || traces.contains_key(&trace.device) {
+                traces.insert(trace.device, trace);
+            }
+        }
+        snapshot.traces = traces.into_values().collect();
+        if !snapshot.notes.has_times {
+            for trace in &snapshot.traces {
+                snapshot.entries.number_times(trace.rows.clone());
+            }
+        }
+        snapshot
+    }
+
+    fn text(&self, id: StrId) -> &str {
+        self.findings.strings.get(id)
+    }
+
+    fn unknown(&mut self, record: &'static str, key: Value) {
+        self.findings.note_unknown(record, key);
+    }
+
+    /// Notes a value that is of no use.
+    fn malformed(&mut self, key: &str, expected: &str, found: Value) {
+        let found = found.describe();
+        self.snapshot.notes.malformed.push(format!("expected {expected} for {key:?}, found {found}"));
+    }
+
+    /// Pays for one more record out of the file's bytes.
+    fn record(&mut self, at: u64) -> Result<()> {
+        self.records(at, 1)
+    }
+
+    fn records(&mut self, at: u64, count: u64) -> Result<()> {
+        self.records_left = self.records_left.checked_sub(count).ok_or_else(|| Error::Limit {
+            at,
+            message: "more records than the file has bytes: objects are repeated".to_owned(),
+        })?;
+        Ok(())
+    }
+
+    /// The items of a list (or tuple) of values.
+    fn items(&self, at: u64, key: &str, value: Value) -> Result<Vec<Value>> {
+        match value {
+            Value::List(index) => match self.heap.lists.get(index as usize) {
+                Some(Items::Values(items)) => Ok(items.clone()),
+                Some(Items::Entries(rows)) => Ok(rows.clone().map(Value::Entry).collect()),
+                None => Ok(Vec::new()),
+            },
+            Value::Tuple(index) => {
+                Ok(self.heap.tuples.get(index as usize).map(|items| items.to_vec()).unwrap_or_default())
+            }
+            Value::Stack(StackId::EMPTY) => Ok(Vec::new()),
+            other => Err(expected(at, "a list for", key, other)),
+        }
+    }
+}
+
+/// The error for a device that PyTorch has no number for.
+fn no_device(at: u64, number: i64) -> Error {
+    Error::malformed(at, format!("expected a device from {HOST_DEVICE} to {MAX_DEVICE}, found {number}"))
+}
