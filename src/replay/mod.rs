@@ -178,22 +178,42 @@ fn finish(snapshot: &Snapshot, trace: &DeviceTrace, mut simulation: Simulation, 
     };
     match simulation.tally {
         Some(tally) => enter(tally, &mut history),
-        None => count(snapshot, &mut history),
+        None => count(snapshot, &mut history, &simulation.unsettled),
     }
-    history.completeness.peak_uncertain_bytes = peak_uncertainty(snapshot, &history, &simulation.unsettled);
     history
 }
 
-/// Runs the counters along the trace: maxima, end, and the checks that need them.
-fn count(snapshot: &Snapshot, history: &mut History) {
-    let mut tally = Tally::starting_at(history.start, history.completeness.baseline_uncertain_bytes);
+/// The counters whose peaks a baseline block of uncertain size may add to.
+const UNCERTAIN: [Metric; 2] = [Metric::Allocated, Metric::Active];
+
+/// Runs the counters along the trace: maxima, end, and the checks that need them. Baseline blocks of uncertain size may add
+/// to the peaks of allocated and active, unless they are gone before memory comes near the peak: how much is found here, too.
+fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, RandomState>) {
+    let mut uncertain = history.completeness.baseline_uncertain_bytes;
+    let mut tally = Tally::starting_at(history.start, uncertain);
+    let at_most =
+        |now: &Counters, uncertain| UNCERTAIN.map(|metric| now.get(metric).saturating_add_unsigned(uncertain));
+    let mut highest = at_most(&history.start, uncertain);
     let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
     let sizes = snapshot.entries.sizes().get(history.rows.clone()).unwrap_or(&[]);
+    let baseline = history.baseline.len();
     history.walk(snapshot, |instant, now| {
         let index = instant as usize - 1;
         tally.see(actions[index], sizes[index], instant, *now);
+        let link = history.links[index];
+        if actions[index] == Action::FreeCompleted && (link as usize) < baseline && unsettled.contains(&link) {
+            uncertain -= SMALL_SIZE;
+        }
+        for (highest, bytes) in highest.iter_mut().zip(at_most(now, uncertain)) {
+            *highest = (*highest).max(bytes);
+        }
     });
     enter(tally, history);
+    if !unsettled.is_empty() {
+        let excess = |(metric, bytes): (Metric, i64)| bytes.saturating_sub(history.maxima[metric as usize].bytes);
+        let most = UNCERTAIN.into_iter().zip(highest).map(excess).max();
+        history.completeness.peak_uncertain_bytes = most.map_or(0, |bytes| bytes.max(0) as u64);
+    }
 }
 
 /// Takes over what was counted along the whole trace.
@@ -202,30 +222,4 @@ fn enter(tally: Tally, history: &mut History) {
     history.at_maxima = Some(tally.at_maxima);
     history.end = tally.now;
     history.anomalies.append(tally.anomalies);
-}
-
-/// Bytes by which the peaks of allocated and active may exceed their maxima, given baseline blocks of uncertain size:
-/// none, when those are gone before memory comes near the peak.
-fn peak_uncertainty(snapshot: &Snapshot, history: &History, unsettled: &HashSet<u32, RandomState>) -> u64 {
-    if unsettled.is_empty() {
-        return 0;
-    }
-    let mut uncertain = unsettled.len() as u64 * SMALL_SIZE;
-    let highest = |counters: &Counters, uncertain: u64| {
-        let excess = |metric: Metric| {
-            let most = counters.get(metric).saturating_add_unsigned(uncertain);
-            most.saturating_sub(history.maxima[metric as usize].bytes)
-        };
-        excess(Metric::Allocated).max(excess(Metric::Active)).max(0) as u64
-    };
-    let mut found = highest(&history.start, uncertain);
-    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
-    history.walk(snapshot, |instant, counters| {
-        let entry = instant as usize - 1;
-        if actions[entry] == Action::FreeCompleted && unsettled.contains(&history.links[entry]) {
-            uncertain -= SMALL_SIZE;
-        }
-        found = found.max(highest(counters, uncertain));
-    });
-    found
 }

@@ -21,7 +21,7 @@ use crate::model::{Annotation, DeviceId, DeviceTrace, EntryContext, Snapshot, So
 use enclosure::Enclosures;
 use frames::Frames;
 use ledger::Ledger;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// A trace as a snapshot and its histories, in the order of [`Snapshot::traces`].
 pub fn convert(mut profile: Profile) -> (Snapshot, Vec<History>) {
@@ -91,7 +91,7 @@ fn finish(snapshot: &mut Snapshot, history: &mut History) {
     for (index, _) in times.windows(2).enumerate().filter(|(_, pair)| pair[1] < pair[0]) {
         history.anomalies.add(AnomalyKind::TimeReversed, Some(index as u32 + 1), 0);
     }
-    count(snapshot, history);
+    count(snapshot, history, &HashSet::default());
     snapshot.traces.push(DeviceTrace { device: history.device, rows: history.rows.clone(), truncated });
 }
 
