@@ -6,7 +6,7 @@
 //! chunks, so a search is two short binary searches, and an insertion moves a few hundred bytes.
 
 /// Most values in a chunk; a full one is cut in half.
-const CHUNK: usize = 128;
+const CHUNK: usize = 64;
 
 /// A map from addresses.
 #[derive(Clone, Debug)]
