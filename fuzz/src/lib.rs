@@ -7,7 +7,7 @@ use memviz::analysis::{
 };
 use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
-use memviz::replay::{AnomalyKind, HeadStart, History, Metric, replay};
+use memviz::replay::{AnomalyKind, HeadStart, History, Metric, Track, replay};
 use memviz::report::page::Page;
 use memviz::report::{AnswerFormat, Source, Sources, TextStyle};
 use std::io::Cursor;
@@ -68,7 +68,7 @@ pub fn check(snapshot: &Snapshot, histories: &[History]) {
     assert_eq!(snapshot.traces.len(), histories.len());
     for history in histories {
         counters_are_sums(history);
-        let counts: u64 = history.action_counts(snapshot).iter().sum();
+        let counts: u64 = Track::new(snapshot, history).action_counts().iter().sum();
         assert_eq!(counts, u64::from(history.entries()));
         for index in 0..history.allocations.len() {
             let allocation = history.allocations[index];

@@ -1,10 +1,10 @@
 //! The finished history of one device: immutable, and all that analyses see.
 
-use super::allocation::{Allocation, Instant, NEVER};
+use super::allocation::{Allocation, Instant};
 use super::anomaly::Anomalies;
 use super::counters::{Counters, Maximum, Metric};
 use super::operator_usage::OperatorUsage;
-use crate::model::{Action, DeviceId, PoolId, Snapshot, StackId};
+use crate::model::{DeviceId, PoolId, StackId};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -200,15 +200,6 @@ impl History {
         self.allocations.get(link as usize)
     }
 
-    /// Stack of the allocation with this index: of its alloc entry, or of its block in the final segments when it is
-    /// older than the trace.
-    pub fn stack_of(&self, snapshot: &Snapshot, index: usize) -> StackId {
-        match self.born_row(index) {
-            Some(row) => snapshot.entries.stack(row),
-            None => self.baseline.get(index).map_or(StackId::EMPTY, |origin| origin.stack),
-        }
-    }
-
     /// Row of the alloc entry of the allocation with this index; `None` for baseline allocations.
     pub fn born_row(&self, index: usize) -> Option<usize> {
         let born = self.allocations.get(index)?.born;
@@ -218,49 +209,5 @@ impl History {
     /// The entry that leads to an instant, counted within the trace; `None` for instant 0.
     pub fn entry_before(instant: Instant) -> Option<u32> {
         instant.checked_sub(1)
-    }
-
-    /// Counters at one instant.
-    pub fn counters_at(&self, snapshot: &Snapshot, instant: Instant) -> Counters {
-        // The peak is what is asked for most, and this spares a walk over all entries.
-        if let Some(at_maxima) = &self.at_maxima
-            && let Some(metric) = self.maxima.iter().position(|maximum| maximum.instant == instant)
-        {
-            return at_maxima[metric];
-        }
-        let mut counters = self.start;
-        self.walk_to(snapshot, instant, |_, now| counters = *now);
-        counters
-    }
-
-    /// Calls `visit` with the counters after each entry, in order.
-    pub fn walk(&self, snapshot: &Snapshot, visit: impl FnMut(Instant, &Counters)) {
-        self.walk_to(snapshot, NEVER, visit);
-    }
-
-    /// As [`History::walk`], up to an instant.
-    pub fn walk_to(&self, snapshot: &Snapshot, last: Instant, mut visit: impl FnMut(Instant, &Counters)) {
-        let mut counters = self.start;
-        // Only two narrow columns are read for every entry: this loop is bound by memory.
-        let actions = snapshot.entries.actions().get(self.rows.clone()).unwrap_or(&[]);
-        let sizes = snapshot.entries.sizes().get(self.rows.clone()).unwrap_or(&[]);
-        let mut corrections = self.corrections.iter().peekable();
-        for (index, (&action, &link)) in actions.iter().zip(&self.links).take(last as usize).enumerate() {
-            let now = index as u32 + 1;
-            counters.apply(action, self.allocations.get(link as usize), now, || sizes[index]);
-            while let Some((_, bytes)) = corrections.next_if(|(instant, _)| *instant <= now) {
-                counters.correct(*bytes);
-            }
-            visit(now, &counters);
-        }
-    }
-
-    /// Number of entries of each action, in the order of [`Action::ALL`].
-    pub fn action_counts(&self, snapshot: &Snapshot) -> [u64; Action::ALL.len()] {
-        let mut counts = [0; Action::ALL.len()];
-        for &action in snapshot.entries.actions().get(self.rows.clone()).unwrap_or(&[]) {
-            counts[action as usize] += 1;
-        }
-        counts
     }
 }

@@ -194,10 +194,10 @@ fn count(snapshot: &Snapshot, history: &mut History, unsettled: &HashSet<u32, Ra
     let at_most =
         |now: &Counters, uncertain| UNCERTAIN.map(|metric| now.get(metric).saturating_add_unsigned(uncertain));
     let mut highest = at_most(&history.start, uncertain);
-    let actions = snapshot.entries.actions().get(history.rows.clone()).unwrap_or(&[]);
-    let sizes = snapshot.entries.sizes().get(history.rows.clone()).unwrap_or(&[]);
+    let track = Track::new(snapshot, history);
+    let (actions, sizes) = (track.actions(), track.sizes());
     let baseline = history.baseline.len();
-    history.walk(snapshot, |instant, now| {
+    track.walk(|instant, now| {
         let index = instant as usize - 1;
         tally.see(actions[index], sizes[index], instant, *now);
         let link = history.links[index];

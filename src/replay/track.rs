@@ -1,6 +1,6 @@
 //! One device of a recording: its entries beside the history that they replay to.
 
-use super::allocation::{Allocation, Instant};
+use super::allocation::{Allocation, Instant, NEVER};
 use super::counters::{Counters, Maximum, Metric};
 use super::history::History;
 use crate::model::trace_entry::TraceEntry;
@@ -85,9 +85,13 @@ impl<'a> Track<'a> {
         self.snapshot.contexts.get(self.snapshot.entries.context(self.row(entry)))
     }
 
-    /// The stack of the allocation with this index: see [`History::stack_of`].
+    /// The stack of the allocation with this index: of its alloc entry, or of its block in the final segments when it is
+    /// older than the trace.
     pub fn stack_of(self, allocation: usize) -> StackId {
-        self.history.stack_of(self.snapshot, allocation)
+        match self.history.born_row(allocation) {
+            Some(row) => self.snapshot.entries.stack(row),
+            None => self.history.baseline.get(allocation).map_or(StackId::EMPTY, |origin| origin.stack),
+        }
     }
 
     /// The allocation with this index; `None` past the end.
@@ -102,22 +106,47 @@ impl<'a> Track<'a> {
 
     /// Number of entries of each action, in the order of [`Action::ALL`].
     pub fn action_counts(self) -> [u64; Action::ALL.len()] {
-        self.history.action_counts(self.snapshot)
+        let mut counts = [0; Action::ALL.len()];
+        for &action in self.actions() {
+            counts[action as usize] += 1;
+        }
+        counts
     }
 
     /// Counters at one instant.
     pub fn counters_at(self, instant: Instant) -> Counters {
-        self.history.counters_at(self.snapshot, instant)
+        let history = self.history;
+        // The peak is what is asked for most, and this spares a walk over all entries.
+        if let Some(at_maxima) = &history.at_maxima
+            && let Some(metric) = history.maxima.iter().position(|maximum| maximum.instant == instant)
+        {
+            return at_maxima[metric];
+        }
+        let mut counters = history.start;
+        self.walk_to(instant, |_, now| counters = *now);
+        counters
     }
 
     /// Calls `visit` with the counters after each entry, in order.
     pub fn walk(self, visit: impl FnMut(Instant, &Counters)) {
-        self.history.walk(self.snapshot, visit);
+        self.walk_to(NEVER, visit);
     }
 
     /// As [`Track::walk`], up to an instant.
-    pub fn walk_to(self, last: Instant, visit: impl FnMut(Instant, &Counters)) {
-        self.history.walk_to(self.snapshot, last, visit);
+    pub fn walk_to(self, last: Instant, mut visit: impl FnMut(Instant, &Counters)) {
+        let history = self.history;
+        let mut counters = history.start;
+        // Only two narrow columns are read for every entry: this loop is bound by memory.
+        let (actions, sizes) = (self.actions(), self.sizes());
+        let mut corrections = history.corrections.iter().peekable();
+        for (index, (&action, &link)) in actions.iter().zip(&history.links).take(last as usize).enumerate() {
+            let now = index as u32 + 1;
+            counters.apply(action, history.allocations.get(link as usize), now, || sizes[index]);
+            while let Some((_, bytes)) = corrections.next_if(|(instant, _)| *instant <= now) {
+                counters.correct(*bytes);
+            }
+            visit(now, &counters);
+        }
     }
 
     /// Each counter's maximum within the instants `from..=to`, in the order of [`Metric::ALL`], and the counters at the

@@ -25,7 +25,7 @@ impl Coverage {
         for history in &recording.histories {
             let backward = BackwardSites::of(Track::new(&recording.snapshot, history), &roles, None);
             for (index, allocation) in history.allocations.iter().enumerate() {
-                let is_engine = roles.is_engine(history.stack_of(&recording.snapshot, index));
+                let is_engine = roles.is_engine(Track::new(&recording.snapshot, history).stack_of(index));
                 if !allocation.is_baseline() && is_engine {
                     coverage.bytes += allocation.size;
                     coverage.labelled += backward.forward_stack(index).map_or(0, |_| allocation.size);

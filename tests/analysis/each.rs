@@ -8,7 +8,7 @@ use memviz::analysis::{
     Devices, Each, EachOptions, GroupBy, PeakOptions, PeakReport, RangePeak, RangePeaks, Row, StepSource, When,
 };
 use memviz::model::{Annotation, Snapshot, Stage};
-use memviz::replay::{Bound, Counters, History, Instant, Metric, replay};
+use memviz::replay::{Bound, Counters, History, Instant, Metric, Track, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -56,7 +56,7 @@ fn each(each: Each, top: usize) -> EachOptions {
 /// Every instant of a device with its counters.
 fn all_counters(snapshot: &Snapshot, history: &History) -> Vec<Counters> {
     let mut all = vec![history.start];
-    history.walk(snapshot, |_, counters| all.push(*counters));
+    Track::new(snapshot, history).walk(|_, counters| all.push(*counters));
     all
 }
 

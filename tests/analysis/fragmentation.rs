@@ -109,7 +109,7 @@ proptest! {
             let report = FragmentationReport::of(&Devices::of(&snapshot, std::slice::from_ref(history)), &options).unwrap();
             let rows = report.devices[0].over_time.as_ref().unwrap();
             let mut inactive = vec![history.start.reserved - history.start.active];
-            history.walk(&snapshot, |_, counters| inactive.push(counters.reserved - counters.active));
+            Track::new(&snapshot, history).walk(|_, counters| inactive.push(counters.reserved - counters.active));
             for row in rows {
                 prop_assert_eq!(row.figures, figures(&snapshot, history, row.moment.instant));
                 prop_assert_eq!(row.figures.inactive as i64, inactive[row.moment.instant as usize]);

@@ -5,7 +5,7 @@ use crate::support::{self, MALFORMED, command, fixture, memviz, memviz_reading, 
 use memviz::Recording;
 use memviz::input::ReadOptions;
 use memviz::model::Action;
-use memviz::replay::Metric;
+use memviz::replay::{Metric, Track};
 use serde_json::Value;
 use std::fs;
 use std::io::{Cursor, Read, Write};
@@ -556,7 +556,7 @@ fn entries_are_instants() {
     let path = fixture("tiny");
     let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
     let mut counters = vec![recording.histories[0].start];
-    recording.histories[0].walk(&recording.snapshot, |_, now| counters.push(*now));
+    Track::new(&recording.snapshot, &recording.histories[0]).walk(|_, now| counters.push(*now));
     assert_eq!(counters.len(), 12);
     for (instant, counters) in counters.iter().enumerate() {
         let at = instant.checked_sub(1).map_or("start".to_owned(), |entry| format!("entry:{entry}"));
@@ -638,7 +638,7 @@ fn windows_narrow_the_search() {
     let history = &recording.histories[0];
     for (from, to) in [(0, 9106), (0, 123), (3000, 5000), (6001, 6001), (9000, 9106)] {
         let mut instants = Vec::new();
-        history.walk(&recording.snapshot, |instant, now| {
+        Track::new(&recording.snapshot, history).walk(|instant, now| {
             if (from + 1..=to + 1).contains(&instant) {
                 instants.push((instant - 1, *now));
             }

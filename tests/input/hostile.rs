@@ -6,7 +6,7 @@
 use crate::support::{self, MALFORMED, fixture, names, read_unpacked};
 use memviz::analysis::{LeakOptions, PeakOptions};
 use memviz::input::ReadOptions;
-use memviz::replay::{History, Metric};
+use memviz::replay::{History, Metric, Track};
 use memviz::report::{AnswerFormat, Rows, Source, TextStyle};
 use memviz::{Error, Recording};
 use std::fmt::Debug;
@@ -629,7 +629,7 @@ fn check_cuts_in_traces(name: &str) {
             truncated += u32::from(history.completeness.truncated);
             assert_eq!(history.anomalies.total(), 0, "{name}: {cut} bytes");
             if entries > 0 && original.completeness.is_complete() {
-                let expected = original.counters_at(&whole.snapshot, entries);
+                let expected = Track::new(&whole.snapshot, original).counters_at(entries);
                 assert_eq!(
                     history.end, expected,
                     "{name}: {cut} bytes, {entries} entries of device {}",

@@ -4,7 +4,7 @@ use crate::read;
 use crate::support::{open, read_unpacked};
 use memviz::analysis::PeakOptions;
 use memviz::model::CPU_DEVICE;
-use memviz::replay::{Bound, Metric};
+use memviz::replay::{Bound, Metric, Track};
 use serde_json::{Value, json};
 
 /// A memory event of PyTorch 1.9: no category, no address, no totals; numbers of threads are strings.
@@ -35,7 +35,7 @@ fn the_curve_is_the_sum_of_what_the_events_say() {
     let recording = read(events.to_string().as_bytes()).unwrap();
     let history = recording.history(0).unwrap();
     let mut curve = Vec::new();
-    history.walk(&recording.snapshot, |_, counters| curve.push(counters.allocated));
+    Track::new(&recording.snapshot, history).walk(|_, counters| curve.push(counters.allocated));
     assert_eq!(history.start.allocated, 512);
     assert_eq!(curve, [4608, 5632, 5120, 1024, 3072]);
     assert_eq!(history.anomalies.total(), 0);

@@ -11,7 +11,7 @@ use memviz::Recording;
 use memviz::analysis::checkpoint::CurveOptions;
 use memviz::analysis::{CheckpointOptions, DeviceTimeline, FlameOptions, GroupBy, PeakOptions, TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
-use memviz::replay::Metric;
+use memviz::replay::{Metric, Track};
 use memviz::report::flamegraph::folded;
 use memviz::report::fragmentation::BlockColor;
 use memviz::report::page::Page;
@@ -361,7 +361,7 @@ fn nothing_between_is_higher(recording: &Recording, device: &DeviceTimeline, met
     let history = recording.history(device.peak.device).unwrap();
     let columns = device.columns.len();
     let last = history.entries() as usize;
-    history.walk(&recording.snapshot, |instant, counters| {
+    Track::new(&recording.snapshot, history).walk(|instant, counters| {
         let column = instant as usize * columns / (last + 1);
         let shown = device.columns[column].counters.get(metric);
         assert!(counters.get(metric) <= shown, "{what}: instant {instant} is higher than its column");

@@ -74,7 +74,7 @@ fn parts_sum_to_the_counters_at_every_instant() {
 
 fn sums(recording: &Recording, history: &History, instant: u32) -> Option<String> {
     let layout = Layout::at(Track::new(&recording.snapshot, history), instant);
-    let counters = history.counters_at(&recording.snapshot, instant);
+    let counters = Track::new(&recording.snapshot, history).counters_at(instant);
     let sum = |wanted: &dyn Fn(BlockState) -> bool| -> u64 {
         layout.pieces.iter().filter(|piece| wanted(piece.state)).map(|piece| piece.size).sum()
     };

@@ -8,8 +8,8 @@ use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;
 use memviz::model::{CPU_DEVICE, DeviceId, Format};
-use memviz::replay::NO_OPERATOR;
 use memviz::replay::{History, Metric};
+use memviz::replay::{NO_OPERATOR, Track};
 use rayon::prelude::*;
 use serde_json::Value;
 use std::fs;
@@ -118,7 +118,7 @@ fn maxima_and_ends_are_those_of_pytorch() {
         problems.push(differ("anomalies", trace.recording.anomalies(), 0));
         let events = trace.truth["memory_events"].as_u64().unwrap();
         let ours = trace.recording.histories.iter().map(|history| {
-            let counts = history.action_counts(&trace.recording.snapshot);
+            let counts = Track::new(&trace.recording.snapshot, history).action_counts();
             counts[0] + counts[2]
         });
         problems.push(differ("memory events", ours.sum(), events));
@@ -145,7 +145,7 @@ fn counters_follow_the_totals_of_the_trace() {
             let start = (history.start.allocated, history.start.reserved);
             problems.extend(differ("baseline", start, (allocated - bytes, reserved)));
             let mut totals = events.into_iter();
-            history.walk(&trace.recording.snapshot, |instant, counters| {
+            Track::new(&trace.recording.snapshot, history).walk(|instant, counters| {
                 // Changes of what is reserved are entries of their own, right before the event that shows them.
                 let entry = history.rows.start + instant as usize - 1;
                 if history.allocation_of(instant - 1).is_some() {
@@ -171,7 +171,7 @@ fn operators_add_up_to_key_averages() {
             let moved = trace.events(history.device).iter().map(|(bytes, _, _)| bytes).sum();
             problems.extend(differ("self increase of all operators", own, moved));
             let allocations: u64 = operators.iter().map(|operator| operator.usage.self_allocations).sum();
-            let made = history.action_counts(&trace.recording.snapshot)[0];
+            let made = Track::new(&trace.recording.snapshot, history).action_counts()[0];
             problems.extend(differ("self allocations of all operators", allocations, made));
             if !trace.is_fine() {
                 continue;
@@ -272,7 +272,7 @@ fn timelines_agree_with_the_trace() {
         let changes = |history: &History, recording: &Recording| -> Vec<i64> {
             let mut before = history.start.allocated;
             let mut changes = Vec::new();
-            history.walk(&recording.snapshot, |_, now| {
+            Track::new(&recording.snapshot, history).walk(|_, now| {
                 changes.push(now.allocated - before);
                 before = now.allocated;
             });

@@ -6,7 +6,7 @@
 use crate::support::{self, Case, assert_none, cases, fixture, open};
 use memviz::Recording;
 use memviz::analysis::{GroupBy, PeakOptions, When};
-use memviz::replay::{Counters, History, Metric};
+use memviz::replay::{Counters, History, Metric, Track};
 use memviz::report::CounterBytes;
 use memviz::report::Source;
 use memviz::report::peak::json::{self, PeakDevice};
@@ -155,15 +155,15 @@ fn a_lost_beginning_is_rebuilt() {
     let [whole_history, ring_history] = [&whole.histories[0], &ring.histories[0]];
     let lost = whole_history.entries() - ring_history.entries();
     assert_eq!(lost, 7107);
-    assert_eq!(ring_history.start, whole_history.counters_at(&whole.snapshot, lost));
+    assert_eq!(ring_history.start, Track::new(&whole.snapshot, whole_history).counters_at(lost));
     let mut expected = Vec::new();
-    whole_history.walk(&whole.snapshot, |instant, counters| {
+    Track::new(&whole.snapshot, whole_history).walk(|instant, counters| {
         if instant > lost {
             expected.push(*counters);
         }
     });
     let mut found = Vec::new();
-    ring_history.walk(&ring.snapshot, |_, counters| found.push(*counters));
+    Track::new(&ring.snapshot, ring_history).walk(|_, counters| found.push(*counters));
     assert_eq!(found.len(), 2000);
     assert_eq!(found.iter().zip(&expected).position(|(found, expected)| found != expected), None);
 }

@@ -6,7 +6,7 @@
 use crate::support::allocator_model::{Entry, Expandable, Held, Log, MIB, Moment};
 use crate::support::programs::{Recording, plain_or_expandable, programs};
 use memviz::model::{Action, Snapshot};
-use memviz::replay::{AnomalyKind, Counters, History, Metric, replay};
+use memviz::replay::{AnomalyKind, Counters, History, Metric, Track, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -217,7 +217,7 @@ fn values(counters: &Counters) -> [u64; 4] {
 /// The four counters before the first entry and after each entry.
 fn history_values(history: &History, snapshot: &Snapshot) -> impl Iterator<Item = [u64; 4]> {
     let mut all = vec![values(&history.start)];
-    history.walk(snapshot, |_, counters| all.push(values(counters)));
+    Track::new(snapshot, history).walk(|_, counters| all.push(values(counters)));
     all.into_iter()
 }
 
@@ -306,7 +306,7 @@ fn honest_uncertainty(history: &History, recording: &Recording, log: &Log) -> Te
 fn consistent(history: &History, snapshot: &Snapshot) -> TestCaseResult {
     let mut maxima = Metric::ALL.map(|metric| history.start.get(metric));
     let mut end = history.start;
-    history.walk(snapshot, |_, counters| {
+    Track::new(snapshot, history).walk(|_, counters| {
         for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
             *maximum = (*maximum).max(counters.get(metric));
         }
@@ -314,7 +314,7 @@ fn consistent(history: &History, snapshot: &Snapshot) -> TestCaseResult {
     });
     prop_assert_eq!(end, history.end);
     for (metric, maximum) in Metric::ALL.into_iter().zip(&history.maxima) {
-        let at = history.counters_at(snapshot, maximum.instant);
+        let at = Track::new(snapshot, history).counters_at(maximum.instant);
         prop_assert_eq!(at.get(metric), maximum.bytes);
     }
     let found: Vec<_> = history.anomalies.kinds().map(|anomaly| anomaly.kind).collect();

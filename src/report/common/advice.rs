@@ -3,7 +3,7 @@
 use crate::Recording;
 use crate::analysis::code::frames::FrameKind;
 use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
-use crate::replay::{History, Metric};
+use crate::replay::{History, Metric, Track};
 
 /// What a recording lacks, and what records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +105,11 @@ fn is_2_0(snapshot: &Snapshot) -> bool {
 
 /// Bytes at the peak from before the recording whose stacks the file does not hold.
 fn unknown_bytes(snapshot: &Snapshot, history: &History) -> u64 {
+    let track = Track::new(snapshot, history);
     let peak = history.maxima[Metric::Allocated as usize].instant;
     let older = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.is_baseline());
-    let unknown = older
-        .filter(|&(index, allocation)| peak < allocation.freed && history.stack_of(snapshot, index) == StackId::EMPTY);
+    let unknown =
+        older.filter(|&(index, allocation)| peak < allocation.freed && track.stack_of(index) == StackId::EMPTY);
     unknown.fold(0, |sum: u64, (_, allocation)| sum.saturating_add(allocation.size))
 }
 
