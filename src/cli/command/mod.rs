@@ -12,6 +12,7 @@ mod man;
 mod oom;
 mod peak;
 mod ranks;
+mod record;
 mod report;
 mod schema;
 mod simulate;
@@ -36,6 +37,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<simulate::Simulate>("simulate"),
     entry::<diff::Diff>("diff"),
     entry::<check::Check>("check"),
+    entry::<record::Record>("record"),
     entry::<schema::Schema>("schema"),
     entry::<ranks::Ranks>("ranks"),
     entry::<completions::Completions>("completions"),

@@ -1,0 +1,67 @@
+"""Records GPU memory of PyTorch, and tells which lines of code hold it.
+
+A function for each command of memviz gives its answer as dataclasses::
+
+    import torch_memviz
+
+    answer = torch_memviz.peak("run.pickle", by="category", at="oom")
+    for row in answer.devices[0].attribution.rows:
+        print(row.label, row.bytes)
+
+and `record` makes the recordings::
+
+    with torch_memviz.record("run.pickle") as recorder:
+        for batch in batches:
+            with recorder.step():
+                train(batch)
+
+Importing this package imports neither PyTorch nor anything else that is not Python's own.
+"""
+
+from . import answers
+from ._binary import MemvizError, binary
+from ._commands import (
+    check,
+    checkpoint,
+    diff,
+    flamegraph,
+    fragmentation,
+    info,
+    leaks,
+    oom,
+    peak,
+    ranks,
+    report,
+    simulate,
+    timeline,
+    triage,
+)
+from ._picture import Picture
+from ._recording.categories import categories, category
+from ._recording.recorder import Recorder, RecordingError, record
+
+__all__ = [
+    "MemvizError",
+    "Picture",
+    "Recorder",
+    "RecordingError",
+    "answers",
+    "binary",
+    "categories",
+    "category",
+    "check",
+    "checkpoint",
+    "diff",
+    "flamegraph",
+    "fragmentation",
+    "info",
+    "leaks",
+    "oom",
+    "peak",
+    "ranks",
+    "record",
+    "report",
+    "simulate",
+    "timeline",
+    "triage",
+]

@@ -1,0 +1,155 @@
+"""A function for each command of memviz.
+
+Options are those of the command, as `memviz COMMAND --help` lists them: `by="category"` is `--by category`,
+`no_infer=True` is `--no-infer`, a list is the option once for each of its items, and None or False leaves it out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from . import answers
+from ._binary import MemvizError, run
+from ._decode import decode
+from ._picture import Picture
+from ._table import Answer, Answers, asked, with_format
+
+#: A recording: a file that memviz reads.
+Input = str | os.PathLike[str]
+
+#: The value of an option.
+Option = str | int | float | bool | os.PathLike[str] | Sequence[str | int] | None
+
+A = TypeVar("A", bound=Answer)
+
+#: What these functions decide themselves.
+OURS = ("format", "output", "o")
+
+
+def triage(path: Input, **options: Option) -> answers.TriageAnswer:
+    """Look at a recording: how it ended or how high it got, what holds the memory, and what to ask next."""
+    return _answer(answers.TriageAnswer, "triage", [path], options)
+
+
+def info(path: Input, **options: Option) -> answers.InfoAnswer:
+    """Say what is in a file: entries, devices, steps, settings."""
+    return _answer(answers.InfoAnswer, "info", [path], options)
+
+
+def peak(path: Input, **options: Option) -> answers.PeakAnswer:
+    """Find the peak of each device, and what holds it: `peak(path, by="category", at="oom")`."""
+    return _answer(answers.PeakAnswer, "peak", [path], options)
+
+
+def fragmentation(path: Input, **options: Option) -> answers.FragmentationAnswer:
+    """Tell what is reserved and not used, and what pins it."""
+    return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)
+
+
+def oom(path: Input, **options: Option) -> answers.OomAnswer:
+    """Explain every request that failed."""
+    return _answer(answers.OomAnswer, "oom", [path], options)
+
+
+def leaks(path: Input, **options: Option) -> answers.LeaksAnswer:
+    """Find what grows from step to step."""
+    return _answer(answers.LeaksAnswer, "leaks", [path], options)
+
+
+def checkpoint(path: Input, **options: Option) -> answers.CheckpointAnswer:
+    """Predict what activation checkpointing would save, and where."""
+    return _answer(answers.CheckpointAnswer, "checkpoint", [path], options)
+
+
+def simulate(path: Input, **options: Option) -> answers.SimulateAnswer:
+    """Play the requests of a recording again, with other settings or another capacity."""
+    return _answer(answers.SimulateAnswer, "simulate", [path], options)
+
+
+def diff(base: Input, new: Input, **options: Option) -> answers.DiffAnswer:
+    """Compare two recordings, line by line."""
+    return _answer(answers.DiffAnswer, "diff", [base, new], options)
+
+
+def check(*paths: Input, **options: Option) -> Answers[answers.CheckOutcome]:
+    """Judge budgets, from options or from `memviz.toml`; an outcome for each recording.
+
+    That a budget is exceeded, or cannot be judged, is a verdict and no error.
+    """
+    return _lines(answers.CheckOutcome, "check", paths, options)
+
+
+def ranks(*paths: Input, **options: Option) -> Answers[answers.RanksAnswer]:
+    """Compare the ranks of a run; a line for each, and one for all of them at the end."""
+    return _lines(answers.RanksAnswer, "ranks", paths, options)
+
+
+def timeline(path: Input, **options: Option) -> Picture:
+    """Draw live memory over time, stacked by what holds it."""
+    return Picture(_run("timeline", [path], options, "svg"))
+
+
+def flamegraph(path: Input, **options: Option) -> Picture:
+    """Draw live bytes by call stack."""
+    return Picture(_run("flamegraph", [path], options, "svg"))
+
+
+def report(path: Input, format: str = "html", **options: Option) -> str:  # noqa: A002
+    """Write a report for an issue: `html`, `svg` or `markdown`."""
+    return _run("report", [path], options, format)
+
+
+def _answer(kind: type[A], command: str, paths: Sequence[Input], options: dict[str, Option]) -> A:
+    words = [command, *_words(paths, options)]
+    [value] = _objects(run(with_format(words, "json")))
+    answer = cast(A, decode(kind, value))
+    asked(answer, words)
+    return answer
+
+
+def _lines(kind: Any, command: str, paths: Sequence[Input], options: dict[str, Option]) -> Answers[Any]:
+    words = [command, *_words(paths, options)]
+    # What one recording comes to is an answer, and an exit code as well.
+    text = run(with_format(words, "json"), accepted=(0, 1, 2))
+    answer: Answers[Any] = Answers(decode(kind, value) for value in _objects(text))
+    asked(answer, words)
+    return answer
+
+
+def _run(command: str, paths: Sequence[Input], options: dict[str, Option], kind: str) -> str:
+    return run(with_format([command, *_words(paths, options)], kind))
+
+
+def _objects(text: str) -> list[Any]:
+    """The objects of an answer, one behind the other."""
+    values, decoder = [], json.JSONDecoder()
+    while text := text.lstrip():
+        value, end = decoder.raw_decode(text)
+        version = value.get("schema_version")
+        if version != answers.SCHEMA_VERSION:
+            raise MemvizError(f"expected answers of version {answers.SCHEMA_VERSION}, found {version}")
+        values.append(value)
+        text = text[end:]
+    return values
+
+
+def _words(paths: Sequence[Input], options: dict[str, Option]) -> list[str]:
+    """Recordings and options as they are typed."""
+    words = []
+    for name, value in options.items():
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
+        if name in OURS:
+            raise MemvizError(f"expected an option that shapes the answer, found {flag}")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+            continue
+        items = [value] if isinstance(value, str | int | float | os.PathLike) else value
+        # One word, so that a value that begins with a dash is no option.
+        words += [f"{flag}={os.fspath(item) if isinstance(item, os.PathLike) else item}" for item in items]
+    # Behind --, so that a file is no option either.
+    return [*words, "--", *(os.fspath(path) for path in paths)]

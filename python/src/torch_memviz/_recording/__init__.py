@@ -1,0 +1,1 @@
+"""Recordings of PyTorch's caching allocator, made by PyTorch itself."""

@@ -1,0 +1,275 @@
+"""`record`: what memory did while a block of code ran, as files that memviz reads."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from .._binary import MemvizError, run
+from . import observer, release, sizes
+from .names import file_name
+from .release import RecordingError
+from .signals import OnSignal
+
+__all__ = ["Recorder", "RecordingError", "record"]
+
+log = logging.getLogger("torch_memviz")
+
+#: Failed requests that are kept. A program that looks for the largest batch by trial makes hundreds of them.
+MOST_FAILURES = 4
+
+
+def record(
+    path: str | os.PathLike[str] = "memory.pickle",
+    *,
+    stacks: Literal["python", "all"] = "python",
+    context: Literal["all", "alloc"] = "all",
+    max_entries: int | None = None,
+    ring: str | int = "2 GiB",
+    on_oom: bool = True,
+    on_signal: str | None = None,
+    steps: tuple[int, int] | None = None,
+    report: bool = True,
+) -> Recorder:
+    """Record GPU memory while a block runs; at its end `path` holds what was recorded.
+
+    Enter it before the model is built: who made what is older is not known, and a warning says how much that is. Where
+    nothing can be recorded, because there is no GPU for instance, it says so and does nothing. Once it has begun it
+    never raises, so that neither a full disk nor a bug takes the place of what the block itself raises or returns.
+
+    Files are named after `path`, and after the rank where there are several: `run_rank3.pickle`. All are in
+    `Recorder.files`.
+
+    Args:
+        path: The recording. A file that is there already is replaced.
+        stacks: `"all"` has C++ frames as well, for `--by operator`; writing the file then takes many times as long.
+        context: `"alloc"` leaves out who freed what, which makes recordings a little smaller.
+        max_entries: Keep this many entries, the latest; instead of `ring`.
+        ring: Keep as many entries as fit into this much of the host's memory. What is older is lost, and memviz says
+            so.
+        on_oom: Write `run_oom_attempt1.pickle` when a request fails, from inside the request; for the first four.
+        on_signal: Write `run_signal_attempt1.pickle` when this signal comes, `"SIGUSR1"` for instance.
+        steps: First and last step that `path` is to hold, as counted by `Recorder.step`; recording begins with the
+            first. After the last, what follows is recorded for `on_oom` alone.
+        report: Write a report beside each file of a request that failed.
+
+    Raises:
+        ValueError: when an argument is none of these.
+    """
+    if stacks not in ("python", "all"):
+        raise ValueError(f"expected stacks of python or all, found {stacks!r}")
+    if steps is not None and not 0 <= steps[0] <= steps[1]:
+        raise ValueError(f"expected a first step and a last one that is not before it, found {steps!r}")
+    entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
+    options = {"context": context, "stacks": stacks, "max_entries": entries}
+    return Recorder(Path(path), options, on_oom=on_oom, on_signal=on_signal, steps=steps, report=report)
+
+
+class Step:
+    """A step that has begun. It ends where the next one begins, or its block does."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        """Do nothing: the step has begun already."""
+
+    def __exit__(self, *_: object) -> None:
+        """End the step."""
+        self._recorder.end_step()
+
+
+class Recorder:
+    """What `record` gives. Use it as a block, or call `start` and `stop`."""
+
+    def __init__(
+        self,
+        path: Path,
+        options: dict[str, Any],
+        *,
+        on_oom: bool,
+        on_signal: str | None,
+        steps: tuple[int, int] | None,
+        report: bool,
+    ) -> None:
+        self.path = path
+        #: Recordings that were written.
+        self.files: list[Path] = []
+        #: Number of steps that have begun.
+        self.steps_begun = 0
+        #: Requests that failed, those included that no file was written for.
+        self.failures = 0
+        self._options, self._window, self._report = options, steps, report
+        self._on_oom, self._on_signal = on_oom, on_signal
+        self._torch: Any = None
+        self._is_recording = False
+        self._is_written = False
+        self._signals = 0
+        self._signal: OnSignal | None = None
+        self._range: Any = None
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether memory is being recorded now."""
+        return self._is_recording
+
+    def start(self) -> Recorder:
+        """Begin; with `steps` that begin later, get ready to.
+
+        Raises:
+            RecordingError: when PyTorch is missing or too old, or somebody else is recording.
+        """
+        self._torch = release.torch()
+        reason = release.why_not(self._torch)
+        if reason is not None:
+            log.warning("nothing is recorded: %s", reason)
+            self._torch = None
+            return self
+        if self._on_signal is not None:
+            self._signal = OnSignal(self._on_signal, self._dump_for_signal)
+        if self._window is None or self._window[0] == 0:
+            self._begin()
+        # A trainer may end without telling its callbacks.
+        atexit.register(self.stop)
+        return self
+
+    def __enter__(self) -> Recorder:
+        """Begin."""
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """End, and let what was raised go on."""
+        self.stop(error)
+
+    def step(self) -> Step:
+        """Say that a step begins: `with recorder.step():` around it, or a call of its own where it begins.
+
+        It is an annotation `step_N` in recordings of PyTorch 2.6 and later, which `--each step` and `leaks` read.
+        """
+        self.end_step()
+        number = self.steps_begun
+        self.steps_begun += 1
+        if self._torch is not None:
+            if self._window is not None and self._window[0] == number and not self._is_recording:
+                self._begin_late()
+            self._range = self._torch.profiler.record_function(f"step_{number}")
+            self._range.__enter__()
+        return Step(self)
+
+    def end_step(self) -> None:
+        """Say that a step ends where nothing else does."""
+        if self._range is None:
+            return
+        self._range.__exit__(None, None, None)
+        self._range = None
+        if self._window is not None and self.steps_begun > self._window[1] and not self._is_written:
+            self._dump_at_the_end()
+            if not self._on_oom:
+                self._end()
+
+    def dump(self, event: str = "") -> Path | None:
+        """Write what was recorded so far, and go on; give the file, or None where nothing was written.
+
+        Args:
+            event: Becomes part of the name: `"warm_up"` makes `run_warm_up.pickle`.
+        """
+        if not self._is_recording:
+            return None
+        try:
+            path = file_name(self.path, event)
+            release.dump(self._torch, path)
+        except Exception:
+            log.exception("the recording was not written")
+            return None
+        if path not in self.files:
+            self.files.append(path)
+        return path
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End: write the recording, unless `error` is that memory ran out, which was written when it did."""
+        atexit.unregister(self.stop)
+        if self._torch is None:
+            return
+        try:
+            self.end_step()
+            if self._is_recording and not self._is_written and not self._is_known(error):
+                self._dump_at_the_end()
+        finally:
+            self._end()
+            if self._signal is not None:
+                self._signal.close()
+            self._torch = None
+        if self.failures > MOST_FAILURES:
+            log.warning("%d requests failed, the first %d were kept", self.failures, MOST_FAILURES)
+        if self._report:
+            self._write_reports()
+
+    def _begin(self) -> None:
+        if release.is_recording(self._torch):
+            raise RecordingError("expected nobody else to record memory, found a recording that runs")
+        for device, count in release.older(self._torch):
+            message = "device %d: %s are older than the recording, which will not know who made them"
+            log.warning(message, device, sizes.shown(count))
+        release.start(self._torch, **self._options)
+        self._is_recording = True
+        if self._on_oom:
+            observer.listen(self._torch, self._dump_for_failure)
+
+    def _begin_late(self) -> None:
+        """Begin where nobody expects an error."""
+        try:
+            self._begin()
+        except Exception:
+            log.exception("nothing is recorded")
+
+    def _end(self) -> None:
+        if not self._is_recording:
+            return
+        self._is_recording = False
+        observer.forget(self._dump_for_failure)
+        try:
+            release.stop(self._torch)
+        except Exception:
+            log.exception("recording did not stop")
+
+    def _is_known(self, error: BaseException | None) -> bool:
+        """Whether an error is that memory ran out, with a file that tells of it."""
+        return self.failures > 0 and isinstance(error, self._torch.cuda.OutOfMemoryError)
+
+    def _dump_at_the_end(self) -> None:
+        self._is_written = True
+        self.dump()
+
+    def _dump_for_failure(self, device: int, requested: int) -> None:
+        self.failures += 1
+        if self.failures > MOST_FAILURES:
+            return
+        path = self.dump(f"oom_attempt{self.failures}")
+        if path is not None:
+            log.warning("device %d: no memory for %s; %s says why", device, sizes.shown(requested), path)
+
+    def _dump_for_signal(self) -> None:
+        self._signals += 1
+        self.dump(f"signal_attempt{self._signals}")
+
+    def _write_reports(self) -> None:
+        for path in self.files:
+            if "_oom_attempt" not in path.name:
+                continue
+            try:
+                run(
+                    [
+                        "report",
+                        "--format=html",
+                        "--force",
+                        "--quiet",
+                        f"--output={path.with_suffix('.html')}",
+                        str(path),
+                    ]
+                )
+            except (MemvizError, OSError) as error:
+                log.warning("no report beside %s: %s", path, error)

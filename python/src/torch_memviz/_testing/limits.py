@@ -1,0 +1,93 @@
+"""What markers ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .._recording.sizes import size
+
+#: The markers, as `pytest --markers` shows them.
+MARKERS = (
+    'limit_gpu_memory(limit, metric="allocated"): fail when more GPU memory is allocated (or reserved) than "4 GiB"',
+    'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
+    'gpu_memory_baseline(tolerance="0%"): fail when the peak grows beyond that of the baseline beside the test',
+)
+
+#: Fewer cannot tell a leak from what is made once.
+FEWEST_RUNS = 5
+
+FLAGS = {"allocated": "--max-peak", "reserved": "--max-reserved"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a test, as options of `memviz check`."""
+
+    flags: tuple[str, ...]
+    #: How often the test is run.
+    runs: int = 1
+    #: Its baseline, and the tolerance.
+    baseline: Path | None = None
+    tolerance: str = ""
+
+
+def limits(item: pytest.Item) -> Limits | None:
+    """Give the limits of a test; None where it has none.
+
+    Raises:
+        pytest.UsageError: when a marker is used in another way.
+    """
+    flags: list[str] = []
+    runs, baseline, tolerance = 1, None, ""
+    try:
+        for marker in item.iter_markers("limit_gpu_memory"):
+            flags.append(_memory(*marker.args, **marker.kwargs))
+        for marker in _closest(item, "limit_gpu_leaks"):
+            flag, runs = _leaks(*marker.args, **marker.kwargs)
+            flags += [flag, "--steps=^step_"]
+        for marker in _closest(item, "gpu_memory_baseline"):
+            tolerance = _tolerance(*marker.args, **marker.kwargs)
+            baseline = baseline_of(item)
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+    # The closest marker comes first, and replaces what the class or module says.
+    flags = [flag for at, flag in enumerate(flags) if flag.split("=")[0] not in {f.split("=")[0] for f in flags[:at]}]
+    return Limits(tuple(flags), runs, baseline, tolerance) if flags or baseline else None
+
+
+def _closest(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
+    marker = item.get_closest_marker(name)
+    if marker is not None:
+        yield marker
+
+
+def _memory(limit: str | int, metric: str = "allocated") -> str:
+    if metric not in FLAGS:
+        raise ValueError(f"limit_gpu_memory: expected a metric of {' or '.join(FLAGS)}, found {metric!r}")
+    return f"{FLAGS[metric]}={size(limit)}B"
+
+
+def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1) -> tuple[str, int]:
+    if runs < FEWEST_RUNS:
+        raise ValueError(f"limit_gpu_leaks: expected at least {FEWEST_RUNS} runs, found {runs}")
+    return f"--max-leak={size(limit)}B", runs
+
+
+def _tolerance(tolerance: Any = "0%") -> str:
+    return str(tolerance)
+
+
+def baseline_of(item: pytest.Item) -> Path:
+    """Where the baseline of a test lies: `gpu-memory` beside its file."""
+    return item.path.parent / "gpu-memory" / f"{item.path.stem}.{file_name(item.name)}.json"
+
+
+def file_name(name: str) -> str:
+    """The name of a test, parameters included, as one of a file."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")

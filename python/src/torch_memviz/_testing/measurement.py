@@ -1,0 +1,71 @@
+"""A test that is recorded, and judged by `memviz check`."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+from .._binary import MemvizError, call, run
+from .._recording import release
+from .._recording.recorder import record
+from .limits import Limits
+
+
+class Measurement:
+    """The recording of a test, from its fixtures to its end."""
+
+    def __init__(self, limits: Limits, path: Path, keep: bool) -> None:
+        self.limits, self.path, self.keep = limits, path, keep
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.recorder = record(path, report=False)
+
+    def start(self) -> None:
+        """Begin with nothing that earlier tests left to the allocator or the garbage collector."""
+        gc.collect()
+        torch = release.torch()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        self.recorder.start()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the recording."""
+        self.recorder.stop(error)
+
+    def judge(self, update_baseline: bool) -> str | None:
+        """Give what is wrong; None where every limit is kept. What cannot be judged is wrong, too."""
+        if not self.recorder.files:
+            return "GPU memory is not known: nothing was recorded"
+        flags = list(self.limits.flags)
+        baseline = self.limits.baseline
+        if baseline is not None and update_baseline:
+            baseline.parent.mkdir(parents=True, exist_ok=True)
+            flags += [f"--baseline={baseline}", "--update-baseline"]
+        elif baseline is not None:
+            if not baseline.is_file():
+                return f"GPU memory is not known: there is no baseline {baseline}; --memviz-update-baselines writes it"
+            flags += [f"--baseline={baseline}", f"--tolerance={self.limits.tolerance}"]
+        done = call(["check", *flags, "--", str(self.recorder.files[0])])
+        if done.exit_code == 0:
+            return None
+        title = "more GPU memory than allowed" if done.exit_code == 1 else "GPU memory is not known"
+        return f"{title}\n\n{(done.stdout or done.message()).strip()}"
+
+    def evidence(self) -> str:
+        """Keep the recording, with a report beside it, and say where."""
+        self.keep = True
+        lines = []
+        for path in self.recorder.files:
+            lines.append(f"recording: {path}")
+            page = path.with_suffix(".html")
+            try:
+                run(["report", "--format=html", "--force", "--quiet", f"--output={page}", "--", str(path)])
+                lines.append(f"report: {page}")
+            except MemvizError as error:
+                lines.append(f"no report: {error}")
+        return "\n".join(lines)
+
+    def forget(self) -> None:
+        """Remove the recording, unless it is to be kept."""
+        if not self.keep:
+            for path in self.recorder.files:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,2944 @@
+"""What commands answer, as dataclasses: the keys of `--format json`.
+
+Made from the JSON Schema of the binary by `tools/generate_answers.py`; not to be edited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ._decode import REST
+from ._table import Answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Across(Answer):
+    """What the ranks are together."""
+
+    command: str
+    """`ranks`."""
+
+    schema_version: int
+    """Changes when the meaning of a key does."""
+
+    line: Literal["across"]
+    """Which line it is."""
+
+    across: tuple[AcrossGroup, ...]
+    """How figures are distributed, by kind of memory."""
+
+    duplicates: tuple[DuplicateRank, ...]
+    """Ranks that are there more than once."""
+
+    failed: int
+    """Number of inputs that could not be analysed."""
+
+    metric: Metric
+    """The metric that is attributed."""
+
+    missing: tuple[MissingRanks, ...]
+    """Ranks without a row."""
+
+    outliers: tuple[RankOutlier, ...]
+    """Maxima that stand out, by rank and device."""
+
+    skipped: int
+    """Number of files that are neither recordings nor summaries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcrossGroup:
+    """Rows about one kind of memory."""
+
+    because: str | None
+    """The same in words; null for ranks."""
+
+    figures: tuple[FigureSpread, ...]
+    """Figures that at least one rank has."""
+
+    median_rank: RankName | None
+    """The rank that stands for the median."""
+
+    memory: str
+    """`device`, `pinned_host` or `cpu`."""
+
+    relation: str
+    """What the recordings are to each other, as far as is known: `ranks` of one run; different `programs`; `dumps`
+    of one process, which begin with the same entry; `apart`, one after the other on the same device. Only ranks
+    have outliers.
+    """
+
+    rows: int
+    """Number of rows."""
+
+    programs: tuple[tuple[RankName, ...], ...] | None = None
+    """The rows of each program, where there are several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotationCount:
+    """Annotations of one name."""
+
+    count: int
+    """Ranges."""
+
+    name: str
+    """The name."""
+
+    open: int
+    """Those without."""
+
+    total_us: int
+    """Time of those with both ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnomalyCounts:
+    """Contradictions."""
+
+    kinds: dict[str, int]
+    """By kind; kinds that did not occur are left out."""
+
+    total: int
+    """Of all kinds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionRow:
+    """One group."""
+
+    blocks: int
+    """Its blocks."""
+
+    bytes: int
+    """Its bytes."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The group."""
+
+    stack: tuple[str, ...]
+    """The stack with most bytes in the group, innermost frame first."""
+
+    evidence: tuple[EvidenceRow, ...] | None = None
+    """What put blocks into the group, most bytes first. Left out unless rows stand for categories."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionRows:
+    """Rows of an attribution."""
+
+    by: GroupBy
+    """What rows stand for."""
+
+    inclusive: bool
+    """Whether rows overlap."""
+
+    rows: tuple[AttributionRow, ...]
+    """Groups, largest first."""
+
+    total_bytes: int
+    """Bytes of the metric at the instant. Rows sum to it, unless they are inclusive."""
+
+    library_below: tuple[str, ...] | None = None
+    """Lines of the user's own that rows stand for which are lines of a library, since its model runs below them
+    and holds most there. Left out where there are none.
+    """
+
+
+#: On which side of a number that is not exact the true one lies.
+Bound = Literal[
+    # The true number is this or more.
+    "lower",
+    # The true number is this or less.
+    "upper",
+    # Not even that is known.
+    "unknown",
+]
+
+#: Why a request failed.
+Cause = Literal[
+    # What the device had free and every inactive byte together would not have been enough.
+    "capacity",
+    # Together they would have been, but no block did, and no segment could be released to make room.
+    "fragmentation",
+    # The device had much less to give than at another time: something outside the allocator holds memory.
+    "other_process",
+    # The device had enough free, but the settings limit the process to a part of it.
+    "limit",
+    # The recording does not tell.
+    "unknown",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certainty:
+    """Whether maxima are `exact` (since the recording began), a `lower` or `upper` bound, or `unknown`, as `memviz
+    check` judges them: with everything that stands against them.
+    """
+
+    allocated_bytes: str
+    """The maximum of allocated."""
+
+    reserved_bytes: str
+    """The maximum of reserved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of code."""
+
+    caller: str | None
+    """The line that calls the function; null where the recording does not have it, and for models of transformers."""
+
+    code: str
+    """What to write there, for a function that is called as `block(x)`."""
+
+    kind: ChangeKind
+    """How."""
+
+
+#: How to checkpoint a function.
+ChangeKind = Literal[
+    # Wrap its call in `torch.utils.checkpoint.checkpoint`.
+    "wrap",
+    # Wrap `forward` of its modules: the line that calls it is one of an installed package.
+    "wrap_forward",
+    # Call `gradient_checkpointing_enable` of a model of transformers.
+    "transformers",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckAnswer:
+    """`memviz check`, one input."""
+
+    checks: tuple[CheckRow, ...]
+    """Every budget on every device."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[MeasuredDevice, ...]
+    """What was measured on each device, whatever is limited."""
+
+    input: InputHead
+    """The file."""
+
+    passed: bool
+    """Whether every budget is known to be kept."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    verdict: str
+    """`passed`, `failed`, or `unknown` where a budget could not be judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRow:
+    """One budget on one device."""
+
+    budget: str | None
+    """The entry of `memviz.toml` that limits it; null for flags."""
+
+    device: int | None
+    """The device; null where the recording has none."""
+
+    headroom_bytes: int | None
+    """The limit less what was measured; null where it is not judged, and for `max-fragmentation`."""
+
+    limit_bytes: int | None
+    """The limit. Null where the baseline that sets it does not have it, and for `max-fragmentation`."""
+
+    measured_bytes: int | None
+    """What was measured: exact, or the bound that `bound` says. Null where nothing is known, and for `max-
+    fragmentation`.
+    """
+
+    name: str
+    """What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `baseline-peak` or
+    `baseline-reserved`.
+    """
+
+    passed: bool
+    """Whether the limit is known to be kept."""
+
+    verdict: str
+    """`passed`, `failed` or `unknown`."""
+
+    basis: str | None = None
+    """What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned` or `leaked`."""
+
+    bound: str | None = None
+    """`lower` or `upper`, where what was measured is only a bound."""
+
+    limit_share: float | None = None
+    """The limit of `max-fragmentation`, from 0 to 1."""
+
+    matching_sites: int | None = None
+    """Number of recorded sites at the peak that the expression of `max-site` matches: 0 where it is about none."""
+
+    measured_share: float | None = None
+    """The inactive share measured, from 0 to 1."""
+
+    pattern: str | None = None
+    """The expression of `max-site`."""
+
+    reason: str | None = None
+    """Why it is not known exactly."""
+
+    sites: tuple[CheckSite, ...] | None = None
+    """The sites behind a limit that is not kept, the largest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSite:
+    """A site behind a limit that is not kept."""
+
+    bytes: int
+    """Its bytes."""
+
+    file: str | None
+    """Its file, as recorded; null where it is not Python code."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The site."""
+
+    line: int | None
+    """Its line."""
+
+    stack: tuple[str, ...]
+    """A stack that leads there, innermost frame first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[CheckpointDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointCandidate:
+    """A function, called repeatedly in a forward pass, and what checkpointing its calls would do."""
+
+    activation_bytes: int
+    """What these calls hold at the recorded peak and would not hold."""
+
+    calls: int
+    """How often a forward pass calls it."""
+
+    change: Change
+    """What to write."""
+
+    label: str
+    """The function, by file, first line and name."""
+
+    limit: CheckpointLimit
+    """What is in the way of a lower peak."""
+
+    plan: tuple[CheckpointPlan, ...]
+    """Every call checkpointed, every second, every third and so on."""
+
+    predicted_peak_allocated_bytes: int
+    """The peak with every call checkpointed."""
+
+    recompute_share: float | None
+    """`recompute_us / forward_us`, from 0 to 1; null where the file has no times."""
+
+    recompute_us: int | None
+    """Mean time on the CPU that its calls take in a forward pass, and would take once more; null where the file
+    has no times.
+    """
+
+    saved_bytes: int
+    """The recorded peak less that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointDevice:
+    """`memviz checkpoint`, one device."""
+
+    activation_bytes: int | None
+    """Of the peak, what forward made and backward will free; null where the recording ends before backward does.
+    Where no backward follows, what outlives its forward pass.
+    """
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    candidates: tuple[CheckpointCandidate, ...]
+    """Functions worth checkpointing, the lowest new peak first. They are alternatives: what they save does not add
+    up.
+    """
+
+    checkpointed: tuple[CheckpointedFunction, ...]
+    """What the recorded run checkpoints already."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory."""
+
+    forward_passes: int
+    """Number of forward passes that a backward pass follows, or else of those that keep what one would need."""
+
+    forward_us: int | None
+    """Mean time of such a pass on the CPU; null where the file has no times."""
+
+    left_out: int
+    """Candidates that `--top` left out."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    optimizer: PeakInOptimizer | None
+    """What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise."""
+
+    peak: PhasedInstant
+    """Where it is."""
+
+    peak_allocated_bytes: int
+    """The recorded peak."""
+
+    reason: NoCandidates | None
+    """Why there are no candidates; null when there are."""
+
+    reason_text: str | None
+    """The same in words."""
+
+    without_backward: bool
+    """Whether no backward pass follows these: then the new peak is that of forward alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointLimit:
+    """The highest point that is left."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    phase: Phase
+    """The phase."""
+
+    rerun: bool
+    """Whether a call runs again there."""
+
+    rerun_bytes: int
+    """What that call has allocated by then."""
+
+    rows: tuple[AttributionRow, ...]
+    """What else is there, by site, the largest first and the rest as `(other)`."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+    workspace_bytes: int
+    """Workspaces of the engine's thread, which it needs to run calls again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointPlan:
+    """Some of the calls of a forward pass checkpointed."""
+
+    every: int
+    """The first call and every so many-th after it."""
+
+    predicted_peak_allocated_bytes: int
+    """The peak then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointedFunction:
+    """A function that the recorded run checkpoints."""
+
+    calls: int
+    """How often a forward pass calls it under `torch.utils.checkpoint`."""
+
+    label: str
+    """The function."""
+
+    other_calls: int
+    """How often it calls it without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeSample:
+    """The user's own lines that allocate, innermost on their stacks. Of many those with the smallest hashes: two
+    recordings of one program then have the same ones in their samples.
+    """
+
+    lines: int
+    """Number of lines."""
+
+    sample: str
+    """Hashes of up to 64 of them, smallest first, each with six hexadecimal digits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedDevice:
+    """A device at its peak."""
+
+    bytes: int
+    """Bytes of the metric at its peak."""
+
+    device: int
+    """The device."""
+
+    bound: Bound | None = None
+    """How that is to be read. Left out when it is exact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedGroup:
+    """A group on all devices."""
+
+    bytes: tuple[int, ...]
+    """Its bytes at the peak of each device, in the order of `peaks`."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterBytes:
+    """The four counters."""
+
+    active_bytes: int
+    """Blocks in use until their free completes."""
+
+    allocated_bytes: int
+    """Blocks in use until their free is requested."""
+
+    requested_bytes: int
+    """What callers asked for, until the free completes."""
+
+    reserved_bytes: int
+    """Segments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """Values of the four counters in bytes. Signed, since a history that contradicts itself can push them below
+    zero.
+    """
+
+    active_bytes: int
+    """`active_bytes`."""
+
+    allocated_bytes: int
+    """`allocated_bytes`."""
+
+    requested_bytes: int
+    """`requested_bytes`."""
+
+    reserved_bytes: int
+    """`reserved_bytes`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceComparison:
+    """How CUDA devices compare, each at its own peak. Only where the fullest one holds at least a tenth more than
+    the mean, as a part of what it holds.
+    """
+
+    by: GroupBy
+    """What rows stand for."""
+
+    emptiest: int
+    """The device that holds least."""
+
+    fullest: int
+    """The device that holds most."""
+
+    mean_bytes: int
+    """What they hold on average, rounded down."""
+
+    metric: Metric
+    """The counter that is compared."""
+
+    peaks: tuple[ComparedDevice, ...]
+    """The devices, in order."""
+
+    rows: tuple[ComparedGroup, ...]
+    """The groups in which the fullest device and the emptiest differ most, the largest difference first. Empty
+    where groups overlap.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffAnswer(Answer):
+    """The whole answer of `memviz diff`."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[DiffDevice, ...]
+    """Devices of both files."""
+
+    identical: bool
+    """Whether nothing differs."""
+
+    input: DiffInput
+    """The files."""
+
+    only_base_devices: tuple[int, ...]
+    """Devices that only the base has."""
+
+    only_new_devices: tuple[int, ...]
+    """Devices that only the new file has."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    settings: tuple[SettingValues, ...]
+    """Allocator settings that differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffDevice:
+    """`memviz diff`, one device."""
+
+    base: DiffSide
+    """The base."""
+
+    base_device: int
+    """Device in the base: another one where each file has a single GPU."""
+
+    by: GroupBy
+    """What rows stand for."""
+
+    delta_bytes: int
+    """Growth of the counter from the one instant looked at to the other."""
+
+    device: int
+    """Device in the new file, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    inclusive: bool
+    """Whether rows overlap, so that they do not sum to the delta."""
+
+    left_out: int
+    """Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out."""
+
+    metric: Metric
+    """The counter compared."""
+
+    new: DiffSide
+    """What it is compared with."""
+
+    rows: tuple[DiffRow, ...]
+    """What changed, the largest change first. Rows sum to `delta_bytes`, unless they are inclusive."""
+
+    unchanged: Unchanged
+    """Rows that did not change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffFigures:
+    """Sums over the segments."""
+
+    inactive_bytes: int
+    """Bytes of free blocks."""
+
+    inactive_share: float
+    """Their share of what is reserved, from 0 to 1."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    pinned_free_bytes: int
+    """Free bytes that blocks in use keep from being given back."""
+
+    releasable_bytes: int
+    """Free bytes that `empty_cache` gives back."""
+
+    rounding_bytes: int
+    """Bytes of blocks in use that nobody asked for."""
+
+    segments: int
+    """Number of segments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffInput:
+    """The two files."""
+
+    base: InputHead
+    """What is compared with."""
+
+    new: InputHead
+    """What is compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffRow:
+    """A group on both sides."""
+
+    base_blocks: int
+    """Its blocks in the base."""
+
+    base_bytes: int
+    """Its bytes in the base."""
+
+    base_label: str | None
+    """What the base calls it, where that is another label: the line has moved. Else null."""
+
+    delta_bytes: int
+    """The difference."""
+
+    inferred: bool
+    """Whether the label is inferred, in either file."""
+
+    label: str
+    """The group, as the new file names it; as the base does, where it has vanished."""
+
+    new_blocks: int
+    """Its blocks in the new file."""
+
+    new_bytes: int
+    """Its bytes in the new file."""
+
+    stack: tuple[str, ...]
+    """The stack with most bytes in the group, innermost frame first; of the base, where it has vanished."""
+
+    status: RowStatus
+    """Whether it is on both sides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffSide:
+    """One side of a device."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    complete_history: bool
+    """Whether the history is complete."""
+
+    end: CounterBytes
+    """Counters at the end."""
+
+    fragmentation: DiffFigures | None
+    """How the segments are used at the instant; null where the file has none."""
+
+    maxima: CounterBytes
+    """Each counter's own maximum."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    peak: PeakInstant
+    """The instant looked at."""
+
+    bounds: dict[str, Bound] | None = None
+    """Numbers that are not exact, as in `memviz peak`. Left out when all are exact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuplicateRank:
+    """Several rows for one rank and device."""
+
+    device: int
+    """Its device."""
+
+    rank: int
+    """Number of the rank."""
+
+    rows: int
+    """Number of rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EachRange:
+    """What the ranges of a device are."""
+
+    by: str
+    """`step`, `phase` or `annotation`."""
+
+    left_out: int
+    """Ranges that are not listed, since there are too many: all have lower peaks than those that are."""
+
+    step_name: str | None
+    """The annotations that are steps, with `N` in place of numbers, or the site that returns in each; null for
+    other ranges.
+    """
+
+    step_source: StepSourceName | None
+    """Where steps are from; null for other ranges."""
+
+    left_out_bytes: int | None = None
+    """The highest peak of those that are not listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmptyRank(Answer):
+    """A rank without memory."""
+
+    command: str
+    """`ranks`."""
+
+    schema_version: int
+    """Changes when the meaning of a key does."""
+
+    line: Literal["empty"]
+    """Which line it is."""
+
+    path: str
+    """The recording."""
+
+    rank: int
+    """Number of the rank."""
+
+    rank_source: RankSource
+    """Where that number is from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceRow:
+    """Why blocks are in a category."""
+
+    blocks: int
+    """Blocks that it decided about."""
+
+    bytes: int
+    """Bytes that it decided about."""
+
+    reason: str
+    """In words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedInput(Answer):
+    """An input that could not be analysed."""
+
+    command: str
+    """`ranks`."""
+
+    schema_version: int
+    """Changes when the meaning of a key does."""
+
+    line: Literal["failed"]
+    """Which line it is."""
+
+    error: str
+    """Why not, in a line."""
+
+    path: str
+    """The input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRequest:
+    """A failed request."""
+
+    capacity_bytes: int
+    """What the process could have at most then."""
+
+    cause: str
+    """Why it failed, as in `memviz oom`."""
+
+    device_free_bytes: int
+    """What the device had free."""
+
+    failed_requests: int
+    """Number of failed requests of the device."""
+
+    requested_bytes: int
+    """Bytes of the block that was wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRequest2:
+    """A failed request. Figures are those after the allocator gave back what it could and tried again."""
+
+    advice: tuple[Said, ...]
+    """What would have helped, as far as the recording tells."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    attribution: AttributionRows
+    """Who holds the allocated bytes."""
+
+    cause: Cause
+    """Why it failed."""
+
+    device_free_bytes: int
+    """What the device had free."""
+
+    driver_bytes: int
+    """Bytes that the driver would have had to supply for it: a whole segment, or whole pages."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    evidence: tuple[Said, ...]
+    """What shows it."""
+
+    inactive_bytes: int
+    """Bytes of free blocks."""
+
+    largest_free_block_bytes: int
+    """The largest of them."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    pinning: tuple[PinningGroup, ...]
+    """Who keeps free bytes from being released."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    request: Requester
+    """Who made the request."""
+
+    requested_bytes: int
+    """Bytes of the block that was wanted: what was asked for, rounded up."""
+
+    reserved_bytes: int
+    """Bytes of all segments."""
+
+    retry_freed_bytes: int
+    """Bytes that the allocator gave back to the driver right before."""
+
+    retry_freed_segments: int
+    """In how many segments or mapped ranges."""
+
+    rounding_bytes: int
+    """Rounding loss of blocks in use."""
+
+    serving: ServingPool
+    """The pool that could have served the request."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingCapacities:
+    """A range of capacities on which a program fails."""
+
+    from_bytes: int
+    """The lowest."""
+
+    to_bytes: int
+    """The first above on which it works."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureSpread:
+    """How a figure is distributed."""
+
+    figure: str
+    """A metric, whose maxima these are; or `baseline` or `inactive`."""
+
+    max: RankName | None
+    """The first row that has it."""
+
+    max_bytes: int
+    """The highest value."""
+
+    median_bytes: int
+    """The median; of two values in the middle their mean, rounded down."""
+
+    min: RankName | None
+    """The first row that has it."""
+
+    min_bytes: int
+    """The lowest value."""
+
+    scale: Scale
+    """What scores measure deviations by."""
+
+    skew: float | None
+    """Highest over median; null where the median is not positive."""
+
+    values: int
+    """Number of rows that have it."""
+
+
+#: Kinds of findings.
+FindingKind = Literal[
+    # Free memory that blocks in use keep from being given back.
+    "fragmentation",
+    # Blocks that nothing ever frees.
+    "leak",
+    # Blocks that pile up.
+    "growth",
+    # What activation checkpointing could do without.
+    "activations",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRow:
+    """Something that deserves a closer look."""
+
+    bytes: int
+    """The bytes it is about; per step for leaks and growth."""
+
+    command: str
+    """The command that tells more."""
+
+    kind: FindingKind
+    """What it is."""
+
+    label: str | None
+    """The site it is about; null where it is about all."""
+
+    text: str
+    """The same in words."""
+
+
+#: What kind of file a recording comes from.
+Format = Literal[
+    # `torch.cuda.memory._dump_snapshot`.
+    "cuda_snapshot",
+    # `export_chrome_trace` of `torch.profiler` with `profile_memory=True`.
+    "profiler_trace",
+    # `export_memory_timeline` of `torch.profiler`.
+    "memory_timeline",
+    # `save_device_memory_profile` of `jax.profiler`.
+    "device_memory_profile",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FragmentationAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[FragmentationDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FragmentationDevice:
+    """`memviz fragmentation`, one device."""
+
+    active_bytes: int
+    """Bytes of blocks in use and pending free."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    at: Instant
+    """The instant looked at."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    block_count: int
+    """Number of blocks in use and pending free."""
+
+    by: GroupBy
+    """What rows of `pinning` stand for."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    counters: CounterBytes
+    """The counters of `memory_stats()` at the instant. They equal the figures unless the recording contradicts
+    itself.
+    """
+
+    device: int
+    """Device, -1 for pinned host memory."""
+
+    free_block_count: int
+    """Number of free blocks."""
+
+    free_blocks: tuple[FreeBlocks, ...]
+    """Free blocks by size."""
+
+    inactive_bytes: int
+    """Bytes of free blocks: `releasable + pinned_free`."""
+
+    inactive_share: float
+    """`inactive_bytes / reserved_bytes`, from 0 to 1."""
+
+    inclusive: bool
+    """Whether those rows overlap."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    most_inactive: MostInactiveInstant
+    """Where in the whole history most is inactive."""
+
+    notes: tuple[str, ...]
+    """What is missing or contradictory, in words."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    pinning: tuple[PinningGroup, ...]
+    """Who keeps free bytes from being released. Rows sum to `pinned_free_bytes`, unless they are inclusive."""
+
+    pools: tuple[Pool, ...]
+    """What the allocator keeps apart, the largest first; sums to the figures above."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    requested_bytes: int
+    """Bytes asked for in active blocks."""
+
+    reserved_bytes: int
+    """Bytes of the segments: `allocated + pending_free + inactive`."""
+
+    rounding: tuple[RoundingLoss, ...]
+    """Rounding loss of blocks in use and pending free, by block size."""
+
+    rounding_bytes: int
+    """`active_bytes - requested_bytes`."""
+
+    segment_count: int
+    """Number of segments."""
+
+    segments: tuple[Segment, ...]
+    """Every segment, in address order."""
+
+    stray_blocks: int
+    """Blocks in use that lie in no segment or in one another: in no other figure, 0 unless the recording
+    contradicts itself.
+    """
+
+    stray_bytes: int
+    """Their bytes."""
+
+    bounds: dict[str, str] | None = None
+    """Figures that are not exact, here and in `pools`, `segments` and `over_time`: an `upper` or `lower` bound, or
+    `unknown`. Left out when all are exact.
+    """
+
+    over_time: tuple[OverTime, ...] | None = None
+    """Rows over time; only when asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeBlocks:
+    """Free blocks of similar size."""
+
+    blocks: int
+    """Number of blocks."""
+
+    bytes: int
+    """Their bytes."""
+
+    max_bytes: int
+    """Largest size in the class."""
+
+    min_bytes: int
+    """Smallest size in the class, a power of two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionToCheckpoint:
+    """A repeatedly called function and what its calls hold."""
+
+    activation_bytes: int
+    """What they hold that they would not hold if they were checkpointed."""
+
+    calls: int
+    """The most calls there are in a forward pass."""
+
+    change: Change
+    """What to change."""
+
+    label: str
+    """The function, by its file, first line and name."""
+
+
+#: What rows and bands stand for.
+GroupBy = Literal[
+    # The line of your own code.
+    "site",
+    # The whole stack.
+    "stack",
+    # Every function on the stack, inclusive.  A block counts once in each of them, so rows overlap.
+    "function",
+    # The file of the site.
+    "file",
+    # The Python package.
+    "module",
+    # The CUDA stream.
+    "stream",
+    # The memory pool.
+    "pool",
+    # The open `record_function` ranges.
+    "annotation",
+    # The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
+    "operator",
+    # The calls of `nn.Module` (profiler traces).
+    "nn_module",
+    # The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
+    "module_path",
+    # What the memory is for: parameters, gradients, optimizer state, activations and so on.  See [`Category`].
+    "category",
+    # The part of the training step that allocated it.  See [`Phase`].
+    "phase",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoAnswer(Answer):
+    """`memviz info`: the head with what concerns the file as a whole."""
+
+    annotations: tuple[AnnotationCount, ...]
+    """Annotations by name."""
+
+    command: str
+    """The subcommand."""
+
+    compression: str
+    """gzip, zstd, zip or plain."""
+
+    decompressed_bytes: int
+    """Bytes after decompression."""
+
+    devices: tuple[InfoDevice, ...]
+    """The answer, device by device."""
+
+    frames: int
+    """Distinct frames."""
+
+    input: InputHead
+    """The file."""
+
+    pickle_protocol: int | None
+    """Pickle protocol; null for JSON."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    settings: Settings | None
+    """Allocator settings; null where the file has none."""
+
+    stacks: int
+    """Distinct stacks."""
+
+    unknown_actions: dict[str, int]
+    """Actions that were not understood, with how often each occurs."""
+
+    unknown_keys: dict[str, int]
+    """Keys that were not understood, with how often each occurs."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+    rank: int | None = None
+    """Rank of the process, where a profiler trace names it."""
+
+    ring_capacity_entries: int | None = None
+    """Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not
+    say.
+    """
+
+    ring_overflowed: bool | None = None
+    """Whether PyTorch says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not
+    say.
+    """
+
+    world_size: int | None = None
+    """Number of ranks, where a profiler trace names it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoDevice:
+    """`memviz info`, one device."""
+
+    actions: dict[str, int]
+    """Trace entries by action; actions that do not occur are left out."""
+
+    anomalies: AnomalyCounts
+    """Contradictions."""
+
+    baseline: CounterBytes
+    """Counters before the first kept entry."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    blocks: int
+    """Blocks at the dump."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    end: CounterBytes
+    """Counters at the end."""
+
+    entries: int
+    """Trace entries."""
+
+    first_time_us: int | None
+    """Time of the first entry since the epoch."""
+
+    last_time_us: int | None
+    """Time of the last entry since the epoch."""
+
+    maxima: CounterBytes
+    """Each counter's own maximum."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    phases: tuple[PhaseRow, ...]
+    """The phases of its steps that occur."""
+
+    segments: int
+    """Segments at the dump."""
+
+    step_name: str | None
+    """Name of the annotations, or site, that marks them."""
+
+    step_source: StepSourceName | None
+    """How they were found; null when they were not."""
+
+    steps: int | None
+    """Steps of the program; null where none were found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputHead:
+    """The file an answer is about."""
+
+    anomalies: AnomalyCounts
+    """Contradictions of all devices."""
+
+    bytes: int
+    """Size of the file."""
+
+    complete_history: bool
+    """Whether recording started with an empty allocator and nothing is missing."""
+
+    entries: int
+    """Trace entries of all devices."""
+
+    format: str
+    """`cuda_snapshot`, `profiler_trace`, `memory_timeline` or `device_memory_profile`."""
+
+    notes: tuple[str, ...]
+    """What was cut off or not understood."""
+
+    path: str
+    """As the user named it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instant:
+    """An instant."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """One group that grows, or has grown."""
+
+    allocated_bytes_per_step: int
+    """Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a
+    free block whole when the rest would be too small, so this is what fills the device.
+    """
+
+    blocks_per_step: float
+    """Blocks; 0 where their number stays and they only get larger."""
+
+    bytes_per_step: int
+    """Bytes that the program asks for, rounded to the nearest."""
+
+    filled_in_step: int | None
+    """The last step, counted from 1, that a cache got larger in than ever before; null for what still grows."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The group."""
+
+    live_blocks: int
+    """Blocks live at the end of the last step."""
+
+    live_bytes: int
+    """Bytes asked for that are live at the end of the last step."""
+
+    oldest: Oldest | None
+    """The oldest block of `stack` that is live at the end of the last step; null when none is."""
+
+    stack: tuple[str, ...]
+    """The stack that most of it comes from, innermost frame first."""
+
+    verdict: Verdict
+    """What the group does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaksAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[LeaksDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaksDevice:
+    """`memviz leaks`, one device."""
+
+    by: GroupBy
+    """What rows stand for."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory."""
+
+    growing: Rate
+    """Rates of all growth together."""
+
+    judged: bool
+    """Whether there were enough steps for verdicts. Where not, `leaks` is empty and means nothing."""
+
+    leaking: Rate
+    """Rates of all leaks together."""
+
+    leaks: tuple[Leak, ...]
+    """What leaks, then what grows, then caches. What does not grow is left out."""
+
+    leaks_known: bool
+    """Whether a leak would be told: there were enough steps, and they are those of training or inference. Where
+    not, that `leaks` has none means nothing.
+    """
+
+    left_out: int
+    """Rows that `--top` left out."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    projection: ProjectionSteps | None
+    """When the device is full; null when nothing leaks or grows, or the capacity is not known."""
+
+    step_name: str | None
+    """Name of the annotations, expression, or the line that calls what a step is counted by; null where not known."""
+
+    step_source: StepSourceName | None
+    """How they were found; null when they were not."""
+
+    steps: int
+    """Number of steps found."""
+
+    warm_up_steps: int
+    """Leading steps that no rate is taken from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredDevice:
+    """One device, and how certain its maxima are."""
+
+    attribution: AttributionRows
+    """Who holds the memory."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    certainty: Certainty
+    """What its maxima are."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    end: CounterBytes
+    """Counters at the end."""
+
+    maxima: CounterBytes
+    """Each counter's own maximum."""
+
+    metric: str
+    """The counter looked at."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    peak: PeakInstant
+    """The instant looked at."""
+
+    bounds: dict[str, Bound] | None = None
+    """Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or
+    `unknown`. Left out when all are exact.
+    """
+
+    each: EachRange | None = None
+    """What the ranges below are. Left out unless `--each` asks for ranges."""
+
+    operators: tuple[OperatorRow, ...] | None = None
+    """What passed through each operator over the whole recording, those that allocated most by themselves first.
+    Left out unless rows stand for operators and the recording tells.
+    """
+
+    ranges: tuple[RangeRow, ...] | None = None
+    """The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
+    unless `--each` asks for them.
+    """
+
+    window: Window | None = None
+    """The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole."""
+
+
+#: A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
+Metric = Literal[
+    # Blocks in use until their free is requested.
+    "allocated",
+    # Blocks in use until their free completes.
+    "active",
+    # What callers asked for, until the free completes.
+    "requested",
+    # Segments.
+    "reserved",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingRanks:
+    """Ranks that follow one another."""
+
+    from_: int
+    """The first one."""
+
+    to: int
+    """The last one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MostInactiveInstant:
+    """Where most is inactive."""
+
+    entry: int | None
+    """First entry that leads there; null before the first entry."""
+
+    inactive_bytes: int
+    """Inactive bytes there."""
+
+    reserved_bytes: int
+    """Reserved bytes there."""
+
+
+#: Why nothing can be said about checkpointing.
+NoCandidates = Literal[
+    # The recording has no entries of this device.
+    "no_history",
+    # Stacks were not recorded, or without Python frames.
+    "no_stacks",
+    # A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls
+    # cannot be told apart.
+    "no_lines",
+    # No forward is followed by a backward, and none keeps what one would need.
+    "no_training_step",
+    # The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have
+    # freed is not known.
+    "unfinished",
+    # The peak lies in a forward pass that no backward follows.
+    "no_backward",
+    # The peak lies in the optimizer's step, when nothing of what forward keeps for backward is left.
+    "peak_in_optimizer",
+    # No function that is called more than once in a forward pass would lower the peak.
+    "nothing_saves",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oldest:
+    """The oldest survivor; all null for one from before the recording."""
+
+    entry: int | None
+    """Its alloc entry, counted within the device's trace."""
+
+    since_start_us: int | None
+    """When, counted from the device's first entry; null where the file has no times."""
+
+    step: int | None
+    """The step, counted from 1, that allocated it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[OomDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class OomDevice:
+    """`memviz oom`, one device."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    ooms: tuple[FailedRequest2, ...]
+    """Failed requests, in order."""
+
+    bounds: dict[str, str] | None = None
+    """Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are
+    exact.
+    """
+
+    peak: PeakDevice | None = None
+    """The peak, when no device of the recording has a failed request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorRow:
+    """One operator, as in TensorBoard's memory view. Sums with its callees count a byte in every operator around
+    it.
+    """
+
+    allocation_count: int
+    """Allocations, those of its callees included."""
+
+    allocation_size_bytes: int
+    """Bytes allocated, its callees included."""
+
+    calls: int
+    """Calls of it."""
+
+    name: str
+    """The operator; `(no operator)` for what happened outside of all."""
+
+    self_allocation_count: int
+    """The same without its callees."""
+
+    self_allocation_size_bytes: int
+    """The same without its callees."""
+
+    self_size_increase_bytes: int
+    """The same without its callees."""
+
+    size_increase_bytes: int
+    """Bytes allocated minus bytes freed, its callees included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutlierRow:
+    """A site that differs."""
+
+    bytes: int | None
+    """Bytes on the rank; null where its summary does not list the site."""
+
+    delta_bytes: int
+    """How many more the rank holds, what is not listed counted as nothing."""
+
+    label: str
+    """The site."""
+
+    reference_bytes: int | None
+    """Bytes on the reference; null where its summary does not list the site."""
+
+    bound: Bound | None = None
+    """The bound that this is, where something is not listed. Left out when it is exact."""
+
+    inferred: bool | None = None
+    """Whether the label is inferred. Left out when it is not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverTime:
+    """One row over time."""
+
+    active_bytes: int
+    """Bytes of blocks in use and pending free."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    block_count: int
+    """Number of blocks in use and pending free."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    free_block_count: int
+    """Number of free blocks."""
+
+    inactive_bytes: int
+    """Bytes of free blocks: `releasable + pinned_free`."""
+
+    inactive_share: float
+    """`inactive_bytes / reserved_bytes`, from 0 to 1."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    requested_bytes: int
+    """Bytes asked for in active blocks."""
+
+    reserved_bytes: int
+    """Bytes of the segments: `allocated + pending_free + inactive`."""
+
+    rounding_bytes: int
+    """`active_bytes - requested_bytes`."""
+
+    segment_count: int
+    """Number of segments."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[MeasuredDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakDevice:
+    """`memviz peak`, one device."""
+
+    attribution: AttributionRows
+    """Who holds the memory."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    end: CounterBytes
+    """Counters at the end."""
+
+    maxima: CounterBytes
+    """Each counter's own maximum."""
+
+    metric: str
+    """The counter looked at."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    peak: PeakInstant
+    """The instant looked at."""
+
+    bounds: dict[str, Bound] | None = None
+    """Numbers that are not exact: `baseline_bytes`, or a counter's maximum, as an `upper` or `lower` bound, or
+    `unknown`. Left out when all are exact.
+    """
+
+    each: EachRange | None = None
+    """What the ranges below are. Left out unless `--each` asks for ranges."""
+
+    operators: tuple[OperatorRow, ...] | None = None
+    """What passed through each operator over the whole recording, those that allocated most by themselves first.
+    Left out unless rows stand for operators and the recording tells.
+    """
+
+    ranges: tuple[RangeRow, ...] | None = None
+    """The peak of each step, phase or annotation, in the order of their beginnings, enclosing ones first. Left out
+    unless `--each` asks for them.
+    """
+
+    window: Window | None = None
+    """The part of the history that `peak`, `maxima` and `end` are about, when it is not the whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakInOptimizer:
+    """A peak in the optimizer's step, by when its blocks were made."""
+
+    backward_bytes: int
+    """What backward made: gradients."""
+
+    foreach: bool
+    """Whether some of what is temporary is made for lists of tensors at once (`foreach=True`)."""
+
+    forward_backward_peak_bytes: int | None
+    """The most that is allocated in forward and in backward; null where the recording has neither."""
+
+    forward_function: FunctionToCheckpoint | None
+    """The function whose calls hold most when forward ends: what to checkpoint once the optimizer takes less; null
+    without one.
+    """
+
+    kept_bytes: int
+    """What it made and keeps: its states."""
+
+    other_bytes: int
+    """Everything else."""
+
+    temporary_bytes: int
+    """What the optimizer made and frees before its step ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakInstant:
+    """An instant and the counters there."""
+
+    active_bytes: int
+    """Blocks in use until their free completes."""
+
+    allocated_bytes: int
+    """Blocks in use until their free is requested."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    requested_bytes: int
+    """What callers asked for, until the free completes."""
+
+    reserved_bytes: int
+    """Segments."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+
+#: The part of a training step that an entry belongs to.
+Phase = Literal[
+    # From the model's inputs to the loss.
+    "forward",
+    # `backward()`, with whatever it recomputes.
+    "backward",
+    # The optimizer, gradient scaling and clipping, `zero_grad`.
+    "optimizer",
+    # Bringing the inputs onto the device.
+    "data",
+    # Building the model, and everything that is not part of a step or cannot be told.
+    "other",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseRow:
+    """All entries of one phase."""
+
+    entries: int
+    """Entries in it."""
+
+    phase: Phase
+    """The phase."""
+
+    recorded_entries: int
+    """Those of them whose phase an annotation names; that of the others is inferred."""
+
+    time_us: int | None
+    """Time from its entries to the next one each; null where the file has no times. Phases add up to the whole."""
+
+    times: int
+    """How often it occurs; an optimizer step counts after a backward pass only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasedInstant:
+    """An instant and the phase of the training step that it lies in."""
+
+    annotations: tuple[str, ...]
+    """Open `record_function` ranges, outermost first."""
+
+    entry: int | None
+    """Entry that leads to it, counted within the device's trace; null before the first entry."""
+
+    phase: Phase
+    """The phase."""
+
+    time_us: int | None
+    """Time of that entry since the epoch; null where the file has no times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinningGroup:
+    """What the blocks of one group pin."""
+
+    alone_free_bytes: int
+    """Free bytes in segments (or pages) that only this group's blocks pin. In the row `(other)` a lower bound."""
+
+    blocks: int
+    """Number of those blocks."""
+
+    bytes: int
+    """Bytes of its blocks that pin something."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The group."""
+
+    pinned_free_bytes: int
+    """Free bytes charged to it. Blocks that pin the same segment (or page) are charged equal parts."""
+
+    pinned_free_bytes_per_block: float
+    """`pinned_free_bytes / blocks`."""
+
+    stack: tuple[str, ...]
+    """The stack that is charged most, innermost frame first."""
+
+    worst_block_bytes: int
+    """The most that one block is charged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Segments whose free blocks serve the same requests."""
+
+    active_bytes: int
+    """Bytes of blocks in use and pending free."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    block_count: int
+    """Number of blocks in use and pending free."""
+
+    expandable: bool
+    """Whether its segments are expandable."""
+
+    free_block_count: int
+    """Number of free blocks."""
+
+    free_blocks: tuple[FreeBlocks, ...]
+    """Its free blocks by size."""
+
+    inactive_bytes: int
+    """Bytes of free blocks: `releasable + pinned_free`."""
+
+    inactive_share: float
+    """`inactive_bytes / reserved_bytes`, from 0 to 1."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    pool_id: tuple[int, int] | None
+    """Pool id, (0, 0) for the default one; null when the file does not tell."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    requested_bytes: int
+    """Bytes asked for in active blocks."""
+
+    reserved_bytes: int
+    """Bytes of the segments: `allocated + pending_free + inactive`."""
+
+    rounding_bytes: int
+    """`active_bytes - requested_bytes`."""
+
+    segment_count: int
+    """Number of segments."""
+
+    segment_type: str
+    """`small` for blocks of up to 1 MiB, else `large`."""
+
+    stream: int | None
+    """CUDA stream; null when the file does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionSteps:
+    """When the device is full, if growth goes on."""
+
+    allocated_bytes_per_step: int
+    """Bytes of blocks added a step by all that leaks or grows."""
+
+    capacity_bytes: int
+    """Bytes that the program can have."""
+
+    peak_bytes: int
+    """The most that was allocated within the last step."""
+
+    steps: int
+    """Further steps that fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeLeader:
+    """A group that holds much at the peak of a range."""
+
+    blocks: int
+    """Its blocks."""
+
+    bytes: int
+    """Its bytes."""
+
+    inferred: bool
+    """Whether the label is inferred."""
+
+    label: str
+    """The group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeRow:
+    """A step, phase or annotation with its own peak. Ranges may overlap and nest."""
+
+    from_entry: int | None
+    """Entry before the range, whose state it begins with; null before the first entry."""
+
+    inferred: bool
+    """Whether it is inferred that it reaches from here to there."""
+
+    label: str
+    """What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the stretch
+    outside of all ranges that holds the overall peak; it is left out where that lies in a range.
+    """
+
+    peak: PeakInstant
+    """The instant at which the metric is highest, from `from_entry` to `to_entry`, both included."""
+
+    to_entry: int | None
+    """Last entry of the range; null before the first entry."""
+
+    top: tuple[RangeLeader, ...]
+    """The groups that hold most at the peak, what is not listed as `(other)`."""
+
+    total_bytes: int
+    """Bytes of the metric that are held at the peak; `top` sums to it, unless groups overlap."""
+
+    bound: Bound | None = None
+    """How the metric is to be read there, where it is not exact: a part of the range was not recorded, or some of
+    what was held. Left out when it is exact.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankName:
+    """A row, by its rank."""
+
+    device: int
+    """Its device."""
+
+    rank: int
+    """Number of the rank."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOutlier:
+    """A maximum that stands out."""
+
+    bytes: int
+    """Its maximum."""
+
+    delta_bytes: int | None
+    """What all rows sum to: what the rank holds at its peak beyond what the reference does."""
+
+    device: int
+    """Its device."""
+
+    median_bytes: int
+    """The median over the ranks."""
+
+    metric: Metric
+    """The metric."""
+
+    path: str
+    """Its recording."""
+
+    rank: int
+    """Number of the rank."""
+
+    reference: RankName | None
+    """The rank that `rows` compare with; null for metrics that are not attributed."""
+
+    rows: tuple[OutlierRow, ...]
+    """Sites that differ, the largest difference first. Empty for metrics that are not attributed."""
+
+    score: float
+    """Robust z-score."""
+
+
+#: Where a rank's number is from.
+RankSource = Literal[
+    # From the recording itself: `distributedInfo` of a profiler trace.
+    "recorded",
+    # From the path.
+    "path",
+    # It is the place among the inputs, counted from 0.
+    "order",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSummary(Answer):
+    """A rank on one device."""
+
+    command: str
+    """`ranks`."""
+
+    schema_version: int
+    """Changes when the meaning of a key does."""
+
+    line: Literal["rank"]
+    """Which line it is."""
+
+    anomalies: int
+    """Contradictions in it."""
+
+    baseline_bytes: int
+    """Allocated before the first kept entry."""
+
+    complete_history: bool
+    """Whether recording started with an empty allocator and nothing is missing."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    end: Counters
+    """Counters at the end."""
+
+    entries: int
+    """Entries of the device."""
+
+    format: Format
+    """What kind of file the recording is."""
+
+    inactive_bytes: int | None
+    """Reserved and not active there. `None` where nothing is ever reserved, as on a CPU."""
+
+    maxima: Counters
+    """Each metric's maximum."""
+
+    metric: Metric
+    """The metric whose peak `peak` and `top` are about."""
+
+    ooms: int
+    """Requests that failed."""
+
+    path: str
+    """The recording, as it was named where it was summarised."""
+
+    peak: Counters
+    """The counters at that peak."""
+
+    rank: int
+    """Number of the rank."""
+
+    rank_source: RankSource
+    """Where that number is from."""
+
+    top: tuple[TopRow, ...]
+    """The sites that hold most at the peak; what is not listed is the last row, `(other)`."""
+
+    total_bytes: int
+    """Bytes held at the peak; `top` sums to it."""
+
+    bounds: dict[str, Bound] | None = None
+    """Which of `baseline_bytes` and `maxima` are not exact."""
+
+    code: CodeSample | None = None
+    """The lines of code that allocate, where stacks tell."""
+
+    time_us: tuple[int, int] | None = None
+    """Times of the first and the last entry in microseconds since the epoch, where the recording has times."""
+
+    world_size: int | None = None
+    """Number of ranks in the run, where the recording tells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How much a group of blocks grows per step."""
+
+    allocated_bytes_per_step: int
+    """Bytes of the blocks that it gets, rounded to the nearest. The allocator rounds requests up, and hands out a
+    free block whole when the rest would be too small, so this is what fills the device.
+    """
+
+    blocks_per_step: float
+    """Blocks; 0 where their number stays and they only get larger."""
+
+    bytes_per_step: int
+    """Bytes that the program asks for, rounded to the nearest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedSettings:
+    """The recording, and what its own settings played differ from it."""
+
+    differs_from_entry: int | None
+    """The first entry at which what was asked of the driver, or its address or size, differs; null where all is
+    equal.
+    """
+
+    empty_cache_calls: int
+    """Calls of `empty_cache`; they are played where they were."""
+
+    max_allocated_bytes: int
+    """`max_memory_allocated()`."""
+
+    max_reserved_bytes: int
+    """`max_memory_reserved()`."""
+
+    replay_difference_bytes: int | None
+    """The largest difference between a played and a recorded maximum; null where nothing is played."""
+
+    retries: int
+    """Requests for which memory was given back first."""
+
+    uncertain_retries: int
+    """Of the retries, those that may as well be calls of `empty_cache`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedRequest:
+    """A request that was refused when it was recorded."""
+
+    entry: int
+    """Its entry."""
+
+    served: bool
+    """Whether it is served here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requester:
+    """Who made a request."""
+
+    compile_context: str
+    """`torch.compile` context; empty when there is none."""
+
+    label: str
+    """The site."""
+
+    last_known_entry: int | None
+    """Without Python frames: the entry of the last request that has some."""
+
+    last_known_label: str | None
+    """Its site."""
+
+    same_size: tuple[SameSize, ...]
+    """Without Python frames: sites of live blocks of the same size, the likely tensors of a gradient. Inferred."""
+
+    stack: tuple[str, ...]
+    """Its stack, innermost frame first; empty in backward passes."""
+
+    user_metadata: str
+    """Text the user attached; empty when there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundingLoss:
+    """Blocks in use and pending free of similar size."""
+
+    blocks: int
+    """Number of blocks."""
+
+    bytes: int
+    """Their bytes."""
+
+    max_bytes: int
+    """Largest size in the class."""
+
+    min_bytes: int
+    """Smallest size in the class, a power of two."""
+
+    requested_bytes: int
+    """What was asked for in them."""
+
+    rounding_bytes: int
+    """`bytes - requested_bytes`."""
+
+
+#: Where a row is.
+RowStatus = Literal[
+    # On both sides.
+    "changed",
+    # In the new file only.
+    "new",
+    # In the base only.
+    "vanished",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A statement with its figures."""
+
+    kind: str
+    """Name of its kind."""
+
+    text: str
+    """The statement in words."""
+
+    others: dict[str, int] = field(metadata=REST)
+    """All other keys, which depend on what it is about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameSize:
+    """Live blocks as large as a request."""
+
+    blocks: int
+    """How many."""
+
+    label: str
+    """Their site."""
+
+
+#: What deviations are measured by.
+Scale = Literal[
+    # The median absolute deviation, divided by 0.6745: so much it is for a normal distribution of deviation 1.
+    "median_deviation",
+    # The mean absolute deviation, times 1.2533, for the same reason: more than half of the values are equal.
+    "mean_deviation",
+    # All values are equal.
+    "all_equal",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A segment."""
+
+    active_bytes: int
+    """Bytes of blocks in use and pending free."""
+
+    address: int
+    """First address."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    block_count: int
+    """Number of blocks in use and pending free."""
+
+    expandable: bool
+    """Whether it is a mapped part of an expandable segment."""
+
+    free_block_count: int
+    """Number of free blocks."""
+
+    inactive_bytes: int
+    """Bytes of free blocks: `releasable + pinned_free`."""
+
+    inactive_share: float
+    """`inactive_bytes / reserved_bytes`, from 0 to 1."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    made_by: str
+    """Site of the request that made it."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    pool_id: tuple[int, int] | None
+    """Pool id; null when the file does not tell."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    requested_bytes: int
+    """Bytes asked for in active blocks."""
+
+    reserved_bytes: int
+    """Bytes of the segments: `allocated + pending_free + inactive`."""
+
+    rounding_bytes: int
+    """`active_bytes - requested_bytes`."""
+
+    segment_count: int
+    """Number of segments."""
+
+    segment_type: str
+    """`small` or `large`."""
+
+    stream: int | None
+    """CUDA stream; null when the file does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPool:
+    """The pool and stream of a request."""
+
+    active_bytes: int
+    """Bytes of blocks in use and pending free."""
+
+    allocated_bytes: int
+    """Bytes of blocks in use."""
+
+    block_count: int
+    """Number of blocks in use and pending free."""
+
+    expandable: bool
+    """Whether its segments are expandable."""
+
+    free_block_count: int
+    """Number of free blocks."""
+
+    inactive_bytes: int
+    """Bytes of free blocks: `releasable + pinned_free`."""
+
+    inactive_share: float
+    """`inactive_bytes / reserved_bytes`, from 0 to 1."""
+
+    largest_free_block_bytes: int
+    """The largest free block."""
+
+    largest_usable_block_bytes: int
+    """The largest free block in it, those left out that `max_split_size` keeps for other requests."""
+
+    pending_free_bytes: int
+    """Bytes of blocks freed by the program that another stream may still use."""
+
+    pinned_free_bytes: int
+    """Free bytes that live blocks keep from being released."""
+
+    pool_assumed: bool
+    """Whether there are private pools and the request is only assumed to belong to none of them."""
+
+    pool_id: tuple[int, int] | None
+    """Pool id; null before PyTorch 2.15, which does not record it."""
+
+    releasable_bytes: int
+    """Free bytes in segments, or pages of expandable ones, without a live block."""
+
+    requested_bytes: int
+    """Bytes asked for in active blocks."""
+
+    reserved_bytes: int
+    """Bytes of the segments: `allocated + pending_free + inactive`."""
+
+    rounding_bytes: int
+    """`active_bytes - requested_bytes`."""
+
+    segment_count: int
+    """Number of segments."""
+
+    segment_type: str
+    """`small` for requests of up to 1 MiB, else `large`."""
+
+    stream: int
+    """CUDA stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingValues:
+    """A setting with two values."""
+
+    base: str | None
+    """Its value in the base as text; null where it is not recorded."""
+
+    name: str
+    """Its name."""
+
+    new: str | None
+    """Its value in the new file as text; null where it is not recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Allocator settings."""
+
+    alloc_conf: str
+    """`PYTORCH_CUDA_ALLOC_CONF`."""
+
+    expandable_segments: bool
+    """Whether segments grow in place."""
+
+    garbage_collection_threshold: float
+    """0 when off."""
+
+    max_split_size_bytes: int | None
+    """Blocks of at least this size are not split; null for no limit."""
+
+    other: dict[str, str]
+    """Every other setting as text."""
+
+    roundup_power2_divisions: tuple[int, ...]
+    """Divisions for sizes of 1, 2, 4, ... 32768 MiB."""
+
+    large_segment_size_bytes: int | None = None
+    """`large_segment_size_mb`; left out where it is not set."""
+
+    max_non_split_rounding_bytes: int | None = None
+    """`max_non_split_rounding_mb`; left out where it is not set."""
+
+    per_process_memory_fraction: float | None = None
+    """`per_process_memory_fraction`; left out where it is not set in the string."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[SimulateDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateDevice:
+    """`memviz simulate`, one device."""
+
+    best_alloc_conf: str | None
+    """The settings that need least, where that is less than the recorded ones do; else null."""
+
+    capacity_bytes: int | None
+    """Bytes that the allocator can use in `runs`; null for a device without end."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory."""
+
+    live_bytes: int | None
+    """Bytes in use at their most, which no allocator does without; null where nothing is played."""
+
+    notes: tuple[str, ...]
+    """What must be said, in words."""
+
+    recorded: RecordedSettings
+    """The recording, and its own settings played against it."""
+
+    refused: str | None
+    """Why nothing is played; null where it is."""
+
+    runs: tuple[SimulatedRun, ...]
+    """A run per settings, the recorded ones first; in a sweep then those that need least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedRun:
+    """A program under some settings."""
+
+    alloc_conf: str
+    """The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
+
+    alloc_retries: int | None
+    """`num_alloc_retries`."""
+
+    because: str
+    """Why no further; empty where it is exact."""
+
+    capacity_bytes: int | None
+    """Bytes that the allocator can use; null for a device without end."""
+
+    changes: tuple[str, ...]
+    """Changes of the program."""
+
+    device_allocs: int | None
+    """`num_device_alloc`."""
+
+    device_frees: int | None
+    """`num_device_free`."""
+
+    enough_capacity_bytes: int | None
+    """A capacity from which on it always works: the safe one, or more where that is not known."""
+
+    failing_capacities: tuple[FailingCapacities, ...]
+    """Capacities between the first and the safe one on which it fails."""
+
+    fails_at_entry: int | None
+    """The first entry whose request is refused."""
+
+    finishes: bool
+    """Whether every request is served, those that were refused when recorded included."""
+
+    first_capacity_bytes: int | None
+    """The lowest capacity on which it works; null where that is not known."""
+
+    max_allocated_bytes: int | None
+    """`max_memory_allocated()`; null where the settings are refused, as are the figures below."""
+
+    max_inactive_bytes: int | None
+    """The most reserved bytes that no block in use had."""
+
+    max_reserved_bytes: int | None
+    """`max_memory_reserved()`."""
+
+    max_reserved_bytes_range: tuple[int, ...] | None
+    """The least and the most of that, where it depends on where the driver puts segments; else null."""
+
+    recorded: bool
+    """Whether they are the recorded ones."""
+
+    refused_requests: tuple[RefusedRequest, ...]
+    """Requests that were refused when they were recorded."""
+
+    safe_capacity_bytes: int | None
+    """The lowest capacity from which on it always works; null where that is not known."""
+
+    trust: Trust
+    """How far to trust it."""
+
+    warnings: tuple[str, ...]
+    """What must be said of the settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedInput(Answer):
+    """A file that is none of ours."""
+
+    command: str
+    """`ranks`."""
+
+    schema_version: int
+    """Changes when the meaning of a key does."""
+
+    line: Literal["skipped"]
+    """Which line it is."""
+
+    path: str
+    """The file."""
+
+
+#: How steps were found.
+StepSourceName = Literal[
+    # From annotations that look like steps.
+    "annotations",
+    # From the annotations that `--steps` asks for.
+    "requested",
+    # From the turns of the program's loop.
+    "inferred",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopRow:
+    """What a site holds."""
+
+    blocks: int
+    """Its blocks."""
+
+    bytes: int
+    """Its bytes."""
+
+    label: str
+    """The site."""
+
+    inferred: bool | None = None
+    """Whether the label is inferred rather than recorded. Left out when it is not, so that summaries stay small."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriageAnswer(Answer):
+    """What every answer starts with."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[TriageDevice, ...]
+    """The answer, device by device."""
+
+    input: InputHead
+    """The file."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    comparison: DeviceComparison | None = None
+    """How CUDA devices compare. Left out where there are not two of them, where they hardly differ, and where the
+    answer is not about peaks.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriageDevice:
+    """`memviz triage`, one device."""
+
+    at: CounterBytes
+    """Counters at that instant."""
+
+    categories: AttributionRows
+    """Who holds the memory, by category."""
+
+    complete_history: bool
+    """Whether this device's history is complete."""
+
+    device: int
+    """Device, -1 for pinned host memory, -2 for memory of the CPU."""
+
+    entry: int | None
+    """The entry that leads to the instant looked at: the first failed request, or the peak; null where there is
+    none.
+    """
+
+    failure: FailedRequest | None
+    """The first failed request; null where none failed."""
+
+    findings: tuple[FindingRow, ...]
+    """What deserves a closer look."""
+
+    notes: tuple[str, ...]
+    """What is missing, in words."""
+
+    phase: str | None
+    """The part of a training step; null where it is not known."""
+
+    sites: AttributionRows
+    """The sites that hold most; the rest is one row."""
+
+    step: int | None
+    """The step, counted from 1; null where it is not known."""
+
+    verdict: str
+    """The verdict, in a sentence."""
+
+
+#: How far a play is to be trusted.
+Trust = Literal[
+    # The recording is complete, its own settings played are what was recorded, and so is where segments lie.
+    "exact",
+    # Something is not known: what was there before the recording, or where the driver would put segments.
+    "predicted",
+    # It cannot be played.
+    "refused",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unchanged:
+    """Rows that did not change."""
+
+    bytes: int
+    """Their bytes on either side."""
+
+    rows: int
+    """Their number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadHead:
+    """All that is known of a file that could not be read."""
+
+    path: str
+    """As the user named it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadInput:
+    """An input that could not be read."""
+
+    checks: tuple[()]
+    """Always empty."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[()]
+    """Always empty."""
+
+    error: str
+    """Why it could not be read."""
+
+    input: UnreadHead
+    """The file."""
+
+    passed: bool
+    """Always false."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+    verdict: str
+    """Always `unknown`."""
+
+
+#: What a group of blocks does over the steps.
+Verdict = Literal[
+    # Step after step leaves blocks behind that nothing frees until the end of the recording.
+    "leak",
+    # More is held step after step, but the blocks do not stay: a buffer replaced by a larger one, such as a KV
+    # cache, or blocks that pile up and are freed later.
+    "growth",
+    # Filled in some step and has held what it got since: parameters, optimizer state, workspaces.
+    "cache",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A part of a history: from after one entry to after another; null for before the first entry."""
+
+    from_entry: int | None
+    """Entry before the window."""
+
+    to_entry: int | None
+    """Last entry of the window."""
+
+
+#: What one input amounts to.
+CheckOutcome = CheckAnswer | UnreadInput
+
+#: A line of JSON that `memviz ranks` writes.
+RanksAnswer = RankSummary | EmptyRank | FailedInput | SkippedInput | Across
+
+#: Version of the keys.
+SCHEMA_VERSION = 1
+
+#: The answer of each command.
+ANSWERS: dict[str, Any] = {
+    "triage": TriageAnswer,
+    "info": InfoAnswer,
+    "peak": PeakAnswer,
+    "fragmentation": FragmentationAnswer,
+    "oom": OomAnswer,
+    "leaks": LeaksAnswer,
+    "checkpoint": CheckpointAnswer,
+    "simulate": SimulateAnswer,
+    "diff": DiffAnswer,
+    "check": CheckOutcome,
+    "ranks": RanksAnswer,
+}

@@ -1,0 +1,123 @@
+"""Limits of GPU memory for tests of pytest, judged by `memviz check`.
+
+::
+
+    @pytest.mark.limit_gpu_memory("4 GiB")
+    def test_training_step(): ...
+
+A test without a GPU is skipped. One whose memory cannot be judged fails, as one that uses too much does.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from ._recording import release
+from ._testing.limits import MARKERS, file_name, limits
+from ._testing.measurement import Measurement
+
+MEASUREMENT = pytest.StashKey[Measurement]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("memviz", "limits of GPU memory")
+    group.addoption("--memviz-dir", metavar="DIR", help="keep the recordings of all tests that have limits, in DIR")
+    message = "write what tests with gpu_memory_baseline need, instead of comparing it"
+    group.addoption("--memviz-update-baselines", action="store_true", help=message)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the markers."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin to record before the fixtures are made."""
+    asked = limits(item)
+    if asked is None:
+        return
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"GPU memory: {reason}")
+    measurement = Measurement(asked, _path(item), keep=bool(item.config.getoption("--memviz-dir")))
+    item.stash[MEASUREMENT] = measurement
+    measurement.start()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Judge what a test that passes has used."""
+    measurement = item.stash.get(MEASUREMENT, None)
+    if measurement is None:
+        return (yield)
+    try:
+        result = yield
+    except BaseException as error:
+        measurement.stop(error)
+        if measurement.recorder.failures:
+            item.add_report_section("call", "memviz", measurement.evidence())
+        raise
+    measurement.stop()
+    wrong = measurement.judge(bool(item.config.getoption("--memviz-update-baselines")))
+    if wrong is not None:
+        pytest.fail(f"{wrong}\n\n{measurement.evidence()}", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test several times whose leaks are limited; each run is a step of the recording."""
+    measurement = pyfuncitem.stash.get(MEASUREMENT, None)
+    if measurement is None or measurement.limits.runs == 1:
+        return None
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        pytest.fail("limit_gpu_leaks: expected a plain function, found a coroutine", pytrace=False)
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    for _ in range(measurement.limits.runs):
+        with measurement.recorder.step():
+            pyfuncitem.obj(**arguments)
+            gc.collect()
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """End the recording of a test that did not come to its call."""
+    try:
+        return (yield)
+    finally:
+        measurement = item.stash.get(MEASUREMENT, None)
+        if measurement is not None:
+            measurement.stop()
+            measurement.forget()
+            del item.stash[MEASUREMENT]
+
+
+def why_not() -> str | None:
+    """Why no memory can be recorded here."""
+    try:
+        return release.why_not(release.torch())
+    except release.RecordingError as error:
+        return str(error)
+
+
+def _path(item: pytest.Item) -> Path:
+    """Where the recording of a test goes: the folder asked for, or pytest's cache."""
+    folder = item.config.getoption("--memviz-dir")
+    cache = getattr(item.config, "cache", None)
+    if folder:
+        root = Path(str(folder)).absolute()
+    elif cache is not None:
+        root = Path(cache.mkdir("memviz"))
+    else:
+        root = Path(tempfile.mkdtemp(prefix="memviz-"))
+    return root / f"{item.path.stem}.{file_name(item.name)}.pickle"

@@ -1,0 +1,115 @@
+"""What tests share: the binary, the fixtures of the project, and environments with PyTorch over a stand-in for CUDA."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+FIXTURES = ROOT / "fixtures" / "snapshots"
+PROGRAMS = Path(__file__).parent / "programs"
+
+#: A folder with environments, each with a `venv` and a `lib`; `just torch-env` makes one.
+TORCH = "MEMVIZ_TORCH_ENVS"
+#: When this is 1, no environment is a failure.
+REQUIRE_TORCH = "MEMVIZ_REQUIRE_TORCH"
+
+#: The release that everything is tested with; others are tested with what depends on the release.
+MAIN = "2.11"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _binary() -> None:
+    """Test the binary that was built here, unless another one is named or installed."""
+    if "MEMVIZ_BINARY" not in os.environ:
+        built = ROOT / "target" / "debug" / "memviz"
+        if built.is_file():
+            os.environ["MEMVIZ_BINARY"] = str(built)
+
+
+@dataclass(frozen=True)
+class TorchEnvironment:
+    """PyTorch that believes in a GPU."""
+
+    release: str
+    folder: Path
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The release as numbers."""
+        return tuple(map(int, self.release.split(".")))
+
+    def run(
+        self, *arguments: str | Path, cwd: Path, code: int | None = 0, mib: int = 8192, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python to its end; fail unless it exits with this code."""
+        lib = self.folder / "lib"
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": str(lib / "libfakecuda.so"),
+            "LD_LIBRARY_PATH": str(lib),
+            "FAKECUDA_TOTAL_MIB": str(mib),
+            "PYTHONPATH": str(ROOT / "python" / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HF_HUB_OFFLINE": "1",
+            **variables,
+        }
+        command = [str(self.folder / "venv" / "bin" / "python"), *map(str, arguments)]
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False)
+        assert code is None or done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done
+
+    def has(self, module: str) -> bool:
+        """Whether a module is installed."""
+        command = [
+            str(self.folder / "venv" / "bin" / "python"),
+            "-c",
+            f"import importlib.util as u; exit(not u.find_spec('{module}'))",
+        ]
+        return subprocess.run(command, check=False).returncode == 0
+
+
+def torch_environments() -> dict[str, TorchEnvironment]:
+    """All environments there are, by release."""
+    root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
+    found = sorted(path.parent.parent for path in root.glob("*/lib/libfakecuda.so")) if root.is_dir() else []
+    return {path.name: TorchEnvironment(path.name, path) for path in found}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `any_torch` with every release."""
+    if "any_torch" in metafunc.fixturenames:
+        environments: list[TorchEnvironment | None] = [*torch_environments().values()] or [None]
+        metafunc.parametrize("any_torch", environments, ids=lambda it: it.release if it else "missing", indirect=True)
+
+
+@pytest.fixture
+def any_torch(request: pytest.FixtureRequest) -> TorchEnvironment:
+    """Every environment in turn."""
+    return _present(request.param)
+
+
+@pytest.fixture
+def torch() -> TorchEnvironment:
+    """The environment with everything in it."""
+    return _present(torch_environments().get(MAIN))
+
+
+def _present(environment: TorchEnvironment | None) -> TorchEnvironment:
+    if environment is not None:
+        return environment
+    reason = f"there is no PyTorch {MAIN} over a stand-in for CUDA: `just torch-env` makes it, {TORCH} names others"
+    if os.environ.get(REQUIRE_TORCH) == "1":
+        pytest.fail(f"{REQUIRE_TORCH}=1, but {reason}")
+    warnings.warn(reason, stacklevel=2)
+    pytest.skip(reason)
+
+
+def fixture(name: str) -> Path:
+    """A recording that ships with the source."""
+    return FIXTURES / name / "snapshot.pickle.gz"

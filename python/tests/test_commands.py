@@ -1,0 +1,188 @@
+"""The functions of the package against what the binary prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import keyword
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import torch_memviz
+from torch_memviz._binary import binary
+from torch_memviz._table import Answer, Answers
+
+from .conftest import FIXTURES, fixture
+
+GPT, LATER, OOM = fixture("gpt_train"), fixture("gpt_train_ckpt"), fixture("oom")
+RANKS = [FIXTURES / "ranks8" / f"rank{rank}.pickle.gz" for rank in range(8)]
+
+#: What each command is asked, beside the command itself.
+QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
+    "triage": [([GPT], {}), ([OOM], {})],
+    "info": [([GPT], {}), ([fixture("no_history")], {})],
+    "peak": [([GPT], {"by": "category"}), ([OOM], {"at": "oom"}), ([GPT], {"each": "step"})],
+    "fragmentation": [([GPT], {}), ([fixture("private_pool")], {})],
+    "oom": [([OOM], {}), ([GPT], {})],
+    "leaks": [([fixture("leak")], {"capacity": "24GiB"})],
+    "checkpoint": [([GPT], {}), ([fixture("tiny")], {})],
+    "simulate": [([OOM], {})],
+    "diff": [([GPT, LATER], {"top": 5})],
+    "check": [([GPT, LATER], {"max_peak": "4GiB", "max_leak": "1MiB"}), ([fixture("ring")], {"max_peak": "10GiB"})],
+    "ranks": [(RANKS, {}), ([GPT, FIXTURES / "README.md"], {})],
+}
+
+
+def commands() -> list[str]:
+    """The commands that answer in JSON."""
+    schema = json.loads(subprocess.run([binary(), "schema"], capture_output=True, check=True).stdout)
+    return [answer["properties"]["command"]["const"] for answer in schema["oneOf"]]
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as the JSON that it was made of, without keys that may be left out and are."""
+    if isinstance(value, torch_memviz.answers.Said):
+        return {"kind": value.kind, "text": value.text, **value.others}
+    if dataclasses.is_dataclass(value):
+        fields = [(field.name, getattr(value, field.name), field.default) for field in dataclasses.fields(value)]
+        return {
+            name.removesuffix("_") if keyword.iskeyword(name.removesuffix("_")) else name: plain(held)
+            for name, held, default in fields
+            if held is not default
+        }
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def without_optional_null(found: Any, said: Any) -> Any:
+    """JSON without the keys that are null in it and left out of a dataclass."""
+    if isinstance(said, dict) and isinstance(found, dict):
+        return {
+            key: without_optional_null(found.get(key), held)
+            for key, held in said.items()
+            if held is not None or key in found
+        }
+    if isinstance(said, list) and isinstance(found, list):
+        assert len(found) == len(said)
+        return [without_optional_null(one, other) for one, other in zip(found, said, strict=True)]
+    return said
+
+
+@pytest.mark.parametrize("command", sorted(QUESTIONS))
+def test_a_function_gives_what_json_says(command: str) -> None:
+    for paths, options in QUESTIONS[command]:
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        line = [str(binary()), command, "--format=json", *flags, *map(str, paths)]
+        text, values = subprocess.run(line, capture_output=True, encoding="utf-8", check=False).stdout, []
+        while text := text.lstrip():
+            value, end = json.JSONDecoder().raw_decode(text)
+            values.append(value)
+            text = text[end:]
+        answer = getattr(torch_memviz, command)(*paths, **options)
+        found = plain(answer) if isinstance(answer, Answers) else [plain(answer)]
+        assert values
+        assert found == without_optional_null(found, values)
+
+
+def test_every_command_has_a_function() -> None:
+    assert sorted(commands()) == sorted(QUESTIONS)
+    for command in commands():
+        assert inspect.getdoc(getattr(torch_memviz, command))
+
+
+@pytest.mark.parametrize("command", sorted(set(QUESTIONS) - {"check"}))
+def test_an_answer_is_a_table(command: str) -> None:
+    paths, options = QUESTIONS[command][0]
+    answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+    rows = answer.to_rows()
+    assert rows
+    header = subprocess.run(
+        [binary(), command, "--format=csv", *paths], capture_output=True, encoding="utf-8", check=False
+    )
+    assert list(rows[0]) == header.stdout.splitlines()[0].split(",")
+
+
+def test_rows_of_a_peak_sum_to_it() -> None:
+    answer = torch_memviz.peak(GPT, by="category")
+    rows = answer.to_rows()
+    peak = answer.devices[0].peak.allocated_bytes
+    assert sum(row["bytes"] for row in rows if isinstance(row["bytes"], int)) == peak == 4_453_794_816
+
+
+def test_pandas_and_arrow_get_whole_numbers() -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    answer = torch_memviz.peak(GPT)
+    frame, table = answer.to_pandas(), answer.to_arrow()
+    assert str(frame["bytes"].dtype) == "Int64"
+    assert int(frame["bytes"].sum()) == sum(table["bytes"].to_pylist()) == 4_453_794_816
+
+
+def test_a_check_that_fails_is_an_answer() -> None:
+    [outcome] = torch_memviz.check(GPT, max_peak="4GiB")
+    assert (outcome.verdict, outcome.passed) == ("failed", False)
+    [unknown] = torch_memviz.check(fixture("ring"), max_peak="10GiB")
+    assert unknown.verdict == "unknown"
+    read, unread = torch_memviz.check(GPT, "missing.pickle", max_peak="10GiB")
+    assert read.passed
+    assert isinstance(unread, torch_memviz.answers.UnreadInput)
+
+
+def test_errors_carry_the_line_and_the_code() -> None:
+    with pytest.raises(torch_memviz.MemvizError, match=r"^missing\.pickle: ") as raised:
+        torch_memviz.peak("missing.pickle")
+    assert raised.value.exit_code == 2
+    assert "\n" not in raised.value.message
+    with pytest.raises(torch_memviz.MemvizError) as raised:
+        torch_memviz.diff(LATER, GPT, fail_on_growth="0%")
+    assert raised.value.exit_code == 1
+
+
+def test_options_are_those_of_the_command() -> None:
+    with pytest.raises(torch_memviz.MemvizError, match="--bye"):
+        torch_memviz.peak(GPT, bye="site")
+    with pytest.raises(torch_memviz.MemvizError, match="--format"):
+        torch_memviz.peak(GPT, format="csv")
+    some = torch_memviz.peak(GPT, include=["minigpt", "cases"], no_infer=True, top=None, strict=False)
+    assert not any(row.inferred for row in some.devices[0].attribution.rows)
+
+
+def test_a_file_that_looks_like_an_option_is_a_file() -> None:
+    with pytest.raises(torch_memviz.MemvizError, match=r"^--help: "):
+        torch_memviz.peak("--help")
+
+
+def test_pictures_show_themselves(tmp_path: Path) -> None:
+    for picture in (torch_memviz.timeline(GPT, by="category"), torch_memviz.flamegraph(GPT)):
+        assert picture.svg.lstrip().startswith("<svg")
+        assert picture._repr_svg_() == picture.svg
+        assert picture._repr_html_().startswith('<img src="data:image/svg+xml;base64,')
+        picture.save(tmp_path / "picture.svg")
+        assert (tmp_path / "picture.svg").read_text(encoding="utf-8") == picture.svg
+    assert "<html" in torch_memviz.report(GPT)
+
+
+def test_the_module_is_the_command() -> None:
+    line = [sys.executable, "-m", "torch_memviz", "peak", "missing.pickle"]
+    done = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("memviz: missing.pickle: ")
+
+
+def test_importing_needs_python_alone() -> None:
+    code = "import sys, torch_memviz; sys.exit(len({'torch', 'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_binary_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMVIZ_BINARY", str(tmp_path / "nothing"))
+    with pytest.raises(torch_memviz.MemvizError, match="MEMVIZ_BINARY"):
+        torch_memviz.peak(GPT)

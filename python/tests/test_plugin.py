@@ -1,0 +1,98 @@
+"""The pytest plugin with real PyTorch."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import PROGRAMS, ROOT, TorchEnvironment
+
+PYTEST = ("-m", "pytest", "-p", "torch_memviz.pytest_plugin", "-p", "no:randomly", "-rA", "--tb=short", "-v")
+
+
+def outcomes(text: str) -> dict[str, str]:
+    """What became of each test."""
+    return {name: outcome.lower() for name, outcome in re.findall(r"::(test_\w+) (PASSED|FAILED|SKIPPED|ERROR)", text)}
+
+
+def test_limits(torch: TorchEnvironment, tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "limits.py", tmp_path / "test_limits.py")
+    done = torch.run(*PYTEST, "--memviz-dir=kept", cwd=tmp_path, code=1)
+    assert outcomes(done.stdout) == {
+        "test_passes": "passed",
+        "test_exceeds": "failed",
+        "test_reserves_too_much": "failed",
+        "test_leaks": "failed",
+        "test_leaks_nothing": "passed",
+        "test_keeps_what_it_makes_once": "passed",
+        "test_cannot_be_known": "failed",
+        "test_stays_the_same": "failed",
+        "test_runs_out_of_memory": "failed",
+        "test_fails": "failed",
+        "test_has_no_limit": "passed",
+    }
+    failures = dict(re.findall(r"_{3,} (test_\w+) _{3,}\n(.*?)(?=\n_{3,} |\n={3,})", done.stdout, re.DOTALL))
+    assert "more GPU memory than allowed" in failures["test_exceeds"]
+    assert "test_limits.py:21 test_exceeds" in failures["test_exceeds"]
+    assert "test_limits.py:11 weights" in failures["test_exceeds"]
+    assert "max-leak" in failures["test_leaks"]
+    assert "test_limits.py:31 test_leaks" in failures["test_leaks"]
+    assert "GPU memory is not known" in failures["test_cannot_be_known"]
+    assert "there is no baseline" in failures["test_stays_the_same"]
+    assert "OutOfMemoryError" in failures["test_runs_out_of_memory"]
+    assert "recording: " in failures["test_runs_out_of_memory"]
+    assert "its own reason" in failures["test_fails"]
+    assert (tmp_path / "kept" / "test_limits.test_exceeds.html").is_file()
+    assert (tmp_path / "kept" / "test_limits.test_passes.pickle").is_file()
+    assert (tmp_path / "kept" / "test_limits.test_runs_out_of_memory_oom_attempt1.html").is_file()
+
+
+def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
+    test = tmp_path / "test_limits.py"
+    shutil.copy(PROGRAMS / "limits.py", test)
+    command = (*PYTEST, "-k", "stays_the_same")
+    torch.run(*command, "--memviz-update-baselines", cwd=tmp_path)
+    assert [path.name for path in (tmp_path / "gpu-memory").iterdir()] == ["test_limits.test_stays_the_same.json"]
+    torch.run(*command, cwd=tmp_path)
+    test.write_text(test.read_text(encoding="utf-8").replace("20 << 20", "24 << 20"), encoding="utf-8")
+    done = torch.run(*command, cwd=tmp_path, code=1)
+    assert "baseline-peak" in done.stdout
+    # What failed is kept where nobody asked for it, what passed is not.
+    assert len(list((tmp_path / ".pytest_cache").rglob("*.pickle"))) == 1
+
+
+def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
+    test = "import pytest\n@pytest.mark.limit_gpu_memory('1 GiB')\ndef test_it(): assert False\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0
+    assert "1 skipped" in done.stdout
+    assert "GPU memory: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("marker", "reason"),
+    [
+        ("limit_gpu_memory('4 GoB')", "expected a size"),
+        ("limit_gpu_memory('4 GiB', metric='cached')", "expected a metric of allocated or reserved"),
+        ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
+        ("limit_gpu_memory()", "missing 1 required positional argument"),
+    ],
+)
+def test_a_marker_that_says_nothing(marker: str, reason: str, tmp_path: Path) -> None:
+    test = f"import pytest\n@pytest.mark.{marker}\ndef test_it(): pass\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert reason in done.stdout
+
+
+def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder without PyTorch."""
+    command = [sys.executable, *PYTEST, "--strict-markers", "-o", f"pythonpath={ROOT / 'python' / 'src'}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)

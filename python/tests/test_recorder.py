@@ -1,0 +1,97 @@
+"""The recorder with real PyTorch."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import torch_memviz
+
+from .conftest import PROGRAMS, TorchEnvironment
+
+
+def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "training.py", cwd=tmp_path)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["files"] == ["run.pickle"]
+    answer = torch_memviz.peak(tmp_path / "run.pickle", by="category")
+    assert answer.input.complete_history
+    assert answer.input.anomalies.total == 0
+    device = answer.devices[0]
+    assert device.maxima.allocated_bytes == said["peak"]
+    assert device.end.allocated_bytes == said["end"]
+    assert torch_memviz.info(tmp_path / "run.pickle").devices[0].steps == 5
+    assert len(torch_memviz.leaks(tmp_path / "run.pickle").devices) == 1
+    if said["named"]:
+        named = {row.label: row for row in device.attribution.rows}
+        assert not named["parameter"].inferred
+        assert not named["optimizer_state"].inferred
+    assert bool(said["named"]) == (any_torch.version >= (2, 15))
+    assert "Warning" not in done.stderr
+
+
+def test_a_request_that_fails_is_recorded_and_raised(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048, RANK="3", WORLD_SIZE="8")
+    assert done.stdout.splitlines() == ["caught it", "1 run_rank3_oom_attempt1.pickle"]
+    assert "no memory for 256.00 MiB; " in done.stderr
+    answer = torch_memviz.oom(tmp_path / "run_rank3_oom_attempt1.pickle")
+    [request] = answer.devices[0].ooms
+    assert request.requested_bytes == 1 << 28
+    assert request.request.label.startswith("out_of_memory.py:")
+    assert answer.input.complete_history
+    assert "<html" in (tmp_path / "run_rank3_oom_attempt1.html").read_text(encoding="utf-8")
+
+
+def test_a_recorder_that_fails_hides_nothing(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "out_of_memory.py", "broken", cwd=tmp_path, mib=2048)
+    assert done.stdout.splitlines() == ["caught it", "1"]
+    assert "no space left" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_some_of_many_failures_are_kept(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "out_of_memory.py", "caught", cwd=tmp_path)
+    attempts = [f"run_oom_attempt{attempt}.pickle" for attempt in range(1, 5)]
+    assert done.stdout.splitlines() == [" ".join(["6", "run.pickle", *attempts])]
+    assert "6 requests failed, the first 4 were kept" in done.stderr
+    assert len(torch_memviz.oom(tmp_path / "run.pickle").devices[0].ooms) == 6
+
+
+def test_a_ring_keeps_the_latest(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "ring.py", cwd=tmp_path)
+    answer = torch_memviz.info(tmp_path / "run.pickle")
+    assert answer.input.entries == (4 << 20) // 2048
+    assert not answer.input.complete_history
+
+
+def test_a_signal_asks_for_what_was_recorded(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "signals.py", "SIGUSR1", cwd=tmp_path)
+    names = ["run.pickle", "run_signal_attempt1.pickle", "run_signal_attempt2.pickle"]
+    assert done.stdout.split() == names
+    held = [torch_memviz.peak(tmp_path / name).devices[0].end.allocated_bytes for name in names[1:]]
+    assert held == [4 << 20, 8 << 20]
+
+
+def test_a_signal_that_ends_a_program_still_does(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "signals.py", "SIGTERM", cwd=tmp_path, code=-signal.SIGTERM)
+    assert [path.name for path in tmp_path.iterdir()] == ["run_signal_attempt1.pickle"]
+
+
+def test_some_steps_of_a_training(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "late.py", cwd=tmp_path)
+    assert "are older than the recording" in done.stderr
+    assert "refused expected nobody else to record" in done.stdout
+    answer = torch_memviz.info(tmp_path / "run.pickle")
+    if any_torch.version >= (2, 6):
+        assert {annotation.name for annotation in answer.annotations} >= {"step_1", "step_2"}
+        assert not {annotation.name for annotation in answer.annotations} & {"step_0", "step_3"}
+    # What nobody stopped is written when the program ends.
+    assert torch_memviz.info(tmp_path / "left.pickle").input.entries > 0
+
+
+def test_without_a_gpu_nothing_happens(torch: TorchEnvironment, tmp_path: Path) -> None:
+    code = "import torch_memviz as m\nwith m.record() as r:\n    r.step()\nprint(r.files, m.categories(None))"
+    done = torch.run("-c", code, cwd=tmp_path, LD_PRELOAD="", CUDA_VISIBLE_DEVICES="")
+    assert done.stdout.strip() == "[] 0"
+    assert "nothing is recorded: there is no CUDA device" in done.stderr

@@ -1,0 +1,24 @@
+//! `memviz record`.
+
+use super::Run;
+use crate::cli::{Failure, Outcome};
+use clap::Args;
+use std::io::{self, Write};
+
+/// Print lines of Python that record memory; PyTorch itself does it, 2.1 and later
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Plain PyTorch, to be put into a training script; torch_memviz.record of the Python package does more
+    #[arg(long, required = true)]
+    snippet: bool,
+}
+
+/// A program that runs as it is.
+const SNIPPET: &str = include_str!("snippet.py");
+
+impl Run for Record {
+    fn run(&self) -> Result<Outcome, Failure> {
+        io::stdout().write_all(SNIPPET.as_bytes())?;
+        Ok(Outcome::Done)
+    }
+}
