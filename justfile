@@ -15,6 +15,14 @@ test *GROUP:
 bless:
     MEMVIZ_BLESS=1 cargo test --test golden --test docs
 
+# The Python package: format, lints, types, the wheel, its tests
+python:
+    python/check
+
+# Real PyTorch without a GPU for the tests of the Python package, a few GB: just torch-env 2.11 2.1
+torch-env *RELEASES:
+    python/tools/torch_env.sh {{ RELEASES }}
+
 # Format and lints, as they have to be
 lint:
     cargo fmt --all

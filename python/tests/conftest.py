@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,7 +105,6 @@ def _present(environment: TorchEnvironment | None) -> TorchEnvironment:
     reason = f"there is no PyTorch {MAIN} over a stand-in for CUDA: `just torch-env` makes it, {TORCH} names others"
     if os.environ.get(REQUIRE_TORCH) == "1":
         pytest.fail(f"{REQUIRE_TORCH}=1, but {reason}")
-    warnings.warn(reason, stacklevel=2)
     pytest.skip(reason)
 
 

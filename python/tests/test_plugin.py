@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, ROOT, TorchEnvironment
+from .conftest import PROGRAMS, TorchEnvironment
 
 PYTEST = ("-m", "pytest", "-p", "torch_memviz.pytest_plugin", "-p", "no:randomly", "-rA", "--tb=short", "-v")
 
@@ -94,5 +95,7 @@ def test_a_marker_that_says_nothing(marker: str, reason: str, tmp_path: Path) ->
 
 def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder without PyTorch."""
-    command = [sys.executable, *PYTEST, "--strict-markers", "-o", f"pythonpath={ROOT / 'python' / 'src'}"]
-    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
+    # Where the package is installed, pytest finds the plugin by itself, and would have it twice.
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, *PYTEST, "--strict-markers"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)

@@ -41,6 +41,7 @@ fn success_is_0() {
         &["peak", "--help"],
         &["--version"],
         &["completions", "bash"],
+        &["record", "--snippet"],
     ] {
         let run = memviz(args);
         run.expect(0);
@@ -59,6 +60,7 @@ fn usage_errors_are_2_and_name_what_is_accepted() {
         (&["peak"], &["<INPUT>"]),
         (&["info"], &["<INPUT>"]),
         (&["completions"], &["<SHELL>"]),
+        (&["record"], &["--snippet"]),
         (&["completions", "tcsh"], &["tcsh", "bash", "zsh", "fish"]),
         (&["peak", &tiny, &tiny], &[&tiny]),
         (&["peak", &tiny, "--frobnicate"], &["--frobnicate"]),

@@ -8,13 +8,13 @@ use std::io::{self, Write};
 /// Print lines of Python that record memory; PyTorch itself does it, 2.1 and later
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Plain PyTorch, to be put into a training script; torch_memviz.record of the Python package does more
+    /// Plain PyTorch, to put into a training script; the recorder of the Python package does more
     #[arg(long, required = true)]
     snippet: bool,
 }
 
 /// A program that runs as it is.
-const SNIPPET: &str = include_str!("snippet.py");
+const SNIPPET: &str = include_str!("record.py");
 
 impl Run for Record {
     fn run(&self) -> Result<Outcome, Failure> {

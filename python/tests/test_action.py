@@ -1,0 +1,175 @@
+"""The action's steps, run as scripts on a repository with a base branch; the files as their schemas want them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from torch_memviz._binary import binary
+
+from .conftest import ROOT, fixture
+
+WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), ROOT / "examples" / "ci" / "github-actions.yml"]
+
+#: Writes what the action asks GitHub for, and knows a comment when told so.
+GH = """#!/bin/sh
+printf '%s\\n' "$*" >> "$GH_LOG"
+case "$*" in *--paginate*) printf '%s' "$GH_KNOWN" ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"), [("github-actions", [ROOT / "action.yml"]), ("github-workflows", WORKFLOWS)]
+)
+def test_files_follow_their_schema(schema: str, files: list[Path]) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@dataclass
+class Repository:
+    """A checkout of a pull request, with what a runner gives to an action."""
+
+    folder: Path
+    contexts: dict[str, str]
+    known_comment: str = ""
+
+    def git(self, *arguments: str) -> None:
+        """Run git."""
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
+
+    def run(self, **inputs: str) -> dict[str, int]:
+        """Run the steps of the action until one fails; give their exit codes."""
+        action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+        values = {f"inputs.{name}": str(known.get("default", "")) for name, known in action["inputs"].items()}
+        values.update({f"inputs.{name}": value for name, value in inputs.items()}, **self.contexts)
+        assert all(name in inputs for name, known in action["inputs"].items() if known.get("required"))
+        codes: dict[str, int] = {}
+        for step in action["runs"]["steps"]:
+            if "run" not in step:
+                continue
+            assert "${{" not in step["run"], "what a stranger wrote must not become a script"
+            variables = {key: self.resolved(text, values) for key, text in step["env"].items()}
+            code = self.step(step["run"], variables)
+            codes[step["name"]] = code
+            for line in (self.folder / "output").read_text(encoding="utf-8").splitlines():
+                name, _, value = line.partition("=")
+                values[f"steps.{step.get('id')}.outputs.{name}"] = value
+            (self.folder / "output").write_text("", encoding="utf-8")
+            if code != 0:
+                break
+        return codes
+
+    @staticmethod
+    def resolved(text: str, values: dict[str, str]) -> str:
+        """A value with its expressions replaced."""
+        return re.sub(r"\$\{\{ *([\w.-]+) *\}\}", lambda found: values.get(found.group(1), ""), text)
+
+    def step(self, script: str, variables: dict[str, str]) -> int:
+        """Run a script as a runner does."""
+        tools = self.folder.parent / "tools"
+        environment = {
+            **os.environ,
+            **variables,
+            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "GITHUB_OUTPUT": str(self.folder / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+            "GITHUB_WORKSPACE": str(self.folder),
+            "GH_LOG": str(self.folder / "gh.log"),
+            "GH_KNOWN": self.known_comment,
+        }
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        return subprocess.run(command, cwd=self.folder, env=environment, check=False).returncode
+
+    def text(self, name: str) -> str:
+        """A file of the checkout; empty where there is none."""
+        path = self.folder / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "gh").write_text(GH, encoding="utf-8")
+    (tools / "gh").chmod(0o755)
+    (tools / "memviz").symlink_to(binary())
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    pull_request = {
+        "github.base_ref": "main",
+        "github.repository": "someone/model",
+        "github.event.pull_request.number": "7",
+        "github.token": "secret",
+    }
+    repository = Repository(folder, pull_request)
+    # The main branch checkpoints, and says what it needs.
+    shutil.copy(fixture("gpt_train_ckpt"), folder / "step.pickle")
+    (folder / "memviz.toml").write_text('[[budget]]\ninput = "step.pickle"\nmax-peak = "4GiB"\n', encoding="utf-8")
+    update = [str(binary()), "check", "step.pickle", "--baseline", "memory.json", "--update-baseline"]
+    subprocess.run(update, cwd=folder, check=True, capture_output=True)
+    repository.git("init", "--quiet")
+    repository.git("add", "memviz.toml", "memory.json")
+    repository.git("commit", "--quiet", "-m", "what main needs")
+    repository.git("clone", "--quiet", "--bare", ".", "../origin.git")
+    repository.git("remote", "add", "origin", (tmp_path / "origin.git").as_uri())
+    repository.git("checkout", "--quiet", "-b", "more")
+    (folder / "output").write_text("", encoding="utf-8")
+    return repository
+
+
+ALL = ["Install memviz", "Check the budgets", "Report", "Compare with the base branch", "Comment", "Verdict"]
+
+
+def test_a_pull_request_that_needs_more(repository: Repository) -> None:
+    shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
+    codes = repository.run(recordings="step.pickle", baseline="memory.json")
+    assert codes == dict(zip(ALL, [0, 0, 0, 0, 0, 1], strict=True))
+    summary, comment = repository.text("summary.md"), repository.text("memviz-report/comparison.md")
+    assert "max-peak" in summary
+    assert comment.startswith("<!-- memviz -->")
+    assert "compared with `main`" in comment
+    assert "baseline-peak" in comment
+    assert "minigpt.py:28 forward" in comment
+    assert "--method POST repos/someone/model/issues/7/comments" in repository.text("gh.log")
+    for name in ("step.pickle.html", "step.pickle.svg", "memory.xml"):
+        assert repository.text(f"memviz-report/{name}")
+
+
+def test_a_pull_request_that_stays_within_its_budget(repository: Repository) -> None:
+    repository.known_comment = "41\n"
+    codes = repository.run(recordings="step.*", baseline="memory.json")
+    assert codes == dict.fromkeys(ALL, 0)
+    assert "--method PATCH repos/someone/model/issues/comments/41 " in repository.text("gh.log")
+
+
+def test_a_recording_that_cannot_be_judged(repository: Repository) -> None:
+    shutil.copy(fixture("ring"), repository.folder / "step.pickle")
+    (repository.folder / "memviz.toml").write_text('[[budget]]\ninput = "step.pickle"\nmax-peak = "40GiB"\n')
+    assert repository.run(recordings="step.pickle")["Verdict"] == 2
+
+
+def test_without_a_pull_request_nothing_is_compared(repository: Repository) -> None:
+    repository.contexts.clear()
+    assert repository.run(recordings="step.pickle", baseline="memory.json") == dict.fromkeys(ALL, 0)
+    assert not repository.text("gh.log")
+
+
+def test_a_baseline_that_is_new(repository: Repository) -> None:
+    assert repository.run(recordings="step.pickle", baseline="other.json") == dict.fromkeys(ALL, 0)
+    assert not repository.text("gh.log")
+
+
+def test_no_recording_is_a_failure(repository: Repository) -> None:
+    assert repository.run(recordings="nothing*.pickle") == {"Install memviz": 0, "Check the budgets": 2}

@@ -1,0 +1,42 @@
+"""Callbacks with the libraries that they are for, and real PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import torch_memviz
+
+from .conftest import PROGRAMS, TorchEnvironment
+
+CALLBACKS = [("transformers", "trainer"), ("lightning", "lightning_trainer")]
+
+
+@pytest.mark.parametrize(("library", "program"), CALLBACKS)
+def test_the_first_steps_of_a_training(library: str, program: str, torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has(library):
+        pytest.skip(f"the environment has no {library}")
+    done = torch.run(PROGRAMS / f"{program}.py", cwd=tmp_path)
+    name = f"{program.split('_')[0]}.pickle"
+    assert json.loads(done.stdout.splitlines()[-1])["files"] == [name]
+    answer = torch_memviz.info(tmp_path / name)
+    assert answer.input.complete_history
+    assert answer.input.anomalies.total == 0
+    assert {f"step_{step}" for step in range(4)} <= {annotation.name for annotation in answer.annotations}
+    assert answer.devices[0].baseline_bytes == 0
+    assert "older than the recording" not in done.stderr
+
+
+@pytest.mark.parametrize(("library", "program"), CALLBACKS)
+def test_running_out_of_memory_later(library: str, program: str, torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has(library):
+        pytest.skip(f"the environment has no {library}")
+    done = torch.run(PROGRAMS / f"{program}.py", "oom", cwd=tmp_path, mib=2048)
+    name = program.split("_")[0]
+    assert done.stdout.splitlines()[-2] == "out of memory"
+    assert json.loads(done.stdout.splitlines()[-1])["files"] == [f"{name}.pickle", f"{name}_oom_attempt1.pickle"]
+    answer = torch_memviz.oom(tmp_path / f"{name}_oom_attempt1.pickle")
+    assert answer.input.complete_history
+    assert len(answer.devices[0].ooms) == 1

@@ -1,0 +1,39 @@
+"""What is shipped beside the code: licences, the notebook."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from torch_memviz._binary import binary
+
+from .conftest import ROOT
+
+NOTEBOOK = ROOT / "python" / "notebooks" / "first_look.ipynb"
+
+
+@pytest.mark.parametrize("name", ["LICENSE-MIT", "LICENSE-APACHE"])
+def test_licences_are_those_of_the_project(name: str) -> None:
+    # A package takes along what lies beside its pyproject.toml alone.
+    assert (ROOT / "python" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_the_notebook_runs() -> None:
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "a notebook is committed without what it printed"
+    environment = {**os.environ, "MEMVIZ_BINARY": str(binary())}
+    source = ROOT / "python" / "src"
+    if "site-packages" not in str(Path(sys.modules["torch_memviz"].__file__ or "")):
+        environment["PYTHONPATH"] = str(source)
+    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": NOTEBOOK.parent}})
+    client.execute(env=environment)
+    shown = json.dumps([output for cell in notebook.cells for output in cell.get("outputs", [])])
+    assert "image/svg+xml" in shown
+    assert "data:image/svg+xml;base64," in shown
+    assert "4453794816" in shown

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes an environment with a real PyTorch that needs no GPU: a stand-in takes the place of the CUDA runtime, the allocator is
+# PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes some GB below target/torch-envs.
+#
+#     python/tools/torch_env.sh             2.11, with the libraries that have callbacks
+#     python/tools/torch_env.sh 2.1 2.15    other releases
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+recorder=${MEMVIZ_RECORDER:-../shared/recorder}
+if [ ! -f "$recorder/build.py" ]; then
+    echo "expected the stand-in for CUDA in $recorder, found none; MEMVIZ_RECORDER names another folder" >&2
+    exit 1
+fi
+
+[ $# -gt 0 ] || set -- 2.11
+for release in "$@"; do
+    folder=target/torch-envs/$release
+    python=${PYTHON:-python3}
+    packages=("torch==$release.*" pytest)
+    case $release in
+    2.11) packages+=(transformers accelerate lightning numpy) ;;
+    # What these were built against.
+    2.[1-3]) packages+=("numpy<2") python=${PYTHON:-python3.11} ;;
+    *) packages+=(numpy) ;;
+    esac
+    "$python" -m venv "$folder/venv"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+    site=$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    python3 "$recorder/build.py" --site "$site" --out "$folder/lib"
+done
