@@ -39,23 +39,27 @@ def main():
             for name, stacks in WAYS.items():
                 path = pathlib.Path(folder, "run.pickle")
                 recorder = torch_memviz.record(path, stacks=stacks).start() if stacks else None
-                begin = time.perf_counter()
+                begin, cpu = time.perf_counter(), time.process_time()
                 programs.train(model, optimizer, STEPS)
                 torch.cuda.synchronize()
                 end = time.perf_counter()
-                took[name].append((end - begin) / STEPS)
+                took[name].append((end - begin, time.process_time() - cpu))
                 if recorder:
                     recorder.stop()
                     wrote.setdefault(name, []).append((time.perf_counter() - end, path.stat().st_size))
         entries = torch_memviz.info(path).input.entries / STEPS
     print(f"PyTorch {torch.__version__}, {rounds} rounds of {STEPS} steps, {entries:.0f} entries a step")
-    base = statistics.median(took["not recorded"])
+    bases = [statistics.median(times) for times in zip(*took["not recorded"])]
     for name, times in took.items():
-        median = statistics.median(times)
-        line = f"{name:16} {median * 1e3:8.2f} ms a step ({min(times) * 1e3:.2f} to {max(times) * 1e3:.2f})"
+        line = f"{name:16}"
+        for kind, base, values in zip(("elapsed", "of CPUs"), bases, zip(*times)):
+            median = statistics.median(values)
+            line += f" {median / STEPS * 1e3:7.2f} ms a step {kind} ({median / base - 1:+6.1%})"
         if name in wrote:
+            extra = statistics.median(values) - base
+            line += f", {extra / STEPS / entries * 1e6:.1f} us an entry"
             seconds, size = (statistics.median(values) for values in zip(*wrote[name]))
-            line += f"  {median / base - 1:+6.1%}, {(median - base) / entries * 1e6:.1f} us an entry; written in {seconds:.2f} s, {size / 1e6:.2f} MB"
+            line += f", written in {seconds:.2f} s, {size / 1e6:.2f} MB"
         print(line)
 
 

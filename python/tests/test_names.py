@@ -88,3 +88,15 @@ def test_a_ring_has_room_for_something() -> None:
     assert ring("2 GiB", "all") < ring("2 GiB", "python")
     with pytest.raises(ValueError, match="at least"):
         ring("100 KiB", "python")
+
+
+def test_what_a_recorder_refuses() -> None:
+    for options, reason in [
+        ({"path": "run.pickle.gz"}, "not compressed"),
+        ({"stacks": "c++"}, "stacks of python or all"),
+        ({"steps": (3, 2)}, "first step"),
+        ({"on_signal": "SIGNOTHING"}, "the name of a signal"),
+        ({"ring": "1 KiB"}, "at least"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            torch_memviz.record(**options)  # type: ignore[arg-type]

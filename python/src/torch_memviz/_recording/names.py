@@ -39,8 +39,6 @@ def file_name(path: Path, event: str = "") -> Path:
 
     A job that torchrun started again leaves what it wrote before alone: `run_rank3_restart1.pickle`.
     """
-    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-    stem = path.name.removesuffix(suffix)
     number, again = rank(), restarts()
-    parts = [stem, f"rank{number}" if number is not None else "", f"restart{again}" if again else "", event]
-    return path.with_name("_".join(part for part in parts if part) + (suffix or ".pickle"))
+    parts = [path.stem, f"rank{number}" if number is not None else "", f"restart{again}" if again else "", event]
+    return path.with_name("_".join(part for part in parts if part) + (path.suffix or ".pickle"))

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from .._binary import MemvizError, run
 from . import observer, release, sizes
 from .names import file_name
 from .release import RecordingError
-from .signals import OnSignal
+from .signals import OnSignal, named
 
 __all__ = ["Recorder", "RecordingError", "record"]
 
@@ -62,11 +63,14 @@ def record(
     """
     if stacks not in ("python", "all"):
         raise ValueError(f"expected stacks of python or all, found {stacks!r}")
+    if os.fspath(path).endswith((".gz", ".zst", ".zip")):
+        raise ValueError(f"expected a name for a file that is not compressed, found {os.fspath(path)!r}")
     if steps is not None and not 0 <= steps[0] <= steps[1]:
         raise ValueError(f"expected a first step and a last one that is not before it, found {steps!r}")
     entries = max_entries if max_entries is not None else sizes.ring(ring, stacks)
     options = {"context": context, "stacks": stacks, "max_entries": entries}
-    return Recorder(Path(path), options, on_oom=on_oom, on_signal=on_signal, steps=steps, report=report)
+    number = named(on_signal) if on_signal is not None else None
+    return Recorder(Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report)
 
 
 class Step:
@@ -92,7 +96,7 @@ class Recorder:
         options: dict[str, Any],
         *,
         on_oom: bool,
-        on_signal: str | None,
+        on_signal: Signals | None,
         steps: tuple[int, int] | None,
         report: bool,
     ) -> None:
@@ -129,10 +133,15 @@ class Recorder:
             log.warning("nothing is recorded: %s", reason)
             self._torch = None
             return self
+        if self._window is None or self._window[0] == 0:
+            try:
+                self._begin()
+            except BaseException:
+                # What has not begun must not end: it would end what somebody else records.
+                self._torch = None
+                raise
         if self._on_signal is not None:
             self._signal = OnSignal(self._on_signal, self._dump_for_signal)
-        if self._window is None or self._window[0] == 0:
-            self._begin()
         # A trainer may end without telling its callbacks.
         atexit.register(self.stop)
         return self

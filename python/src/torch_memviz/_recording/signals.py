@@ -16,25 +16,30 @@ log = logging.getLogger("torch_memviz")
 FREE = ("SIGUSR1", "SIGUSR2")
 
 
+def named(name: str) -> signal.Signals:
+    """Give the signal of this name.
+
+    Raises:
+        ValueError: when there is no such signal on this system.
+    """
+    number = getattr(signal, name, None)
+    if not isinstance(number, signal.Signals):
+        raise ValueError(f"expected the name of a signal such as SIGUSR1, found {name!r}")
+    return number
+
+
 class OnSignal:
     """Calls a function when a signal comes, until it is closed."""
 
-    def __init__(self, name: str, action: Callable[[], None]) -> None:
-        """Take the signal over.
-
-        Raises:
-            ValueError: when there is no such signal on this system.
-        """
-        number = getattr(signal, name, None)
-        if not isinstance(number, signal.Signals):
-            raise ValueError(f"expected the name of a signal such as SIGUSR1, found {name!r}")
+    def __init__(self, number: signal.Signals, action: Callable[[], None]) -> None:
+        """Take the signal over."""
         self.number, self.action = number, action
         self.before: Any = None
         self.is_open = threading.current_thread() is threading.main_thread()
         if self.is_open:
             self.before = signal.signal(number, self.handle)
         else:
-            log.warning("%s does nothing: only the main thread can listen to signals", name)
+            log.warning("%s does nothing: only the main thread can listen to signals", number.name)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Do what was asked for, and then what the signal did before."""
