@@ -173,3 +173,26 @@ def test_a_baseline_that_is_new(repository: Repository) -> None:
 
 def test_no_recording_is_a_failure(repository: Repository) -> None:
     assert repository.run(recordings="nothing*.pickle") == {"Install memviz": 0, "Check the budgets": 2}
+
+
+@pytest.mark.parametrize("path", ["action.yml", ".github/workflows/release.yml"])
+def test_scripts_are_sound(path: str) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    # What a runner starts each of them with; variables come from the step.
+    head = "#!/usr/bin/env bash\nset -eo pipefail\n"
+    for script in scripts(yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))):
+        # `recordings` are several on purpose.
+        command = ["shellcheck", "--severity=style", "--exclude=SC2086,SC2153,SC2206", "-"]
+        done = subprocess.run(command, input=head + script, capture_output=True, encoding="utf-8", check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def scripts(value: Any) -> list[str]:
+    """Every script of a workflow or an action."""
+    if isinstance(value, dict):
+        found = [value["run"]] if isinstance(value.get("run"), str) else []
+        return found + [script for held in value.values() for script in scripts(held)]
+    if isinstance(value, list):
+        return [script for held in value for script in scripts(held)]
+    return []
