@@ -33,6 +33,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = recording.peak(&PeakOptions::default())?;
     report.chat(source, &mut io::stdout())?;
     // The formats that memviz has are there, too.
-    report.text(source, TextStyle { width: Some(80), color: false }, &mut io::stdout())?;
+    report.text(source, TextStyle { width: Some(80), color: false, advice: true }, &mut io::stdout())?;
     Ok(())
 }

@@ -45,7 +45,7 @@ pub fn open_and_answer(bytes: Vec<u8>) {
 pub fn read_lines(bytes: &[u8]) {
     let (lines, _) = memviz::wire::rank_lines::read_lines(bytes, Metric::Allocated, &[]);
     let report = RanksReport::of(lines, Metric::Allocated);
-    let style = TextStyle { width: Some(80), color: false };
+    let style = TextStyle { width: Some(80), color: false, advice: true };
     for format in AnswerFormat::ALL {
         let mut out = Vec::new();
         let _ = format.write(&report, (), style, &mut out);
@@ -89,7 +89,7 @@ pub fn check(snapshot: &Snapshot, histories: &[History]) {
 pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
     let recording = Recording { snapshot, histories, compression: Compression::None, bytes: 0 };
     let source = Source { path: "snapshot.pickle", recording: &recording };
-    let style = TextStyle { width: Some(80), color: false };
+    let style = TextStyle { width: Some(80), color: false, advice: true };
     let fragmentation = FragmentationOptions::default().points(Some(8));
     let timeline = TimelineOptions::default().peak(PeakOptions::default().top(Some(3))).axis(XAxis::Time).columns(50).inactive(true);
     for format in AnswerFormat::ALL {

@@ -3,8 +3,7 @@
 use super::Failure;
 use crate::analysis::{Filter, GroupBy, Inference};
 use crate::model::View;
-use crate::report::AnswerFormat;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use regex::Regex;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = Group
 
 /// Which stacks count.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Stacks")]
 pub struct FilterArgs {
     /// Attribute only to stacks with a frame that matches; may be repeated
     #[arg(long, value_name = "REGEX")]
@@ -40,6 +40,7 @@ impl FilterArgs {
 
 /// Which frames of stacks are shown.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Stacks")]
 pub struct FrameArgs {
     /// Show the C++ frames of stacks, too, those of allocator, dispatcher and interpreter included
     #[arg(long)]
@@ -55,6 +56,7 @@ impl FrameArgs {
 
 /// What may be said without being recorded.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Stacks")]
 pub struct InferArgs {
     /// Do not infer which lines of forward the memory of backward passes goes back to
     #[arg(long)]
@@ -67,11 +69,23 @@ impl From<&InferArgs> for Inference {
     }
 }
 
+/// Which stacks count, and how they are shown.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stacks")]
+pub struct StackArgs {
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    #[command(flatten)]
+    pub infer: InferArgs,
+    #[command(flatten)]
+    pub frames: FrameArgs,
+}
+
 /// One input.
 #[derive(Debug, Args)]
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
-    #[arg(value_name = "INPUT")]
+    #[arg(value_name = "INPUT", help_heading = None::<&'static str>)]
     pub input: PathBuf,
     #[command(flatten)]
     shared: SharedArgs,
@@ -88,17 +102,25 @@ impl std::ops::Deref for CommonArgs {
 
 /// What all commands have in common.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
-    /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
-    #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
-    pub device: Vec<DeviceArg>,
-    /// Write the answer to a file instead of standard output; - for standard output
+    /// Write the answer to a file, in the format that its name stands for; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Open the output file in the program that the desktop has for it
+    #[arg(long, requires = "output")]
+    pub open: bool,
     /// Overwrite the output file if it exists
     #[arg(long)]
     pub force: bool,
+    /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
+    #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
+    pub device: Vec<DeviceArg>,
+    /// Code that is your own, too: Python files whose path or package matches; may be repeated. Without it sites go down
+    /// to a library's lines where its model holds most below one of yours; '' turns that off and names nothing
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    own: Vec<Regex>,
     /// Exit with 1 if the recording contradicts itself
     #[arg(long)]
     pub strict: bool,
@@ -111,13 +133,9 @@ pub struct SharedArgs {
     /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
-    /// No progress bar, no warnings, and no advice at the end
+    /// No progress bar, no warnings, and no advice on what to do next
     #[arg(short, long)]
     pub quiet: bool,
-    /// Code that is your own, too: Python files whose path or package matches; may be repeated. Without it sites go down
-    /// to a library's lines where its model holds most below one of yours; '' turns that off and names nothing
-    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
-    own: Vec<Regex>,
 }
 
 /// One value of `--device`.
@@ -138,7 +156,7 @@ impl SharedArgs {
     /// How answers that compare recordings are to be given.
     pub fn view(&self) -> View {
         let own = self.own.iter().filter(|own| !own.as_str().is_empty()).cloned().collect();
-        View { own, advice: !self.quiet, ..View::default() }
+        View { own, ..View::default() }
     }
 
     /// How answers about one recording are to be given.
@@ -170,50 +188,6 @@ impl CommonArgs {
     /// Whether the input is standard input.
     pub fn is_stdin(&self) -> bool {
         self.input.as_os_str() == "-"
-    }
-}
-
-/// A format for rows, or a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowsOrSvg {
-    /// Rows.
-    Rows(AnswerFormat),
-    /// A picture.
-    Svg,
-}
-
-impl ValueEnum for RowsOrSvg {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[
-            Self::Rows(AnswerFormat::Text),
-            Self::Rows(AnswerFormat::Json),
-            Self::Rows(AnswerFormat::Csv),
-            Self::Rows(AnswerFormat::Markdown),
-            Self::Svg,
-        ]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Self::Rows(format) => format.to_possible_value(),
-            Self::Svg => Some(PossibleValue::new("svg").help("A picture")),
-        }
-    }
-}
-
-impl RowsOrSvg {
-    /// The format asked for, or else the one that the output file's name stands for.
-    pub fn resolve(asked: Option<Self>, output: Option<&Path>) -> Self {
-        let is_svg = output.and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-        asked.unwrap_or(if is_svg { Self::Svg } else { Self::Rows(AnswerFormat::Text) })
-    }
-
-    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
-    pub fn is_for_people(self) -> bool {
-        match self {
-            Self::Rows(format) => format.is_for_people(),
-            Self::Svg => true,
-        }
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod args;
 mod command;
+mod desktop;
 mod files;
+mod format;
 mod output;
 mod progress;
 mod recording;
@@ -62,12 +64,18 @@ impl From<io::Error> for Failure {
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
 
+const EXAMPLES: &str = "\
+Examples:
+  memviz snapshot.pickle                        # the verdict in one screen, and what to type next
+  memviz report snapshot.pickle -o report.html  # all of it, on a page";
+
 /// The whole command line, for clap.
 fn command_line() -> Command {
     Command::new("memviz")
         .version(env!("CARGO_PKG_VERSION"))
         .about(env!("CARGO_PKG_DESCRIPTION"))
-        .after_help(EXIT_CODES)
+        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
+        .after_help(format!("{EXAMPLES}\n\n{EXIT_CODES}"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(COMMANDS.iter().map(command::Entry::command))
@@ -146,4 +154,27 @@ fn refuse(error: &clap::Error) -> Outcome {
 fn complain(message: &str) {
     // There is nobody left to tell when standard error is closed.
     let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Help that does not work is worse than none.
+    #[test]
+    fn every_example_of_the_help_can_be_typed() {
+        let mut found = 0;
+        for entry in COMMANDS {
+            let help = entry.command().render_long_help().to_string();
+            let examples = help.lines().filter_map(|line| line.trim().strip_prefix("memviz ")?.split("  #").next());
+            for example in examples {
+                found += 1;
+                let words = ["memviz"].into_iter().chain(example.split_whitespace()).map(OsString::from);
+                let parsed = command_line().try_get_matches_from(with_command(words.collect()));
+                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+            }
+        }
+        let without = ["schema", "completions", "man"];
+        assert_eq!(found, 2 * COMMANDS.iter().filter(|entry| !without.contains(&entry.name)).count());
+    }
 }

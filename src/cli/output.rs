@@ -1,9 +1,10 @@
 //! Where answers go and what they look like there.
 
-use super::Failure;
 use super::args::{Color, SharedArgs};
 use super::files::Staged;
-use crate::report::TextStyle;
+use super::format::{self, Format};
+use super::{Failure, desktop};
+use crate::report::{TextStyle, safe};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -16,7 +17,7 @@ pub fn style(args: &SharedArgs) -> TextStyle {
         Color::Never => false,
         Color::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    TextStyle { width: to_terminal.then(terminal_width).flatten(), color }
+    TextStyle { width: to_terminal.then(terminal_width).flatten(), color, advice: !args.quiet }
 }
 
 /// Columns of the terminal: `COLUMNS` if set, else what the terminal says.
@@ -26,8 +27,34 @@ fn terminal_width() -> Option<usize> {
     variable.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
 }
 
-/// Writes an answer to the file or to standard output. That the reader of a pipe is gone is no failure, and changes nothing
-/// of what the process ends with: a verdict does not depend on who reads the text.
+/// The format that an answer is to be written in, by what was asked for and where it goes: see [`format::resolve`].
+///
+/// # Errors
+/// When they contradict each other, or nobody could see the answer there: before any work is done for it.
+pub fn format<F: Format>(args: &SharedArgs, asked: Option<F>) -> Result<F, Failure> {
+    let file = target(args).filter(|path| !is_stream(path));
+    let format = format::resolve(asked, file)?;
+    if let Some(picture) = format.picture() {
+        if !picture.is_built() {
+            let message =
+                "expected a build of memviz with PNG (cargo install --path . --features png), or a name in .svg";
+            return Err(Failure::Message(message.to_owned()));
+        }
+        if args.output.is_none() && io::stdout().is_terminal() {
+            return Err(Failure::Message("expected -o FILE: a terminal does not show pictures".to_owned()));
+        }
+    }
+    // A name that says something else may make the desktop run what is in the file.
+    if args.open && !file.is_some_and(|path| format::is_named(&format, path)) {
+        let end = format.extensions().first().copied().unwrap_or_default();
+        return Err(Failure::Message(format!("expected -o with a name in .{end} for --open")));
+    }
+    Ok(format)
+}
+
+/// Writes an answer to the file or to standard output, and says how large the file is, if that is wanted. That the reader
+/// of a pipe is gone is no failure, and changes nothing of what the process ends with: a verdict does not depend on who
+/// reads the text.
 pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let Some(path) = target(args) else {
         let mut out = BufWriter::new(io::stdout().lock());
@@ -40,13 +67,26 @@ pub fn write(args: &SharedArgs, render: impl FnOnce(&mut dyn Write) -> io::Resul
         return unless_closed(render(&mut out).and_then(|()| out.flush())).map_err(about);
     }
     let staged = Staged::write(path, render).map_err(about)?;
-    if args.force {
-        return staged.replace().map_err(about);
-    }
-    staged.create().map_err(|error| match error.kind() {
+    let placed = if args.force { staged.replace() } else { staged.create() };
+    placed.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
         _ => about(error),
-    })
+    })?;
+    if !args.quiet {
+        let bytes = path.metadata().map_err(about)?.len();
+        // There is nobody left to tell when standard error is closed.
+        let _ = writeln!(io::stderr(), "wrote {}, {}", safe(&path.display().to_string()), size(bytes));
+    }
+    if args.open { desktop::open(path).map_err(about) } else { Ok(()) }
+}
+
+/// The size of a file as file managers show it, in powers of 1000.
+fn size(bytes: u64) -> String {
+    match bytes {
+        ..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} KB", (bytes + 500) / 1_000),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }
 
 /// Removes the answer of an earlier run that this one is to replace, so that nobody takes it for the answer of this one,
@@ -74,14 +114,6 @@ fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Refuses to write a picture to a terminal, where nobody can see it.
-pub fn check_picture_target(args: &SharedArgs) -> Result<(), Failure> {
-    if args.output.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::Message("expected -o FILE: a terminal does not show SVG".to_owned()));
-    }
-    Ok(())
-}
-
 /// Refuses a bad target before any work is done for it: a file that exists, or an input itself.
 pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<(), Failure> {
     let Some(path) = target(args) else { return Ok(()) };
@@ -96,4 +128,17 @@ pub fn check_target(args: &SharedArgs, inputs: &[impl AsRef<Path>]) -> Result<()
 
 fn exists(path: &Path) -> Failure {
     Failure::Message(format!("{}: exists; --force overwrites it", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_files_are_short() {
+        assert_eq!(
+            [999, 1_000, 84_499, 999_499, 1_250_000].map(size),
+            ["999 bytes", "1 KB", "84 KB", "999 KB", "1.2 MB"]
+        );
+    }
 }

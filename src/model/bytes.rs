@@ -25,6 +25,37 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl Bytes {
+    /// Reads the memory of a device, or most of it: a bare number below a mebibyte, other than 0, is a forgotten unit.
+    ///
+    /// # Errors
+    /// When the text is no size, or one that cannot be meant.
+    pub fn of_device(text: &str) -> Result<Self, Error> {
+        Self::unless_bare(text, MIB)
+    }
+
+    /// Reads what a program may hold more: no block is smaller than 512 bytes, so a bare number below that, other than 0,
+    /// is a forgotten unit.
+    ///
+    /// # Errors
+    /// When the text is no size, or one that cannot be meant.
+    pub fn of_blocks(text: &str) -> Result<Self, Error> {
+        Self::unless_bare(text, 512)
+    }
+
+    /// Reads a size that has to have a unit where it is smaller than `least`.
+    fn unless_bare(text: &str, least: u64) -> Result<Self, Error> {
+        let size: Self = text.parse()?;
+        let is_bare = text.bytes().all(|next| next.is_ascii_digit());
+        if is_bare && (1..least).contains(&size.0) {
+            let message =
+                format!("expected a unit, such as {text}GiB or {text}MiB, found {text:?} ({text}B if bytes are meant)");
+            return Err(Error::Request(message));
+        }
+        Ok(size)
+    }
+}
+
 impl FromStr for Bytes {
     type Err = Error;
 

@@ -151,6 +151,13 @@ impl Snapshot {
         self.traces.iter().find(|trace| trace.device == device)
     }
 
+    /// When the first entry of any device was recorded, in microseconds: where people count time from.
+    pub fn first_time(&self) -> Option<i64> {
+        let times = self.entries.times();
+        let first = |trace: &DeviceTrace| times.get(trace.rows.clone())?.first().copied();
+        self.traces.iter().filter_map(first).min()
+    }
+
     /// The segments of `device` at the dump, in address order.
     pub fn segments_of(&self, device: DeviceId) -> &[Segment] {
         let start = self.segments.partition_point(|segment| segment.device < device);

@@ -15,8 +15,6 @@ pub struct View {
     /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
     /// interpreter.
     pub fold: bool,
-    /// Whether an answer in text ends with how to record what is missing.
-    pub advice: bool,
 }
 
-setters!(View { own: Vec<Regex>, library_lines: bool, fold: bool, advice: bool });
+setters!(View { own: Vec<Regex>, library_lines: bool, fold: bool });

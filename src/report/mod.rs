@@ -29,7 +29,7 @@ pub use common::notes::{device_name, safe};
 #[cfg(feature = "plot")]
 pub use common::picture::plot::plot_columns;
 #[cfg(feature = "plot")]
-pub use common::picture::{Picture, WIDTH};
+pub use common::picture::{Picture, PictureFormat, WIDTH};
 pub use common::text::TextStyle;
 
 use crate::Recording;

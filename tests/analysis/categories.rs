@@ -366,7 +366,7 @@ fn segments_have_no_category() {
         let run = memviz(&[command, "--by", "category", "--metric", "reserved", &path, "-o", "-"]);
         run.expect_error("segments have no category");
     }
-    memviz(&["peak", "--by", "phase", "--metric", "reserved", &path]).expect(0);
+    memviz(&["peak", "--by", "phase", "--metric", "reserved", &fixture("encoder")]).expect(0);
 }
 
 /// A flame graph that is split by category holds what the rows do.

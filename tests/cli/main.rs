@@ -4,6 +4,7 @@ mod check;
 mod commands;
 mod diff;
 mod mistakes;
+mod output;
 mod ranks;
 mod schema;
 #[path = "../support/mod.rs"]

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Write;
 use tempfile::TempDir;
 
+const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+
 /// Files that are no recordings: name, contents, and what the line about them must say.
 fn files() -> Vec<(&'static str, Vec<u8>, [&'static str; 2])> {
     let dump = "torch.cuda.memory._dump_snapshot";
@@ -87,6 +89,23 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["check", tiny, "--max-fragmentation", "0.2"], "a percentage such as 30%"),
         (&["check", tiny, "--max-site", "attention"], "REGEX=SIZE"),
         (&["leaks", tiny, "--steps", "Step"], "annotations that match \"Step\""),
+        (&["peak", tiny, "-o", "peak.png"], ".txt, .json, .csv or .md"),
+        (&["timeline", tiny, "-o", "timeline.md"], ".svg"),
+        (&["peak", tiny, "--format", "json", "-o", "peak.csv"], ".json"),
+        (&["peak", tiny, "--open"], "--output <FILE>"),
+        (&["simulate", tiny, "--capacity", "24"], "24GiB"),
+        (&["leaks", tiny, "--capacity", "80"], "80GiB"),
+        (&["check", tiny, "--max-leak", "64"], "64MiB"),
+        (&["check", tiny, "--max-site", "attention=2"], "2GiB"),
+        (&["diff", tiny, tiny, "--fail-on-growth", "64"], "64MiB"),
+        (&["peak", tiny, "--by", "annotation"], "record_function"),
+        (&["peak", tiny, "--by", "operator"], "stacks=\"all\""),
+        (&["peak", tiny, "--by", "nn-module"], "with_stack=True"),
+        (&["timeline", tiny, "--by", "phase"], "forward, backward or optimizer"),
+        (&["peak", TRACE, "--by", "stream"], "a snapshot, which has streams"),
+        (&["timelin", tiny], "'timeline'"),
+        #[cfg(not(feature = "png"))]
+        (&["timeline", tiny, "-o", "timeline.png"], "--features png"),
     ] {
         memviz(args).expect_error(fix);
     }

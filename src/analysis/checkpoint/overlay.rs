@@ -33,7 +33,7 @@ pub(super) fn overlay(
     play: impl FnOnce(&mut dyn FnMut(Instant, Point)),
 ) -> DeviceOverlay {
     let Track { snapshot, history } = track;
-    let times = track.times();
+    let (times, first) = (track.times(), snapshot.first_time());
     let by_time = options.axis == XAxis::Time && snapshot.notes.has_times;
     let x = |instant: Instant| {
         if !by_time {
@@ -41,7 +41,7 @@ pub(super) fn overlay(
         }
         // The state before the first entry has no time of its own.
         let time = times.get((instant as usize).saturating_sub(1)).or(times.last());
-        time.zip(times.first()).map_or(0, |(time, first)| time.saturating_sub(*first))
+        time.zip(first).map_or(0, |(time, first)| time.saturating_sub(first))
     };
     let scale = Columns { last: x(history.entries()).max(0), columns: options.columns.max(1) };
     let start = history.start.get(Metric::Allocated);

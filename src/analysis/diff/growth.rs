@@ -35,7 +35,7 @@ impl FromStr for GrowthLimit {
         if text.ends_with('%') {
             text.parse().map(Self::Percent)
         } else {
-            text.parse().map(|Bytes(size)| Self::Bytes(size))
+            Bytes::of_blocks(text).map(|Bytes(size)| Self::Bytes(size))
         }
     }
 }

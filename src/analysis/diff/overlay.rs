@@ -142,7 +142,7 @@ struct Sampled<'a> {
 
 enum Axis<'a> {
     /// Times of the entries.
-    Time(&'a [i64]),
+    Time(&'a [i64], Option<i64>),
     Entry,
     /// Ends of steps.
     Step(Vec<Instant>),
@@ -157,7 +157,7 @@ impl<'a> Sampled<'a> {
         let none = |what: &str| Error::Request(format!("expected {what} of device {id} in the {name}, found none"));
         let device = recording.get(id).ok_or_else(|| none("a history"))?;
         let axis = match align {
-            Align::Time => Axis::Time(device.track.times()),
+            Align::Time => Axis::Time(device.track.times(), device.track.snapshot.first_time()),
             Align::Entry => Axis::Entry,
             Align::Step => {
                 let ends = device.steps().map(|steps| steps.ends.clone()).ok().filter(|ends| !ends.is_empty());
@@ -171,9 +171,9 @@ impl<'a> Sampled<'a> {
         match &self.axis {
             Axis::Entry => i64::from(instant),
             // The state before the first entry has no time of its own.
-            Axis::Time(times) => {
+            Axis::Time(times, first) => {
                 let time = times.get((instant as usize).saturating_sub(1)).or(times.last());
-                time.zip(times.first()).map_or(0, |(time, first)| time.saturating_sub(*first))
+                time.zip(*first).map_or(0, |(time, first)| time.saturating_sub(first))
             }
             Axis::Step(ends) => {
                 let step = ends.partition_point(|&end| end <= instant);

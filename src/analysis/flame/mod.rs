@@ -1,6 +1,8 @@
 //! Live bytes as a tree of stack frames, root to innermost.
 
-use crate::analysis::code::frames::{FrameKind, package};
+mod passing;
+
+use crate::analysis::code::frames::package;
 use crate::analysis::code::sites::{CodeOrigin, Sites, clipped};
 use crate::analysis::device::Devices;
 use crate::analysis::grouping::{GroupBy, Grouper, Holder, Key};
@@ -8,6 +10,7 @@ use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::{Error, Result};
 use crate::model::{FrameId, Snapshot, StackId};
 use indexmap::IndexMap;
+use passing::is_passed_through;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,8 +25,8 @@ pub const MAX_DEPTH: usize = 512;
 pub struct FlameOptions {
     /// The instant, counter, filters and devices, as for a peak; `by` and `top` have no meaning here.
     pub peak: PeakOptions,
-    /// Whether to keep the C++ frames of allocator, dispatcher and interpreter, which are the same under every
-    /// allocation.
+    /// Whether to keep frames that calls only pass through, such as `_call_impl` of modules, C++ frames beside Python ones,
+    /// and those of allocator, dispatcher and interpreter.
     pub all_frames: bool,
     /// Groups that stand between the root and the frames; each block must be in one of them.
     pub split: Option<GroupBy>,
@@ -116,6 +119,7 @@ impl FlameReport {
                 sites: device.sites(),
                 snapshot: device.snapshot(),
                 all: options.all_frames,
+                passing: HashMap::new(),
                 known: HashMap::new(),
             };
             for ((group, key), (bytes, blocks)) in sums {
@@ -139,8 +143,10 @@ impl FlameReport {
 struct Paths<'a> {
     sites: &'a Sites<'a>,
     snapshot: &'a Snapshot,
-    /// Whether to keep plumbing.
+    /// Whether to keep what calls only pass through.
     all: bool,
+    /// Whether frames only hand calls on, in stacks with and without Python.
+    passing: HashMap<(FrameId, bool), bool>,
     /// Frames seen before.
     known: HashMap<FrameId, (Arc<str>, Owner)>,
 }
@@ -160,13 +166,24 @@ impl Paths<'_> {
     /// Frames of a stack, root first.
     fn of_stack(&mut self, stack: StackId) -> Vec<(Arc<str>, Owner)> {
         let frames = self.snapshot.stacks.frame_ids(stack);
-        let shown = frames.iter().rev().filter(|&&id| self.all || self.sites.kind(id) != FrameKind::Plumbing);
-        let mut shown: Vec<FrameId> = shown.take(MAX_DEPTH).copied().collect();
-        // A stack of nothing but plumbing is still a stack.
+        let has_python = self.sites.has_python(stack);
+        let is_shown = |id: &FrameId| self.all || !self.is_passed_through(*id, has_python);
+        let mut shown: Vec<FrameId> = frames.iter().copied().rev().filter(is_shown).take(MAX_DEPTH).collect();
+        // A stack of nothing else is still a stack.
         if shown.is_empty() {
             shown.extend(frames.first());
         }
         shown.into_iter().map(|id| self.named(id)).collect()
+    }
+
+    fn is_passed_through(&mut self, id: FrameId, has_python: bool) -> bool {
+        let (sites, snapshot) = (self.sites, self.snapshot);
+        let passes = || {
+            let Some(frame) = snapshot.stacks.frame(id) else { return false };
+            let [file, name] = [frame.filename, frame.name].map(|text| snapshot.strings.get(text));
+            !sites.is_own(id) && is_passed_through(sites.kind(id), file, name, has_python)
+        };
+        *self.passing.entry((id, has_python)).or_insert_with(passes)
     }
 
     fn named(&mut self, id: FrameId) -> (Arc<str>, Owner) {

@@ -133,9 +133,10 @@ impl FragmentationReport {
     /// Works out each device's fragmentation.
     ///
     /// # Errors
-    /// When the recording has no segments, a device does not exist, or the instant asked for exists on none.
+    /// When the recording has no segments or tells nothing to group by, a device does not exist, or the instant asked for exists on none.
     pub fn of(recording: &Devices<'_>, options: &FragmentationOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
+        options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;
         let (devices, skipped) = ask_each(&wanted, |device| DeviceFragmentation::of(device, options))?;
         Ok(Self { devices, skipped })

@@ -8,6 +8,7 @@ mod holder;
 mod key;
 mod labels;
 mod pools;
+mod told;
 
 pub(crate) use grouper::Grouper;
 pub(crate) use groups::{Groups, RowHead};

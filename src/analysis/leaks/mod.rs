@@ -83,7 +83,7 @@ pub struct Oldest {
     pub entry: Option<u32>,
     /// The step, counted from 1, that allocated it; `None` for blocks from before the recording.
     pub step: Option<usize>,
-    /// Time of that entry, in microseconds from the device's first one, where the file has times.
+    /// Time of that entry, in microseconds from the first one of the recording, where the file has times.
     pub since_start_us: Option<i64>,
 }
 
@@ -405,10 +405,11 @@ fn oldest(
     let times = track.times();
     let entry = History::entry_before(born);
     let time = entry.and_then(|entry| times.get(entry as usize)).filter(|_| track.has_times());
+    let first = track.snapshot.first_time();
     Some(Oldest {
         entry,
         step: entry.map(|_| all_ends.partition_point(|&end| end < born) + 1),
-        since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+        since_start_us: time.zip(first).map(|(time, first)| time.saturating_sub(first)),
     })
 }
 

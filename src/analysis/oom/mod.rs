@@ -117,8 +117,9 @@ impl OomReport {
     /// Explains every failed request.
     ///
     /// # Errors
-    /// When a device does not exist.
+    /// When a device does not exist, or the recording tells nothing to group by.
     pub fn of(recording: &Devices<'_>, options: &OomOptions) -> Result<Self> {
+        options.by.require_told(recording)?;
         let wanted = recording.wanted(&options.devices)?;
         let (mut devices, _) = ask_each(&wanted, |device| Ok(DeviceOoms::of(device, options)))?;
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());

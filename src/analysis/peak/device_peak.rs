@@ -69,7 +69,7 @@ pub struct DevicePeak {
     pub entry: Option<u32>,
     /// Time of that entry in microseconds since the epoch, where the file has times.
     pub time_us: Option<i64>,
-    /// The same, counted from the device's first entry.
+    /// The same, counted from the first entry of the recording.
     pub since_start_us: Option<i64>,
     /// Counters at the instant.
     pub at: Counters,

@@ -26,8 +26,15 @@ impl PeakReport {
     /// Finds each device's peak and attributes it.
     ///
     /// # Errors
-    /// When a device does not exist, the instant asked for exists on none, or the counter cannot be grouped as asked.
+    /// When a device does not exist, the instant asked for exists on none, or the counter or the recording
+    /// cannot be grouped as asked.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
+        options.by.require_told(recording)?;
+        Self::of_told_or_not(recording, options)
+    }
+
+    /// The same where the recording may tell nothing of the groups: another one that it is compared with may.
+    pub(crate) fn of_told_or_not(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require(options.metric)?;
         let wanted = recording.wanted(&options.devices)?;
         let (mut devices, skipped) = ask_each(&wanted, |device| DevicePeak::of(device, options))?;

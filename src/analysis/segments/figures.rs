@@ -35,7 +35,18 @@ pub struct Figures {
     pub largest_free_block: u64,
 }
 
+/// Less than this is not worth a word: CUDA's own context takes more.
+pub(crate) const NOTABLE: u64 = 100 << 20;
+/// Free memory that cannot be given back is worth a word from one part of what is reserved in this many on: a fifth is more
+/// than the tails of segments make in programs that run well.
+const FRAGMENTED_PART: u64 = 5;
+
 impl Figures {
+    /// Whether blocks in use keep so much free memory from being given back that it is worth a look.
+    pub(crate) fn pins_much(&self) -> bool {
+        self.pinned_free >= NOTABLE && self.pinned_free >= self.reserved / FRAGMENTED_PART
+    }
+
     /// The figures of a whole layout.
     pub fn of(history: &History, layout: &Layout) -> Self {
         layout

@@ -13,7 +13,7 @@ pub struct Moment {
     pub entry: Option<u32>,
     /// Time of that entry in microseconds since the epoch, where the file has times.
     pub time_us: Option<i64>,
-    /// The same, counted from the device's first entry.
+    /// The same, counted from the first entry of the recording.
     pub since_start_us: Option<i64>,
     /// Names of the open annotations, outermost first.
     pub annotations: Vec<String>,
@@ -33,7 +33,7 @@ impl Moment {
             instant,
             entry,
             time_us: time,
-            since_start_us: time.and_then(|time| Some(time.saturating_sub(*times.first()?))),
+            since_start_us: time.and_then(|time| Some(time.saturating_sub(snapshot.first_time()?))),
             annotations: time.map(names).unwrap_or_default(),
         }
     }

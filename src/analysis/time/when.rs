@@ -19,7 +19,7 @@ pub enum When {
     End,
     /// After this entry of the device's trace, counted from 0.
     Entry(u32),
-    /// The last entry at most this many microseconds after the device's first one.
+    /// The device's last entry at most this many microseconds after the first one of the recording.
     Time(i64),
     /// A `record_function` range by name, and which of its occurrences, counted from 1.
     Annotation(String),
@@ -108,7 +108,8 @@ impl When {
                 if !snapshot.notes.has_times {
                     return Err(Error::Request("this recording has no times (PyTorch 2.0); use entry:N".to_owned()));
                 }
-                let first = times.first().ok_or_else(|| Error::Request(format!("device {device} has no entries")))?;
+                let none = || Error::Request("the recording has no entries".to_owned());
+                let first = snapshot.first_time().ok_or_else(none)?;
                 let limit = first.saturating_add(*offset);
                 Ok(times.partition_point(|&time| time <= limit) as Instant)
             }

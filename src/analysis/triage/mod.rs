@@ -12,6 +12,7 @@ use super::leaks::{LeakOptions, LeakReport};
 use super::oom::{Cause, OomOptions, OomReport};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
+use super::segments::figures::NOTABLE;
 use super::time::when::When;
 use super::training::{Category, Phase, PhaseSpan};
 use crate::error::Result;
@@ -115,14 +116,18 @@ pub enum Finding {
 
 /// Sites shown of each device.
 pub const SITES: usize = 5;
-/// Free memory that cannot be given back is worth a line from one part of what is reserved in this many on: a fifth is
-/// more than the tails of segments make in programs that run well.
-const FRAGMENTED_PART: u64 = 5;
-/// Less than this is not worth a line: CUDA's own context takes more.
-const NOTABLE: u64 = 100 << 20;
 /// Activations are worth a line from one part of all in this many on. Running a forward again costs time, so a small part
 /// is seldom worth it.
 const ACTIVATION_PART: u64 = 4;
+
+impl Finding {
+    /// That activations hold much of the memory, given who holds it by category.
+    pub(crate) fn activations(categories: &Attribution) -> Option<Self> {
+        let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
+        let (bytes, total) = (row.bytes, categories.total_bytes);
+        (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Self::Activations { bytes, total })
+    }
+}
 
 impl TriageReport {
     /// Looks at each device.
@@ -158,7 +163,7 @@ impl DeviceTriage {
         let mut findings = Vec::new();
         findings.extend(fragmentation(recording, device, failure.as_ref()));
         findings.extend(growth(recording, device, inference)?);
-        findings.extend(activations(&categories));
+        findings.extend(Finding::activations(&categories));
         let during = During::of(device, sites.instant);
         Ok(Self { peak: sites, categories, failure, during, findings })
     }
@@ -203,9 +208,8 @@ fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&
     let report = FragmentationReport::of(recording, &options).ok()?;
     let figures = report.devices.first()?.figures;
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
-    let is_much = figures.pinned_free >= NOTABLE && figures.pinned_free >= figures.reserved / FRAGMENTED_PART;
-    let finding = Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved };
-    (is_the_cause || is_much).then_some(finding)
+    (is_the_cause || figures.pins_much())
+        .then_some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved })
 }
 
 fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {
@@ -224,10 +228,4 @@ fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) ->
         })
     };
     Ok(finding(Verdict::Leak, device.leaking).or_else(|| finding(Verdict::Growth, device.growing)))
-}
-
-fn activations(categories: &Attribution) -> Option<Finding> {
-    let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
-    let (bytes, total) = (row.bytes, categories.total_bytes);
-    (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Finding::Activations { bytes, total })
 }

@@ -1,10 +1,11 @@
 //! `memviz diff`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::diff::{Align, DiffInput, Growth, GrowthLimit, Overlay};
 use crate::analysis::{DiffReport, GroupBy, PeakOptions, When};
-use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, RowsOrSvg};
+use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
+use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, complain, output};
@@ -15,21 +16,19 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Two recordings side by side: peaks, what holds them, settings; with -o, both timelines as SVG
+/// Two recordings side by side: peaks, what holds them, settings
+///
+/// With -o and a picture, both timelines.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz diff before.pickle after.pickle", "what grew, and where"),
+    ("memviz diff before.pickle after.pickle --fail-on-growth 2%", "as a check"),
+]))]
 #[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with; - for standard input")))]
 pub struct Diff {
     /// Snapshot, profiler trace or memory timeline to compare with; - for standard input
     #[arg(value_name = "BASE")]
     base: PathBuf,
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
-    #[arg(long, value_enum)]
-    format: Option<RowsOrSvg>,
-    /// Which counter's peak to find and compare
-    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
-    metric: Metric,
     /// What the rows stand for
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
@@ -45,10 +44,18 @@ pub struct Diff {
     /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
     #[arg(long, value_name = "SIZE|PERCENT")]
     fail_on_growth: Option<GrowthLimit>,
+    /// Which counter's peak to find and compare
+    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
+    metric: Metric,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrPicture>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
     infer: InferArgs,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 /// Rows for people; machines get all.
@@ -57,10 +64,7 @@ const DEFAULT_TOP: usize = 20;
 impl Run for Diff {
     fn run(&self) -> Result<Outcome, Failure> {
         let common = &self.common;
-        let format = RowsOrSvg::resolve(self.format, common.output.as_deref());
-        if format == RowsOrSvg::Svg {
-            output::check_picture_target(common)?;
-        }
+        let format = output::format(common, self.format)?;
         output::check_target(common, &[&self.base, &common.input])?;
         if is_stdin(&self.base) && common.is_stdin() {
             return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
@@ -94,14 +98,17 @@ impl Run for Diff {
             base: Source { path: &base_path, recording: &base },
             new: Source { path: &new_path, recording: &new },
         };
-        if let RowsOrSvg::Rows(format) = format {
-            let style = output::style(common);
-            output::write(common, |out| format.write(&report, sources, style, out))?;
-        } else {
-            let columns = plot_columns(report.devices.len());
-            let overlay = Overlay::of(&base.devices(), &new.devices(), &report, self.align, columns);
-            let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
-            output::write(common, |out| diff::draw(sources, &report, &overlay).write(out))?;
+        match format {
+            RowsOrPicture::Rows(format) => {
+                let style = output::style(common);
+                output::write(common, |out| format.write(&report, sources, style, out))?;
+            }
+            RowsOrPicture::Picture(format) => {
+                let columns = plot_columns(report.devices.len());
+                let overlay = Overlay::of(&base.devices(), &new.devices(), &report, self.align, columns);
+                let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
+                output::write(common, |out| diff::draw(sources, &report, &overlay).write_as(format, out))?;
+            }
         }
         settle(self, &report, base.anomalies() + new.anomalies(), &new_path)
     }

@@ -1,23 +1,24 @@
 //! `memviz fragmentation`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::{Filter, FragmentationOptions, GroupBy, PeakOptions, When};
-use crate::cli::args::{CommonArgs, FilterArgs, FrameArgs, InferArgs, RowsOrSvg};
+use crate::cli::args::{CommonArgs, StackArgs};
+use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_folded, with_recording};
 use crate::cli::{Failure, Outcome, output};
-use crate::report::AnswerFormat;
 use crate::report::fragmentation::{self, BlockColor};
+use crate::report::{AnswerFormat, PictureFormat};
 use clap::Args;
 
-/// How much of what is reserved is inactive, at the peak or over time, and which lines of code pin it; with -o, every
-/// segment and its blocks as SVG
+/// How much of what is reserved is inactive, and which lines of code pin it
+///
+/// At the peak, at another instant, or over time; with -o and a picture, every segment and its blocks.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz fragmentation snapshot.pickle --at oom", "who pins free memory"),
+    ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
+]))]
 pub struct Fragmentation {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
-    #[arg(long, value_enum)]
-    format: Option<RowsOrSvg>,
     /// Another instant than the peak of allocated: oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
@@ -33,12 +34,13 @@ pub struct Fragmentation {
     /// Number of those rows, or colours; the rest becomes one [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrPicture>,
     #[command(flatten)]
-    filter: FilterArgs,
+    stacks: StackArgs,
     #[command(flatten)]
-    infer: InferArgs,
-    #[command(flatten)]
-    frames: FrameArgs,
+    common: CommonArgs,
 }
 
 /// Rows of the pinning for people; machines get all.
@@ -52,10 +54,10 @@ const POINTS_TO_PLOT: u32 = 400;
 
 impl Run for Fragmentation {
     fn run(&self) -> Result<Outcome, Failure> {
-        let filter = self.filter.compile()?;
-        match RowsOrSvg::resolve(self.format, self.common.output.as_deref()) {
-            RowsOrSvg::Rows(format) => tell(self, format, filter),
-            RowsOrSvg::Svg => draw(self, filter),
+        let filter = self.stacks.filter.compile()?;
+        match output::format(&self.common, self.format)? {
+            RowsOrPicture::Rows(format) => tell(self, format, filter),
+            RowsOrPicture::Picture(format) => draw(self, format, filter),
         }
     }
 }
@@ -68,20 +70,19 @@ fn tell(args: &Fragmentation, format: AnswerFormat, filter: Filter) -> Result<Ou
         by: args.by.unwrap_or_default(),
         top: args.top.or(for_people.then_some(DEFAULT_TOP)),
         filter,
-        inference: (&args.infer).into(),
+        inference: (&args.stacks.infer).into(),
         points: args.over_time.then_some(points),
         devices: args.common.devices(),
     };
     let style = output::style(&args.common);
-    with_folded(&args.common, args.frames.fold(for_people), |recording| {
+    with_folded(&args.common, args.stacks.frames.fold(for_people), |recording| {
         let mut report = recording.fragmentation(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
         Ok(Reply::rows(report, format, style).warning(skipped))
     })
 }
 
-fn draw(args: &Fragmentation, filter: Filter) -> Result<Outcome, Failure> {
-    output::check_picture_target(&args.common)?;
+fn draw(args: &Fragmentation, format: PictureFormat, filter: Filter) -> Result<Outcome, Failure> {
     if args.over_time {
         return Err(Failure::Message("--over-time gives rows; memviz timeline draws memory over time".to_owned()));
     }
@@ -89,7 +90,7 @@ fn draw(args: &Fragmentation, filter: Filter) -> Result<Outcome, Failure> {
         by: args.by.unwrap_or_default(),
         at: args.at.clone(),
         filter,
-        inference: (&args.infer).into(),
+        inference: (&args.stacks.infer).into(),
         devices: args.common.devices(),
         ..PeakOptions::default()
     };
@@ -97,6 +98,7 @@ fn draw(args: &Fragmentation, filter: Filter) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let mut report = recording.segment_map(&options)?;
         let skipped = std::mem::take(&mut report.skipped);
-        Ok(Reply::new(move |source, out| fragmentation::draw(source, &report, color).write(out)).warning(skipped))
+        Ok(Reply::new(move |source, out| fragmentation::draw(source, &report, color).write_as(format, out))
+            .warning(skipped))
     })
 }

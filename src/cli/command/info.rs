@@ -1,27 +1,34 @@
 //! `memviz info`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::cli::args::CommonArgs;
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// What is in the file: devices, entries by action, time span, completeness, settings, annotations, anomalies
+/// What is in the file, and whether its history is complete
+///
+/// Devices, entries by action, time span, completeness, settings, annotations, anomalies.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz info snapshot.pickle", "what was recorded"),
+    ("memviz info trace.json.gz --format json", "the same for a program"),
+]))]
 pub struct Info {
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<AnswerFormat>,
     #[command(flatten)]
     common: CommonArgs,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
-    format: AnswerFormat,
 }
 
 impl Run for Info {
     fn run(&self) -> Result<Outcome, Failure> {
+        let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
-            Ok(Reply::rows(recording.info(&self.common.devices())?, self.format, style))
+            Ok(Reply::rows(recording.info(&self.common.devices())?, format, style))
         })
     }
 }

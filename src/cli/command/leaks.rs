@@ -1,8 +1,8 @@
 //! `memviz leaks`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::{GroupBy, LeakOptions};
-use crate::cli::args::{CommonArgs, FilterArgs, FrameArgs, InferArgs, one_of, parse_regex};
+use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
 use crate::model::bytes::Bytes;
@@ -12,12 +12,11 @@ use regex::Regex;
 
 /// Allocations that survive step after step, with growth per step and their stacks
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz leaks snapshot.pickle", "what grows step after step"),
+    ("memviz leaks snapshot.pickle --capacity 80GiB", "and when the device is full"),
+]))]
 pub struct Leaks {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
-    format: AnswerFormat,
     /// What the rows stand for
     #[arg(long, default_value = GroupBy::Site.name(), value_parser = one_of(&GROUPS))]
     by: GroupBy,
@@ -25,17 +24,18 @@ pub struct Leaks {
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to say when it is full; without it what an oom entry tells
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
     /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<AnswerFormat>,
     #[command(flatten)]
-    filter: FilterArgs,
+    stacks: StackArgs,
     #[command(flatten)]
-    infer: InferArgs,
-    #[command(flatten)]
-    frames: FrameArgs,
+    common: CommonArgs,
 }
 
 /// Groups that each block is in one of.
@@ -45,18 +45,19 @@ const DEFAULT_TOP: usize = 20;
 
 impl Run for Leaks {
     fn run(&self) -> Result<Outcome, Failure> {
+        let format = output::format(&self.common, self.format)?;
         let options = LeakOptions {
             by: self.by,
             steps: self.steps.clone(),
             capacity: self.capacity.map(|capacity| capacity.0),
-            filter: self.filter.compile()?,
-            inference: (&self.infer).into(),
-            top: self.top.or(self.format.is_for_people().then_some(DEFAULT_TOP)),
+            filter: self.stacks.filter.compile()?,
+            inference: (&self.stacks.infer).into(),
+            top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
             devices: self.common.devices(),
         };
         let style = output::style(&self.common);
-        with_folded(&self.common, self.frames.fold(self.format.is_for_people()), |recording| {
-            Ok(Reply::rows(recording.leaks(&options)?, self.format, style))
+        with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
+            Ok(Reply::rows(recording.leaks(&options)?, format, style))
         })
     }
 }

@@ -29,17 +29,17 @@ pub const COMMANDS: &[Entry] = &[
     entry::<peak::Peak>("peak"),
     entry::<timeline::Timeline>("timeline"),
     entry::<flamegraph::Flamegraph>("flamegraph"),
-    entry::<fragmentation::Fragmentation>("fragmentation"),
     entry::<oom::Oom>("oom"),
-    entry::<report::Report>("report"),
+    entry::<fragmentation::Fragmentation>("fragmentation"),
     entry::<leaks::Leaks>("leaks"),
     entry::<checkpoint::Checkpoint>("checkpoint"),
     entry::<simulate::Simulate>("simulate"),
     entry::<diff::Diff>("diff"),
+    entry::<ranks::Ranks>("ranks"),
     entry::<check::Check>("check"),
+    entry::<report::Report>("report"),
     entry::<record::Record>("record"),
     entry::<schema::Schema>("schema"),
-    entry::<ranks::Ranks>("ranks"),
     entry::<completions::Completions>("completions"),
     entry::<man::Man>("man"),
 ];
@@ -64,6 +64,13 @@ const fn entry<C: Args + Run + 'static>(name: &'static str) -> Entry {
 
 fn parse<C: Args + Run + 'static>(matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
     Ok(Box::new(C::from_arg_matches(matches)?))
+}
+
+/// The end of a command's help: command lines to begin with, each with what it is for.
+fn examples(examples: &[(&str, &str)]) -> String {
+    let width = examples.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
+    let line = |(typed, about): &(&str, &str)| format!("\n  {typed:width$}  # {about}");
+    format!("Examples:{}", examples.iter().map(line).collect::<String>())
 }
 
 impl Entry {

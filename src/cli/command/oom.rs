@@ -1,33 +1,35 @@
 //! `memviz oom`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::{GroupBy, OomOptions};
-use crate::cli::args::{CommonArgs, FilterArgs, FrameArgs, InferArgs};
+use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// Every request that failed: what was free where, why it did not fit, who holds the memory, what would have helped
+/// Why requests failed, who holds the memory, and what would have helped
+///
+/// For every request that failed: what was free where, and why it did not fit.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz oom snapshot.pickle", "why it failed, and what would have helped"),
+    ("memviz oom snapshot.pickle --by category", "what the memory was for"),
+]))]
 pub struct Oom {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
-    format: AnswerFormat,
     /// What the rows stand for
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
     /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<AnswerFormat>,
     #[command(flatten)]
-    filter: FilterArgs,
+    stacks: StackArgs,
     #[command(flatten)]
-    infer: InferArgs,
-    #[command(flatten)]
-    frames: FrameArgs,
+    common: CommonArgs,
 }
 
 /// Rows for people; machines get all.
@@ -35,16 +37,17 @@ const DEFAULT_TOP: usize = 10;
 
 impl Run for Oom {
     fn run(&self) -> Result<Outcome, Failure> {
+        let format = output::format(&self.common, self.format)?;
         let options = OomOptions {
             by: self.by,
-            top: self.top.or(self.format.is_for_people().then_some(DEFAULT_TOP)),
-            filter: self.filter.compile()?,
-            inference: (&self.infer).into(),
+            top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
+            filter: self.stacks.filter.compile()?,
+            inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
         };
         let style = output::style(&self.common);
-        with_folded(&self.common, self.frames.fold(self.format.is_for_people()), |recording| {
-            Ok(Reply::rows(recording.oom(&options)?, self.format, style))
+        with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
+            Ok(Reply::rows(recording.oom(&options)?, format, style))
         })
     }
 }

@@ -1,9 +1,10 @@
 //! `memviz ranks`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::RanksReport;
 use crate::analysis::ranks::SummaryOptions;
-use crate::cli::args::{RowsOrSvg, SharedArgs};
+use crate::cli::args::SharedArgs;
+use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;
 use crate::cli::recording::use_threads;
 use crate::cli::{Failure, Outcome, complain, output};
@@ -18,19 +19,17 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Which rank of a distributed run differs from the others, and what it holds that they do not
+/// Which rank of a distributed run differs, and what it holds that others do not
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz ranks recordings/", "all recordings of a folder"),
+    ("memviz ranks rank*.pickle -o ranks.svg", "as a picture"),
+]))]
 pub struct Ranks {
     /// Recordings of ranks, directories of them, globs, and summaries that memviz ranks --format json wrote; - for
     /// standard input
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
-    #[command(flatten)]
-    shared: SharedArgs,
-    /// Format of the answer; json is a summary on each line, which can be an input again [default: svg where the output
-    /// file's name ends in .svg, else text]
-    #[arg(long, value_enum)]
-    format: Option<RowsOrSvg>,
     /// Which counter's peak to attribute
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
@@ -40,21 +39,24 @@ pub struct Ranks {
     /// What standard input is called: rows show it, and the rank is taken from it
     #[arg(long, value_name = "NAME")]
     stdin_name: Option<String>,
+    /// Format of the answer; json is a summary on each line, which can be an input again [default: what the output file's
+    /// name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrPicture>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 impl Run for Ranks {
     fn run(&self) -> Result<Outcome, Failure> {
         let shared = &self.shared;
-        let format = RowsOrSvg::resolve(self.format, shared.output.as_deref());
-        if format == RowsOrSvg::Svg {
-            output::check_picture_target(shared)?;
-        }
+        let format = output::format(shared, self.format)?;
         use_threads(shared);
         let style = output::style(shared);
         let streamed = match format {
-            RowsOrSvg::Rows(AnswerFormat::Text) => Some(Streamed::Text(style)),
-            RowsOrSvg::Rows(AnswerFormat::Json) => Some(Streamed::Json),
-            RowsOrSvg::Rows(AnswerFormat::Csv | AnswerFormat::Markdown) | RowsOrSvg::Svg => None,
+            RowsOrPicture::Rows(AnswerFormat::Text) => Some(Streamed::Text(style)),
+            RowsOrPicture::Rows(AnswerFormat::Json) => Some(Streamed::Json),
+            RowsOrPicture::Rows(AnswerFormat::Csv | AnswerFormat::Markdown) | RowsOrPicture::Picture(_) => None,
         };
         let mut read =
             ReadOptions { allow_truncated: shared.allow_truncated, view: shared.view(), ..ReadOptions::default() };
@@ -77,8 +79,8 @@ impl Run for Ranks {
             report = summarise(&inputs, &options, streamed, out)?;
             match (streamed, format) {
                 (Some(streamed), _) => streamed.end(&report, out),
-                (None, RowsOrSvg::Rows(format)) => format.write(&report, (), style, out),
-                (None, RowsOrSvg::Svg) => ranks::draw(&report).write(out),
+                (None, RowsOrPicture::Rows(format)) => format.write(&report, (), style, out),
+                (None, RowsOrPicture::Picture(picture)) => ranks::draw(&report).write_as(picture, out),
             }
         })?;
         if report.failed().next().is_some() {

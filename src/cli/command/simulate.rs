@@ -1,8 +1,9 @@
 //! `memviz simulate`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::SimulateOptions;
-use crate::cli::args::{CommonArgs, RowsOrSvg};
+use crate::cli::args::CommonArgs;
+use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
@@ -10,15 +11,15 @@ use crate::model::bytes::Bytes;
 use crate::report::simulate;
 use clap::Args;
 
-/// What the run would need under other allocator settings, and on which device: its requests, played; with -o, reserved
-/// memory as recorded and under the best settings as SVG
+/// What the run would need under other allocator settings, and on which device
+///
+/// Its requests are played; with -o and a picture, reserved memory as recorded and under the best settings.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
+    ("memviz simulate snapshot.pickle --capacity 24GiB", "whether a smaller device does"),
+]))]
 pub struct Simulate {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
-    #[arg(long, value_enum)]
-    format: Option<RowsOrSvg>,
     /// Settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them, such as `expandable_segments:True`; can be given several
     /// times
     #[arg(long, value_name = "CONF")]
@@ -28,11 +29,16 @@ pub struct Simulate {
     sweep: bool,
     /// Memory of the device, such as 80GiB: its total as PyTorch's messages name it; without it what an oom entry tells,
     /// or a device without end
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
     /// What CUDA keeps of it [default: what an oom entry tells, else 500MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     context: Option<Bytes>,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrPicture>,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 impl Run for Simulate {
@@ -41,10 +47,7 @@ impl Run for Simulate {
         for text in &self.alloc_conf {
             parse(text, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
-        let format = RowsOrSvg::resolve(self.format, self.common.output.as_deref());
-        if matches!(format, RowsOrSvg::Svg) {
-            output::check_picture_target(&self.common)?;
-        }
+        let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
             let rest = rest_of(&recording.snapshot.settings);
@@ -57,8 +60,10 @@ impl Run for Simulate {
             };
             let report = recording.simulate(&options)?;
             Ok(match format {
-                RowsOrSvg::Rows(format) => Reply::rows(report, format, style),
-                RowsOrSvg::Svg => Reply::new(move |source, out| simulate::draw(source, &report).write(out)),
+                RowsOrPicture::Rows(format) => Reply::rows(report, format, style),
+                RowsOrPicture::Picture(format) => {
+                    Reply::new(move |source, out| simulate::draw(source, &report).write_as(format, out))
+                }
             })
         })
     }

@@ -1,25 +1,21 @@
 //! `memviz timeline`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::{Each, EachOptions, GroupBy, PeakOptions, TimelineOptions, When, XAxis};
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
 use crate::replay::Metric;
-use crate::report::{plot_columns, timeline};
-use clap::{Args, ValueEnum};
+use crate::report::{PictureFormat, plot_columns, timeline};
+use clap::Args;
 
-/// Draw live memory over time as SVG, stacked by what holds it
+/// Draw live memory over time, stacked by what holds it
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz timeline snapshot.pickle -o timeline.svg --open", "the curve by line of code"),
+    ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by what memory is for"),
+]))]
 pub struct Timeline {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the picture
-    #[arg(long, value_enum, default_value_t = PictureFormat::Svg)]
-    format: PictureFormat,
-    /// Which counter to draw
-    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
-    metric: Metric,
     /// What the bands stand for
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
@@ -41,23 +37,23 @@ pub struct Timeline {
     /// Draw up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
+    /// Which counter to draw
+    #[arg(long, value_enum, default_value_t = Metric::Allocated)]
+    metric: Metric,
+    /// Format of the picture [default: what the output file's name stands for, else svg]
+    #[arg(long, value_enum)]
+    format: Option<PictureFormat>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
     infer: InferArgs,
-}
-
-/// What a timeline can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PictureFormat {
-    Svg,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 impl Run for Timeline {
     fn run(&self) -> Result<Outcome, Failure> {
-        match self.format {
-            PictureFormat::Svg => output::check_picture_target(&self.common)?,
-        }
+        let format = output::format(&self.common, self.format)?;
         let peak = PeakOptions {
             metric: self.metric,
             by: self.by,
@@ -76,7 +72,7 @@ impl Run for Timeline {
             let mut report =
                 recording.timeline(&TimelineOptions { peak, axis: self.x, columns, inactive: self.inactive })?;
             let skipped = std::mem::take(&mut report.skipped);
-            Ok(Reply::new(move |source, out| timeline::draw(source, &report).write(out)).warning(skipped))
+            Ok(Reply::new(move |source, out| timeline::draw(source, &report).write_as(format, out)).warning(skipped))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `memviz triage`, which is what `memviz FILE` is short for.
 
-use super::Run;
+use super::{Run, examples};
 use crate::analysis::triage::TriageOptions;
 use crate::cli::args::{CommonArgs, InferArgs};
 use crate::cli::recording::{Reply, with_recording};
@@ -10,20 +10,25 @@ use clap::Args;
 
 /// The verdict in one screen, and what to type next; `memviz FILE` is short for it
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz snapshot.pickle", "the verdict in one screen"),
+    ("memviz triage snapshot.pickle --format json", "the same for a program"),
+]))]
 pub struct Triage {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t = AnswerFormat::Text)]
-    format: AnswerFormat,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<AnswerFormat>,
     #[command(flatten)]
     infer: InferArgs,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 impl Run for Triage {
     fn run(&self) -> Result<Outcome, Failure> {
+        let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         let options = TriageOptions { devices: self.common.devices(), inference: (&self.infer).into() };
-        with_recording(&self.common, |recording| Ok(Reply::rows(recording.triage(&options)?, self.format, style)))
+        with_recording(&self.common, |recording| Ok(Reply::rows(recording.triage(&options)?, format, style)))
     }
 }

@@ -1,9 +1,10 @@
 //! `memviz check` as text.
 
 use super::words::{self, CheckedInput};
-use crate::analysis::check::{Check, CheckVerdict};
+use crate::analysis::check::{Check, CheckKind, CheckVerdict};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::next::Next;
 use crate::report::common::notes::safe;
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
@@ -22,7 +23,22 @@ pub(crate) fn write(text: TextStyle, inputs: &[CheckedInput], out: &mut dyn Writ
         }
         text.checked_input(input, out)?;
     }
-    Ok(())
+    text.next(next(inputs).as_slice(), out)
+}
+
+/// What to type next: what explains the first budget that is exceeded.
+fn next(inputs: &[CheckedInput]) -> Option<Next> {
+    let failed = |input: &&CheckedInput| input.checks().iter().any(|check| check.verdict == CheckVerdict::Failed);
+    let input = inputs.iter().find(failed)?;
+    let check = input.checks().iter().find(|check| check.verdict == CheckVerdict::Failed)?;
+    let (name, about) = match check.kind {
+        CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => ("peak", "all that holds memory then"),
+        CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
+            ("fragmentation", "what is reserved and not in use, and why")
+        }
+        CheckKind::MaxLeak => ("leaks", "what grows step after step, with stacks"),
+    };
+    Some(Next::new(name, &[&input.path], "", about))
 }
 
 impl TextStyle {

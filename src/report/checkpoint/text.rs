@@ -7,6 +7,7 @@ use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
 use std::io::{self, Write};
@@ -22,7 +23,10 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let format = source.recording.snapshot.notes.format;
-    text.devices(source, &report.devices, out, |text, device, out| text.checkpoint_device(device, format, out))
+    text.devices(source, &report.devices, out, |text, device, out| text.checkpoint_device(device, format, out))?;
+    let saves = report.devices.iter().flat_map(|device| &device.candidates).any(|candidate| candidate.saved_bytes > 0);
+    let picture = Next::new("checkpoint", &[source.path], "-o checkpoint.svg", "memory before and after");
+    text.next(if saves { std::slice::from_ref(&picture) } else { &[] }, out)
 }
 
 impl TextStyle {
@@ -59,7 +63,7 @@ impl TextStyle {
         self.words("", &words::new_peak(device, best), out)?;
         let total = u64::try_from(best.predicted_peak_bytes).unwrap_or(0);
         let rows = words::limit_rows(best);
-        let largest = rows.iter().filter(|row| !words::is_rest(row)).map(|row| row.bytes).max().unwrap_or(0);
+        let largest = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
         rows.iter().try_for_each(|row| self.row(row, total, largest, out))?;
         writeln!(out, "{:>11}  {}", signed(best.predicted_peak_bytes), self.dim("predicted peak, by site"))?;
         if rows.iter().any(|row| row.inferred) {

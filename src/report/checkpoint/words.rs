@@ -1,7 +1,6 @@
 //! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
 
 use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
-use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{DeviceCheckpoint, Row};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
@@ -221,11 +220,6 @@ pub fn limit_rows(candidate: &Candidate) -> Vec<Row> {
     let rerun = limit.rerun.then(|| row(RERUN, limit.rerun_bytes));
     let workspaces = (limit.workspace_bytes > 0).then(|| row(WORKSPACES, limit.workspace_bytes));
     rerun.into_iter().chain(limit.rows.iter().cloned()).chain(workspaces).collect()
-}
-
-/// Whether a row sums up what has no row of its own, and so does not set the scale.
-pub fn is_rest(row: &Row) -> bool {
-    row.label == OTHER
 }
 
 /// What `--top` left out.

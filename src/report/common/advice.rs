@@ -79,12 +79,17 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     if snapshot.stacks.len() == 1 {
         return loud("no stacks were recorded, so no line of code can be named");
     }
+    if devices.iter().any(|history| history.completeness.ring_full || history.completeness.overflowed) {
+        let missing = "the ring buffer was too small for all of the run: a larger max_entries of \
+                       torch.cuda.memory._record_memory_history() keeps more of it";
+        return Some(Advice { missing, code: &[] });
+    }
     let missing = if is_2_0(snapshot) {
-        "much of the peak is older than the recording: whose it is tells one that begins before the model is built, with \
+        "much of the peak is older than the recording. To see whose it is, begin to record before the model is built: \
          torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
          trace_alloc_record_context=True)"
     } else {
-        "much of the peak is older than the recording: whose it is tells one that begins before the model is built, with \
+        "much of the peak is older than the recording. To see whose it is, begin to record before the model is built: \
          torch.cuda.memory._record_memory_history()"
     };
     let late = devices.iter().any(|history| unknown_bytes(snapshot, history) >= tenth_of_peak(history));

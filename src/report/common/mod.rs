@@ -6,6 +6,7 @@ pub mod csv;
 pub(crate) mod fit;
 pub mod json;
 pub mod markdown;
+pub(crate) mod next;
 pub mod no_commands;
 pub mod notes;
 #[cfg(feature = "plot")]

@@ -257,35 +257,57 @@ pub fn anomalies(anomalies: &Anomalies) -> Option<String> {
     Some(format!("{} {noun}, the recording contradicts itself: {}", anomalies.total(), kinds.join(", ")))
 }
 
-/// Lines on the file itself: what was cut off, not recorded or not understood.
+/// Lines on the file itself: what it is, and what was cut off, not recorded or not understood.
 pub fn source(snapshot: &Snapshot) -> Vec<String> {
+    file(snapshot).into_iter().map(|note| note.text).collect()
+}
+
+/// A line on a file.
+pub struct FileNote {
+    /// What there is to say.
+    pub text: String,
+    /// Whether it only says what the file is: nothing is wrong, and no figure is in doubt.
+    pub is_plain: bool,
+}
+
+impl<T: Into<String>> From<T> for FileNote {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), is_plain: false }
+    }
+}
+
+impl FileNote {
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_plain: true }
+    }
+}
+
+/// The same with what may worry a reader told from what need not.
+pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     let notes = &snapshot.notes;
-    let mut lines = Vec::new();
+    let mut lines: Vec<FileNote> = Vec::new();
     if let Some(at) = notes.truncated_at {
-        lines.push(format!("the file ends at byte {at}, before its time; analysed up to there"));
+        lines.push(format!("the file ends at byte {at}, before its time; analysed up to there").into());
     }
     if notes.segments_truncated {
-        lines.push("the list of segments was cut off: totals at the dump are lower bounds".to_owned());
+        lines.push("the list of segments was cut off: totals at the dump are lower bounds".into());
     }
     match notes.format {
         Format::CudaSnapshot => {}
-        Format::ProfilerTrace => lines.push(
-            "a profiler trace has no segments and blocks: of fragmentation only reserved minus allocated is known"
-                .to_owned(),
-        ),
-        Format::MemoryTimeline => lines.push(
+        Format::ProfilerTrace => lines.push(FileNote::plain(
+            "a profiler trace has no segments and blocks: of fragmentation only reserved minus allocated is known",
+        )),
+        Format::MemoryTimeline => lines.push(FileNote::plain(
             "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
-             named and called device 0"
-                .to_owned(),
-        ),
-        Format::DeviceMemoryProfile => lines.push(
+             named and called device 0",
+        )),
+        Format::DeviceMemoryProfile => lines.push(FileNote::plain(
             "a device memory profile of JAX has the live buffers of one instant: no history, no reserved memory, and \
-             nothing of what a running program uses inside"
-                .to_owned(),
-        ),
+             nothing of what a running program uses inside",
+        )),
     }
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
-        lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".to_owned());
+        lines.push("allocator settings were not recorded; block sizes assume PyTorch's defaults".into());
     }
     let listed = |counts: &indexmap::IndexMap<String, u64>| {
         let shown: Vec<String> = counts.iter().take(8).map(|(name, count)| format!("{name} ({count})")).collect();
@@ -293,54 +315,54 @@ pub fn source(snapshot: &Snapshot) -> Vec<String> {
         if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
     };
     if let Some(device_type) = notes.device_type.filter(|&known| known != DeviceType::Cuda) {
-        lines.push(format!("memory of {}", device_type.name()));
+        lines.push(FileNote::plain(format!("memory of {}", device_type.name())));
     }
     if !notes.device_names.is_empty() {
         const SHOWN: usize = 16;
         let name = |(device, name): &(DeviceId, String)| format!("{} is {}", device_name(*device), safe(name));
         let names: Vec<String> = notes.device_names.iter().take(SHOWN).map(name).collect();
         let more = if notes.device_names.len() > SHOWN { ", ..." } else { "" };
-        lines.push(format!("{}{more}", names.join(", ")));
+        lines.push(FileNote::plain(format!("{}{more}", names.join(", "))));
     }
     if notes.no_addresses {
         lines.push(
             "memory events have no addresses (before PyTorch 1.11): a free is taken for the latest block of its size, so \
              the curve is as recorded, but which code holds what is inferred"
-                .to_owned(),
+                .into(),
         );
     }
     if notes.segments_only {
-        lines.push(
+        lines.push(FileNote::plain(
             "a list of segments, as torch.cuda.memory_snapshot() returns it: the state at one instant; \
-             torch.cuda.memory._record_memory_history() and _dump_snapshot() record what led to it"
-                .to_owned(),
-        );
+             torch.cuda.memory._record_memory_history() and _dump_snapshot() record what led to it",
+        ));
     }
     if notes.coarse_times {
         lines.push(
             "times are whole microseconds (before PyTorch 2.4): what lies at the border of two operators or lines may \
              be charged to its neighbour"
-                .to_owned(),
+                .into(),
         );
     }
     if !notes.left_out.is_empty() {
-        lines.push(format!("events were left out: {}", listed(&notes.left_out)));
+        lines.push(format!("events were left out: {}", listed(&notes.left_out)).into());
     }
     if notes.unread_forward_lines > 0 {
         let lines_of = count(notes.unread_forward_lines, "line");
-        lines.push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out"));
+        lines
+            .push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out").into());
     }
     if notes.followed {
-        lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".to_owned());
+        lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".into());
     }
     for value in &notes.malformed {
-        lines.push(format!("{value}; taken for what is usual"));
+        lines.push(format!("{value}; taken for what is usual").into());
     }
     if !notes.unknown_actions.is_empty() {
-        lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)));
+        lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)).into());
     }
     if !notes.unknown_keys.is_empty() {
-        lines.push(format!("unknown keys were ignored: {}", listed(&notes.unknown_keys)));
+        lines.push(format!("unknown keys were ignored: {}", listed(&notes.unknown_keys)).into());
     }
     lines
 }

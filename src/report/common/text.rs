@@ -15,6 +15,8 @@ pub struct TextStyle {
     pub width: Option<usize>,
     /// Whether to use ANSI colours.
     pub color: bool,
+    /// Whether to end with what to do next: how to record what is missing, and what to type.
+    pub advice: bool,
 }
 
 /// Longest bar, in columns.
@@ -29,7 +31,7 @@ impl TextStyle {
         out: &mut dyn Write,
         one: impl Fn(&Self, &D, &mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.notes(&notes::source(&source.recording.snapshot), out)?;
+        self.file_notes(source, out)?;
         if devices.is_empty() {
             writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
         }
@@ -44,8 +46,7 @@ impl TextStyle {
 
     /// How to record what is missing, if the asker wants to know.
     pub(crate) fn advice(self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let wanted = source.recording.snapshot.view.advice;
-        let Some(advice) = wanted.then(|| advice(source.recording)).flatten() else { return Ok(()) };
+        let Some(advice) = self.advice.then(|| advice(source.recording)).flatten() else { return Ok(()) };
         writeln!(out)?;
         if advice.code.is_empty() {
             return self.broken(0, advice.missing).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)));
@@ -69,6 +70,19 @@ impl TextStyle {
             line += &item;
         }
         writeln!(out, "{}", line.trim_end())
+    }
+
+    /// What must be said of the file.
+    pub(crate) fn file_notes(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        for note in notes::file(&source.recording.snapshot) {
+            if note.is_plain { self.remark(&note.text, out)? } else { self.notes(&[note.text], out)? }
+        }
+        Ok(())
+    }
+
+    /// A line that is good to know, and nothing to worry about.
+    pub(crate) fn remark(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        self.broken(4, text).iter().try_for_each(|line| writeln!(out, "    {}", self.dim(line)))
     }
 
     pub(crate) fn notes(&self, lines: &[String], out: &mut dyn Write) -> io::Result<()> {

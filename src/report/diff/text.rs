@@ -5,6 +5,7 @@ use crate::analysis::diff::Fate;
 use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
 use crate::report::Sources;
 use crate::report::common::fit::shorten;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::{count, starred};
@@ -31,7 +32,10 @@ pub(crate) fn write(text: TextStyle, sources: Sources<'_>, report: &DiffReport, 
         writeln!(out, "\n{}", text.bold("Settings that differ"))?;
         report.settings.iter().try_for_each(|setting| text.words("  ", &words::setting(setting), out))?;
     }
-    Ok(())
+    let grew = report.devices.iter().any(|device| device.delta_bytes > 0);
+    let paths = [sources.base.path, sources.new.path];
+    let picture = Next::new("diff", &paths, "-o diff.svg", "both curves, one above the other");
+    text.next(if grew { std::slice::from_ref(&picture) } else { &[] }, out)
 }
 
 impl TextStyle {

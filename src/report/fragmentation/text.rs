@@ -8,6 +8,7 @@ use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::fit::shorten_end;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words;
@@ -28,7 +29,23 @@ pub(crate) fn write(
     report: &FragmentationReport,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextStyle::fragmentation_device)
+    text.devices(source, &report.devices, out, TextStyle::fragmentation_device)?;
+    text.next(&next(source, report), out)
+}
+
+/// What to type next, where blocks in use pin much: settings under which less is, and the picture of the instant.
+fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
+    let Some(device) = report.devices.iter().find(|device| device.figures.pins_much()) else { return Vec::new() };
+    let settings = Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let at = match device.moment.entry {
+        Some(entry) if !device.is_peak => format!("--at entry:{entry} "),
+        _ => String::new(),
+    };
+    let map =
+        Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
+    // Without a history there is nothing to play.
+    let is_played = !device.completeness.no_entries;
+    is_played.then_some(settings).into_iter().chain([map]).collect()
 }
 
 impl TextStyle {
@@ -117,9 +134,7 @@ impl TextStyle {
         }
         let what = format!("Free memory that live blocks pin, by {}", by.name());
         writeln!(out, "\n{}", self.bold(&what))?;
-        if let Some(note) = notes::grouping(by) {
-            self.notes(&[note.to_owned()], out)?;
-        }
+        notes::grouping(by).map_or(Ok(()), |note| self.remark(note, out))?;
         self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
         writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))?;
@@ -129,7 +144,7 @@ impl TextStyle {
     /// Rows of a pinning, with their stacks if wanted.
     fn pinning_rows(&self, rows: &[PinningRow], total: u64, stacks: bool, out: &mut dyn Write) -> io::Result<()> {
         let details = self.has(DETAILS_FROM);
-        let largest = rows.iter().filter(|row| row.label != OTHER).map(|row| row.pinned_free_bytes).max().unwrap_or(0);
+        let largest = rows.iter().map(|row| row.pinned_free_bytes).max().unwrap_or(0);
         for row in rows {
             let mut label = words::starred(&row.label, row.inferred);
             // What the rest pins alone is a lower bound, which says little.

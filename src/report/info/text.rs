@@ -1,10 +1,13 @@
 //! `memviz info` as text.
 
 use crate::analysis::InfoReport;
+use crate::analysis::info::DeviceInfo;
 use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
+use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::text::{TextStyle, counters};
 use crate::report::common::training;
@@ -31,7 +34,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, ou
         None => String::new(),
     };
     text.words("  ", &format!("{}{protocol}, {size}{rank}", file.format.title()), out)?;
-    text.notes(&notes::source(&recording.snapshot), out)?;
+    text.file_notes(source, out)?;
     if report.devices.is_empty() {
         writeln!(out, "\nno memory was allocated on any device while recording")?;
     }
@@ -63,7 +66,19 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, ou
     settings.extend(notes::ring(file));
     text.wrapped("  ", &settings, out)?;
     text.annotations(report, out)?;
-    text.advice(source, out)
+    text.advice(source, out)?;
+    text.next(&next(source, report), out)
+}
+
+/// What to type next: why requests failed, else what holds the most memory there was.
+fn next(source: Source<'_>, report: &InfoReport) -> Vec<Next> {
+    let bytes = |device: &DeviceInfo| device.maxima[Metric::Allocated as usize].bytes;
+    let highest = report.devices.iter().max_by_key(|device| bytes(device)).filter(|device| bytes(device) > 0);
+    let peak = |device: &DeviceInfo| {
+        let place = if device.completeness.no_entries { "dump" } else { "peak" };
+        Next::new("peak", &[source.path], "", format!("what holds {} at the {place}", notes::signed(bytes(device))))
+    };
+    Next::oom(source).or_else(|| highest.map(peak)).into_iter().collect()
 }
 
 impl TextStyle {

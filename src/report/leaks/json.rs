@@ -100,7 +100,7 @@ pub struct Oldest {
     pub entry: Option<u32>,
     /// The step, counted from 1, that allocated it.
     pub step: Option<usize>,
-    /// When, counted from the device's first entry; null where the file has no times.
+    /// When, counted from the first entry of the recording; null where the file has no times.
     pub since_start_us: Option<i64>,
 }
 

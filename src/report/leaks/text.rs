@@ -5,6 +5,7 @@ use crate::analysis::{DeviceLeaks, GroupBy, LeakReport, LeakRow, Verdict};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{device_name, safe};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::{count, starred};
@@ -21,7 +22,10 @@ const STACKS: usize = 3;
 const CURVE: usize = 40;
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextStyle::leaks_device)
+    text.devices(source, &report.devices, out, TextStyle::leaks_device)?;
+    let grows = report.devices.iter().flat_map(|device| &device.rows).any(|row| row.verdict != Verdict::Cache);
+    let curve = Next::new("timeline", &[source.path], "-o timeline.svg", "how it grows, and beside what");
+    text.next(if grows { std::slice::from_ref(&curve) } else { &[] }, out)
 }
 
 impl TextStyle {

@@ -5,6 +5,7 @@ use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words;
@@ -16,7 +17,7 @@ const FRAME_INDENT: &str = "      ";
 const IN_FULL: usize = 10;
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
-    text.notes(&notes::source(&source.recording.snapshot), out)?;
+    text.file_notes(source, out)?;
     if report.devices.is_empty() {
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
@@ -30,7 +31,26 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out
         text.oom_device(device, source.recording.snapshot.notes.format.has_segments(), out)?;
     }
     report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))?;
-    text.advice(source, out)
+    text.advice(source, out)?;
+    text.next(&next(source, report), out)
+}
+
+/// What to type next, by why the first request failed.
+fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
+    let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
+    let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    match first.cause {
+        Cause::Capacity => {
+            let about = "what it could do without, by running forward again";
+            vec![Next::new("checkpoint", &[source.path], "", about), settings()]
+        }
+        Cause::Fragmentation => {
+            let pins =
+                Next::new("fragmentation", &[source.path], "--at oom", "whose blocks keep free memory in pieces");
+            vec![settings(), pins]
+        }
+        Cause::OtherProcess | Cause::Limit | Cause::Unknown => Vec::new(),
+    }
 }
 
 impl TextStyle {

@@ -7,7 +7,7 @@ mod markdown;
 mod svg;
 
 use super::Source;
-use super::common::picture::{MAX_PANELS, Picture, panels};
+use super::common::picture::{MAX_PANELS, Picture, PictureFormat, panels};
 use super::flamegraph::picture as flamegraph;
 use super::fragmentation::picture as segments;
 use super::fragmentation::picture::BlockColor;
@@ -26,6 +26,8 @@ const SITES: usize = 14;
 pub enum PageFormat {
     /// One picture.
     Svg,
+    /// The same for a chat, where memviz is built with it.
+    Png,
     /// Tables for a GitHub issue.
     Markdown,
     /// A static page.
@@ -49,6 +51,7 @@ impl Page<'_> {
     pub fn write(&self, format: PageFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
             PageFormat::Svg => self.svg(out),
+            PageFormat::Png => svg::page(self).write_as(PictureFormat::Png, out),
             PageFormat::Markdown => self.markdown(out),
             PageFormat::Html => self.html(out),
         }

@@ -2,7 +2,6 @@
 
 use super::findings::findings;
 use super::{Page, figures};
-use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::{Attribution, Row};
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::device_name;
@@ -37,7 +36,7 @@ pub fn page(page: &Page<'_>) -> Picture {
 fn sites(attribution: &Attribution, shown: usize) -> Picture {
     let mut top = attribution.clone();
     top.keep_top(shown);
-    let largest = top.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
+    let largest = top.rows.iter().map(|row| row.bytes).max().unwrap_or(0);
     let row = |row: &Row| {
         vec![
             Cell::Number(Bytes(row.bytes).to_string()),

@@ -2,14 +2,16 @@
 
 use super::operators;
 use crate::analysis::code::sites::NO_STACK;
-use crate::analysis::grouping::attribution::OTHER;
+use crate::analysis::triage::Finding;
 use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::{BAR, TextStyle, bar, counters};
 use crate::report::common::words::starred;
+use crate::report::triage::words as triage_words;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -28,15 +30,26 @@ const WORTH_A_HINT: f64 = 1.0;
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &PeakReport, out: &mut dyn Write) -> io::Result<()> {
     let is_snapshot = source.recording.snapshot.notes.format.has_segments();
     text.devices(source, &report.devices, out, |text, device, out| text.peak_device(device, is_snapshot, out))?;
-    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))
+    report.comparison.iter().try_for_each(|comparison| text.comparison(comparison, out))?;
+    text.next(&next(source, report), out)
+}
+
+/// What to type next: why requests failed, and what could be done without.
+fn next(source: Source<'_>, report: &PeakReport) -> Vec<Next> {
+    let categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
+    let activations = categories.filter_map(|device| Finding::activations(&device.attribution)).next();
+    let activations = activations.map(|finding| {
+        let line = triage_words::finding(&finding);
+        Next::new(line.command, &[source.path], "", line.text)
+    });
+    Next::oom(source).into_iter().chain(activations).collect()
 }
 
 impl TextStyle {
     pub(crate) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
         self.heading(&notes::headline(device), &notes::place(device), out)?;
-        let mut lines = notes::device(device);
-        lines.extend(notes::grouping(device.attribution.by).map(str::to_owned));
-        self.notes(&lines, out)?;
+        self.notes(&notes::device(device), out)?;
+        notes::grouping(device.attribution.by).map_or(Ok(()), |note| self.remark(note, out))?;
         if let Some(ranges) = &device.ranges {
             return self.ranges(device, ranges, out);
         }
@@ -54,8 +67,7 @@ impl TextStyle {
         is_snapshot: bool,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        // What is summed up as other is no site of its own, so it does not set the scale.
-        let largest = attribution.rows.iter().filter(|row| row.label != OTHER).map(|row| row.bytes).max().unwrap_or(0);
+        let largest = attribution.rows.iter().map(|row| row.bytes).max().unwrap_or(0);
         for row in &attribution.rows {
             // Of categories nearly all are inferred, which the last line says.
             let row = &Row { inferred: row.inferred && attribution.by != GroupBy::Category, ..row.clone() };
@@ -89,8 +101,7 @@ impl TextStyle {
 
     /// What the star behind labels means, below them.
     pub(crate) fn star(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
-        let line = format!("             {meaning}");
-        writeln!(out, "{}", self.dim(&shorten_end(&line, self.room(0))))
+        self.broken(13, meaning).iter().try_for_each(|line| writeln!(out, "{:13}{}", "", self.dim(line)))
     }
 
     /// What passed through each operator: as many columns as there is room for.

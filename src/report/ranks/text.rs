@@ -6,6 +6,7 @@ use crate::analysis::ranks::{Difference, Group, Outlier};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::starred;
@@ -99,7 +100,8 @@ impl TextStyle {
                 self.words("", &format!("{}: {}", words::name(report, outlier.row), words::distance(outlier)), out)?;
             }
         }
-        Ok(())
+        let first = outliers.first().and_then(|row| words::leading(report, row));
+        self.next(first.and_then(|outlier| compared(report, outlier)).as_slice(), out)
     }
 
     /// How the figures are distributed.
@@ -182,6 +184,14 @@ impl TextStyle {
         }
         words::bounds_note(difference).map_or(Ok(()), |note| self.words("  ", note, out))
     }
+}
+
+/// The command that compares a rank that stands out with another one in full.
+fn compared(report: &RanksReport, outlier: &Outlier) -> Option<Next> {
+    let path = |row: usize| report.rank(row).map(|rank| rank.path.as_str());
+    let paths = [path(outlier.difference.as_ref()?.reference)?, path(outlier.row)?];
+    // The devices of one file are no two recordings.
+    (paths[0] != paths[1]).then(|| Next::new("diff", &paths, "", "all that differs between the two"))
 }
 
 /// Names of the columns before the path.

@@ -6,6 +6,7 @@ use crate::analysis::simulate::{DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{device_name, safe};
 use crate::report::common::text::TextStyle;
 use std::io::{self, Write};
@@ -23,7 +24,10 @@ pub(crate) fn write(
     report: &SimulateReport,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextStyle::simulation)
+    text.devices(source, &report.devices, out, TextStyle::simulation)?;
+    let is_played = report.devices.iter().any(|device| device.best().is_some());
+    let sweep = Next::new("simulate", &[source.path], "--sweep", "the settings that are worth trying, too");
+    text.next(if is_played && !report.sweep { std::slice::from_ref(&sweep) } else { &[] }, out)
 }
 
 impl TextStyle {

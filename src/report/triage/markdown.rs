@@ -5,6 +5,7 @@ use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::triage::TriageReport;
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape, star};
+use crate::report::common::next::Next;
 use crate::report::common::notes;
 use crate::report::common::words::starred;
 use crate::report::{Source, percent};
@@ -27,7 +28,12 @@ pub(crate) fn write(source: Source<'_>, report: &TriageReport, out: &mut dyn Wri
         table("category", &device.categories, out)?;
         table("site", &device.peak.attribution, out)?;
         for line in words::findings(device) {
-            writeln!(out, "- {}: {}", escape(&line.text), code(&words::command(line.command, source.path)))?;
+            writeln!(
+                out,
+                "- {}: {}",
+                escape(&line.text),
+                code(&Next::new(line.command, &[source.path], "", "").typed)
+            )?;
         }
         writeln!(out)?;
     }

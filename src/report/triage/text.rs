@@ -4,13 +4,12 @@ use super::words;
 use crate::analysis::grouping::attribution::{Attribution, OTHER};
 use crate::analysis::triage::{DeviceTriage, TriageReport};
 use crate::analysis::{Category, Row};
-use crate::report::common::fit::shorten_end;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words::count;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
-use unicode_width::UnicodeWidthStr;
 
 /// Longest bar of categories, in columns.
 const BAR: usize = 60;
@@ -20,8 +19,6 @@ const NAMED: usize = 5;
 const OTHERS: usize = 2;
 /// Findings with a line each.
 const FINDINGS: usize = 4;
-/// What begins a comment behind a command.
-const COMMENT: &str = "  # ";
 /// What fills the part of a category in the bar, by turns, and its colour.
 const FILLS: [(&str, &str); 5] = [("█", "36"), ("▓", "35"), ("▒", "33"), ("░", "34"), ("▚", "32")];
 
@@ -29,7 +26,7 @@ const FILLS: [(&str, &str); 5] = [("█", "36"), ("▓", "35"), ("▒", "33"), (
 const UNKNOWN: (&str, &str) = ("·", "2");
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
-    text.notes(&notes::source(&source.recording.snapshot), out)?;
+    text.file_notes(source, out)?;
     let Some(first) = report.devices.get(report.first) else {
         writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
         return text.advice(source, out);
@@ -49,7 +46,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     if more > 0 {
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
-    text.next(first, source.path, out)
+    text.findings(first, source.path, out)
 }
 
 impl TextStyle {
@@ -86,32 +83,14 @@ impl TextStyle {
             .try_for_each(|row| self.row(row, sites.total_bytes, largest, out))
     }
 
-    /// The commands that show more, each with what it is about, as a comment for the shell: behind it, else above.
-    fn next(&self, device: &DeviceTriage, path: &str, out: &mut dyn Write) -> io::Result<()> {
-        let mut lines: Vec<(String, String)> = words::findings(device)
+    /// The commands that show more.
+    fn findings(&self, device: &DeviceTriage, path: &str, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines: Vec<Next> = words::findings(device)
             .into_iter()
             .take(FINDINGS)
-            .map(|line| (words::command(line.command, path), line.text))
+            .map(|line| Next::new(line.command, &[path], "", line.text))
             .collect();
-        let page = format!("{} -o report.html", words::command("report", path));
-        lines.push((page, "all of it, on a page".to_owned()));
-        let [command, text] = [0, 1]
-            .map(|part| lines.iter().map(|line| if part == 0 { &line.0 } else { &line.1 }.width()).max().unwrap_or(0));
-        let is_beside = self.has(command + COMMENT.len() + text);
-        writeln!(out)?;
-        for (index, (typed, about)) in lines.iter().enumerate() {
-            if is_beside {
-                let gap = " ".repeat(command - typed.width());
-                writeln!(out, "{}{gap}{}", self.tint(typed), self.dim(&format!("{COMMENT}{about}")))?;
-                continue;
-            }
-            // What the page is goes without saying.
-            if index + 1 < lines.len() {
-                let width = self.room(0);
-                writeln!(out, "{}", self.dim(&shorten_end(&format!("{}{about}", COMMENT.trim_start()), width)))?;
-            }
-            writeln!(out, "{}", self.tint(typed))?;
-        }
-        Ok(())
+        lines.push(Next::new("report", &[path], "-o report.html", "all of it, on a page"));
+        self.commands(&lines, out)
     }
 }

@@ -9,9 +9,6 @@ use crate::report::common::notes::{device_name, safe, signed};
 use crate::report::common::words::{count, starred};
 use crate::report::percent;
 
-/// How answers name standard input.
-const STDIN: &str = "<stdin>";
-
 /// A finding in words.
 pub(crate) struct Line {
     /// What there is.
@@ -108,18 +105,4 @@ pub(crate) fn finding(finding: &Finding) -> Line {
             command: "checkpoint",
         },
     }
-}
-
-/// What to type for a command on this input.
-pub(crate) fn command(name: &str, path: &str) -> String {
-    // What came from standard input has to be typed anew.
-    let path = if path == STDIN { "FILE" } else { path };
-    let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
-    let path = safe(path);
-    let path = if !path.is_empty() && path.chars().all(is_plain) {
-        path
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
-    };
-    format!("memviz {name} {path}")
 }

@@ -109,7 +109,7 @@ fn updating_writes_what_was_measured_and_nothing_else() {
     let before = fs::read(&base).unwrap();
 
     // What cannot be measured is no baseline.
-    for (name, args) in [("ring", &[] as &[&str]), ("no_history", &[]), ("empty", &[]), ("tiny", &["--max-leak", "1"])]
+    for (name, args) in [("ring", &[] as &[&str]), ("no_history", &[]), ("empty", &[]), ("tiny", &["--max-leak", "1B"])]
     {
         let run = check(&[&[&fixture(name), "--baseline", &base, "--update-baseline"], args].concat());
         run.expect(2);

@@ -105,10 +105,10 @@ fn the_input_keeps_its_bytes_under_every_name() {
     fs::hard_link(&input, &hard).unwrap();
     std::os::unix::fs::symlink("i.pickle.gz", &soft).unwrap();
     for name in [&input, &soft] {
-        support::memviz(&["peak", &input, "-o", name, "--force"]).expect_error("is the input");
+        support::memviz(&["peak", &input, "--format", "text", "-o", name, "--force"]).expect_error("is the input");
         support::memviz(&["ranks", &folder.path(""), "-o", name, "--force"]).expect(2);
     }
-    support::memviz(&["peak", &input, "-o", &hard, "--force"]).expect(0);
+    support::memviz(&["peak", &input, "--format", "text", "-o", &hard, "--force"]).expect(0);
     assert_eq!(fs::read(&input).unwrap(), before);
     assert!(fs::read_to_string(&hard).unwrap().starts_with("Device 0"));
 }

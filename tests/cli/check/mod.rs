@@ -94,7 +94,7 @@ fn every_budget_is_exact_to_the_byte() {
     ] {
         for (limit, code) in [(Some(truth + 1), 0), (Some(truth), 0), (truth.checked_sub(1), 1)] {
             let Some(limit) = limit else { continue };
-            let (found, row) = only_check(&[path, flag, &format!("{prefix}{limit}")]);
+            let (found, row) = only_check(&[path, flag, &format!("{prefix}{limit}B")]);
             assert_eq!(found, Some(code), "{flag} {prefix}{limit}: {row}");
             assert_eq!((&row["limit_bytes"], &row["measured_bytes"]), (&limit.into(), &truth.into()), "{row}");
             assert_eq!(row["headroom_bytes"], i128::from(limit) as i64 - truth as i64, "{row}");

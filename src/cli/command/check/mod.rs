@@ -4,13 +4,14 @@ mod baselines;
 mod plan;
 mod repository;
 
-use super::Run;
+use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::check::budget::at_most_all;
 use crate::analysis::check::{Ceiling, CheckReport, CheckVerdict, SiteLimit};
 use crate::analysis::diff::GrowthLimit;
 use crate::analysis::{Budgets, CheckOptions};
 use crate::cli::args::{CommonArgs, SharedArgs, parse_regex};
+use crate::cli::format::CheckFormat;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, complain, output};
@@ -20,7 +21,7 @@ use crate::report::check::words::{CheckedInput, doubt, title, verdict};
 use crate::report::check::{github, junit};
 use crate::report::{Answer, InputHead, Source};
 use baselines::Known;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indexmap::{IndexMap, IndexSet};
 use plan::{BudgetSet, Job, plan};
 use regex::Regex;
@@ -28,17 +29,16 @@ use repository::Repository;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Check budgets of memory, from flags or memviz.toml, and fail when one is exceeded
+/// Check budgets from flags or memviz.toml, and fail when one is exceeded
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz check snapshot.pickle --max-peak 40GiB", "one budget"),
+    ("memviz check snapshot.pickle --baseline main.json --tolerance 2%", "no growth"),
+]))]
 pub struct Check {
     /// Snapshots, profiler traces or memory timelines; - for standard input [default: what memviz.toml names]
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    #[command(flatten)]
-    shared: SharedArgs,
-    /// Format of the answer; github prints workflow commands, which become annotations
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-    format: CheckFormat,
     /// The most that may be allocated: a size such as 40GiB, or a percentage of --capacity
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     max_peak: Option<Ceiling>,
@@ -49,13 +49,13 @@ pub struct Check {
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = at_most_all)]
     max_fragmentation: Option<Percent>,
     /// The most that may leak in a step
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_blocks)]
     max_leak: Option<Bytes>,
     /// The most that sites may hold at the peak whose label, or a frame of whose stack, matches; may be repeated
     #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
     max_site: Vec<SiteLimit>,
     /// Memory of the device, such as 80GiB, which percentages are of
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
     /// Annotations that are steps, by name, for --max-leak
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
@@ -75,26 +75,18 @@ pub struct Check {
     /// Number of sites that an exceeded budget names
     #[arg(long, value_name = "N", default_value_t = 5)]
     top: usize,
-}
-
-/// What a check can be written as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CheckFormat {
-    /// For people
-    Text,
-    /// An object; for several inputs one on each line
-    Json,
-    /// For an issue or a step summary
-    Markdown,
-    /// Test results in XML
-    Junit,
-    /// Workflow commands of GitHub Actions
-    Github,
+    /// Format of the answer; github prints workflow commands, which become annotations [default: what the output file's
+    /// name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<CheckFormat>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 impl Run for Check {
     fn run(&self) -> Result<Outcome, Failure> {
         let shared = &self.shared;
+        let format = output::format(shared, self.format)?;
         let jobs = plan(self)?;
         let paths: Vec<&PathBuf> = jobs.iter().map(|job| &job.input).collect();
         // What is read besides the inputs is not overwritten either.
@@ -119,7 +111,7 @@ impl Run for Check {
         if inputs.iter().all(|input| input.answer.is_err()) && shared.output.is_none() {
             return Ok(Outcome::Failed);
         }
-        output::write(shared, |out| match self.format {
+        output::write(shared, |out| match format {
             CheckFormat::Text => inputs.text((), output::style(shared), out),
             CheckFormat::Json => inputs.json((), out),
             CheckFormat::Markdown => inputs.markdown((), out),

@@ -3,13 +3,17 @@
 //! plotters draws axes and lines, the svg crate everything else.
 
 pub(crate) mod chart;
+mod format;
 mod list;
 pub(crate) mod pair;
 pub(crate) mod palette;
 pub(crate) mod plot;
+#[cfg(feature = "png")]
+mod png;
 pub(crate) mod shape;
 mod table;
 
+pub use format::PictureFormat;
 pub(crate) use list::statement;
 pub(crate) use table::{Cell, table};
 
@@ -75,8 +79,12 @@ pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
     let body = Group::new().add(title).add(what);
-    let (body, height) = warnings(body, 32.0, &notes::source(&source.recording.snapshot));
-    Picture { height: height + 8.0, body }
+    let (mut body, mut y) = (body, 32.0);
+    for note in notes::file(&source.recording.snapshot) {
+        let color = if note.is_plain { palette::MUTED } else { palette::ALARM };
+        (body, y) = lines(body, y, &[note.text], color);
+    }
+    Picture { height: y + 8.0, body }
 }
 
 /// Devices that are drawn, so that a picture stays small enough to be attached.
@@ -124,11 +132,15 @@ pub(crate) fn caption(content: &str) -> Picture {
     Picture { height: 38.0, body: Group::new().add(title) }
 }
 
-/// Adds notes below `y`, a line each or more, and tells where they end.
-pub(crate) fn warnings(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
-    for line in lines.iter().flat_map(|line| fit::broken(&safe(line), LINE_WIDTH)) {
+/// Adds what a reader must know below `y`, a line each or more, and tells where it ends.
+pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
+    lines(body, y, notes, palette::ALARM)
+}
+
+fn lines(mut body: Group, mut y: f64, notes: &[String], color: palette::Color) -> (Group, f64) {
+    for line in notes.iter().flat_map(|note| fit::broken(&safe(note), LINE_WIDTH)) {
         y += 17.0;
-        body = body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line));
+        body = body.add(text(16.0, y, Anchor::Start, color, &line));
     }
     (body, y)
 }

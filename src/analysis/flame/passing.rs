@@ -1,0 +1,101 @@
+//! Frames that calls only pass through: between a module and the one it calls, or under every allocation alike.
+//!
+//! They double the height of a flame graph and tell nothing that their neighbours do not. What a library does of its own
+//! stays: only what hands a call on is left out.
+
+use crate::analysis::code::frames::{FrameKind, installed_path, short_native_name};
+
+/// Files of installed packages, every function of which hands calls on. All releases of PyTorch from 2.0 on.
+const FILES: &[&str] = &[
+    "torch/_compile.py",
+    "torch/_dynamo/eval_frame.py",
+    "torch/_dynamo/external_utils.py",
+    "torch/_functorch/_aot_autograd/runtime_wrappers.py",
+    "torch/_functorch/_aot_autograd/utils.py",
+    "torch/_functorch/aot_autograd.py",
+    "torch/_inductor/output_code.py",
+    "torch/_ops.py",
+    "torch/amp/autocast_mode.py",
+    "torch/autograd/__init__.py",
+    "torch/autograd/function.py",
+    "torch/autograd/graph.py",
+    "torch/overrides.py",
+    "torch/utils/_contextlib.py",
+];
+
+/// Functions that do so in files with others.
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("accelerate/hooks.py", "new_forward"),
+    ("torch/_inductor/codecache.py", "__call__"),
+    ("torch/_inductor/utils.py", "run"),
+    ("torch/nn/modules/module.py", "__call__"),
+    ("torch/nn/modules/module.py", "_apply"),
+    ("torch/nn/modules/module.py", "_call_impl"),
+    ("torch/nn/modules/module.py", "_slow_forward"),
+    ("torch/nn/modules/module.py", "_wrapped_call_impl"),
+    ("torch/optim/optimizer.py", "_use_grad"),
+];
+
+/// What a decorator puts around a function, by the names that programmers give it.
+const DECORATORS: &[&str] = &["decorate_context", "inner", "wrapped", "wrapper"];
+
+/// Files of the standard library that start programs and threads, or wrap functions.
+const STARTERS: &[&str] = &["contextlib.py", "functools.py", "runpy.py", "threading.py"];
+
+/// Beginnings of C++ functions that run nodes of the autograd graph, start threads or make empty tensors.
+const NATIVE: &[&str] = &[
+    "__xmknodat",
+    "at::detail::_empty_",
+    "pthread_",
+    "pythread_wrapper",
+    "thread_run",
+    "torch::autograd::Engine::",
+    "torch::autograd::Node::operator()",
+    "torch::autograd::PyNode::",
+    "torch::dynamo::",
+];
+
+/// Whether a frame only hands a call on. `has_python` says whether its stack has Python frames: beside those, C++ ones are
+/// how an operator does its work, not who asked for it.
+pub fn is_passed_through(kind: FrameKind, file: &str, name: &str, has_python: bool) -> bool {
+    match kind {
+        FrameKind::Plumbing => true,
+        FrameKind::Native => {
+            has_python || {
+                let function = short_native_name(name);
+                NATIVE.iter().any(|start| function.starts_with(start))
+            }
+        }
+        FrameKind::Internal => {
+            let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+            STARTERS.contains(&file) || file.starts_with("<frozen ")
+        }
+        FrameKind::Torch | FrameKind::Package => {
+            let path = installed_path(file).unwrap_or(file).replace('\\', "/");
+            DECORATORS.contains(&name) || FILES.contains(&path.as_str()) || FUNCTIONS.contains(&(path.as_str(), name))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_hands_calls_on_is_left_out() {
+        let module = "/v/lib/python3.11/site-packages/torch/nn/modules/module.py";
+        let torch = |file: &str, name: &str| is_passed_through(FrameKind::Torch, file, name, true);
+        assert!(torch(module, "_call_impl") && torch(module, "_wrapped_call_impl"));
+        assert!(torch(r"C:\v\Lib\site-packages\torch\nn\modules\module.py", "_call_impl"));
+        assert!(torch("/v/lib/python3.11/site-packages/torch/optim/optimizer.py", "wrapper"));
+        assert!(!torch(module, "to"), "moves the parameters");
+        assert!(!torch("/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", "forward"));
+        assert!(!is_passed_through(FrameKind::User, "train.py", "wrapper", true), "the user's own");
+        assert!(is_passed_through(FrameKind::Internal, "/usr/lib/python3.11/runpy.py", "_run_code", true));
+        let native =
+            |has_python| is_passed_through(FrameKind::Native, "??", "at::native::addmm_out_cuda_impl", has_python);
+        assert!(native(true) && !native(false));
+        assert!(is_passed_through(FrameKind::Native, "??", "torch::autograd::Engine::evaluate_function(x)", false));
+    }
+}

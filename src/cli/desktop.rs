@@ -1,0 +1,43 @@
+//! Opening a written file in the program that the desktop has for it.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What opens files: it looks at their kind and runs nothing that is in them.
+#[cfg(target_os = "macos")]
+const OPENER: &str = "open";
+#[cfg(windows)]
+const OPENER: &str = "explorer";
+#[cfg(not(any(target_os = "macos", windows)))]
+const OPENER: &str = "xdg-open";
+
+/// How often to look whether it is done, and how long to wait in between. Some openers last as long as the program that they
+/// start.
+const LOOKS: usize = 20;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Opens a file.
+///
+/// # Errors
+/// When there is no opener, or it says within two seconds that it could not.
+pub fn open(path: &Path) -> io::Result<()> {
+    // From the root on, so that no name is taken for an option.
+    let path = std::path::absolute(path)?;
+    let mut opener = Command::new(OPENER);
+    opener.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let failed =
+        |what: &dyn std::fmt::Display| io::Error::other(format!("written, but {OPENER} did not open it: {what}"));
+    let mut child = opener.spawn().map_err(|error| failed(&error))?;
+    for _ in 0..LOOKS {
+        match child.try_wait()? {
+            // The one of Windows ends with 1 whatever it did.
+            Some(status) if status.success() || cfg!(windows) => return Ok(()),
+            Some(status) => return Err(failed(&status)),
+            None => sleep(BETWEEN),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Which format an answer is written in: the one asked for, or the one that the output file's name stands for.
+
+use super::Failure;
+use crate::report::page::PageFormat;
+use crate::report::{AnswerFormat, PictureFormat};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use std::path::Path;
+
+/// A format that a command has.
+pub trait Format: ValueEnum + PartialEq {
+    /// What is written where nothing says otherwise; `None` where something has to.
+    const USUAL: Option<Self>;
+
+    /// Ends of the names of files in this format, in lower case, the usual one first.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// The picture that it is, which no terminal shows.
+    fn picture(&self) -> Option<PictureFormat> {
+        None
+    }
+}
+
+const TEXT: &[&str] = &["txt", "text", "log"];
+const JSON: &[&str] = &["json"];
+const CSV: &[&str] = &["csv"];
+const MARKDOWN: &[&str] = &["md", "markdown"];
+const SVG: &[&str] = &["svg"];
+const PNG: &[&str] = &["png"];
+const HTML: &[&str] = &["html", "htm"];
+const FOLDED: &[&str] = &["folded"];
+const XML: &[&str] = &["xml"];
+/// Ends that stand for a format of some command: a file of this name holds nothing else.
+const KNOWN: &[&[&str]] = &[TEXT, JSON, CSV, MARKDOWN, SVG, PNG, HTML, FOLDED, XML];
+
+impl Format for AnswerFormat {
+    const USUAL: Option<Self> = Some(Self::Text);
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Text => TEXT,
+            Self::Json => JSON,
+            Self::Csv => CSV,
+            Self::Markdown => MARKDOWN,
+        }
+    }
+}
+
+/// A format for rows, or a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsOrPicture {
+    /// Rows.
+    Rows(AnswerFormat),
+    /// A picture.
+    Picture(PictureFormat),
+}
+
+impl ValueEnum for RowsOrPicture {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Rows(AnswerFormat::Text),
+            Self::Rows(AnswerFormat::Json),
+            Self::Rows(AnswerFormat::Csv),
+            Self::Rows(AnswerFormat::Markdown),
+            Self::Picture(PictureFormat::Svg),
+            Self::Picture(PictureFormat::Png),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Rows(format) => format.to_possible_value(),
+            Self::Picture(format) => format.to_possible_value(),
+        }
+    }
+}
+
+impl Format for RowsOrPicture {
+    const USUAL: Option<Self> = Some(Self::Rows(AnswerFormat::Text));
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Rows(format) => format.extensions(),
+            Self::Picture(format) => format.extensions(),
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        match self {
+            Self::Rows(_) => None,
+            Self::Picture(format) => Some(*format),
+        }
+    }
+}
+
+impl RowsOrPicture {
+    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
+    pub fn is_for_people(self) -> bool {
+        match self {
+            Self::Rows(format) => format.is_for_people(),
+            Self::Picture(_) => true,
+        }
+    }
+}
+
+impl Format for PictureFormat {
+    const USUAL: Option<Self> = Some(Self::Svg);
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Svg => SVG,
+            Self::Png => PNG,
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        Some(*self)
+    }
+}
+
+/// What a flame graph can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlameFormat {
+    /// A picture.
+    Picture(PictureFormat),
+    /// Folded stacks.
+    Folded,
+}
+
+impl ValueEnum for FlameFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Picture(PictureFormat::Svg), Self::Picture(PictureFormat::Png), Self::Folded]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Picture(format) => format.to_possible_value(),
+            Self::Folded => Some(PossibleValue::new("folded").help("Stacks for inferno, speedscope, flamegraph.pl")),
+        }
+    }
+}
+
+impl Format for FlameFormat {
+    const USUAL: Option<Self> = Some(Self::Picture(PictureFormat::Svg));
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Picture(format) => format.extensions(),
+            Self::Folded => FOLDED,
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        match self {
+            Self::Picture(format) => Some(*format),
+            Self::Folded => None,
+        }
+    }
+}
+
+impl Format for PageFormat {
+    const USUAL: Option<Self> = None;
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Svg => SVG,
+            Self::Png => PNG,
+            Self::Markdown => MARKDOWN,
+            Self::Html => HTML,
+        }
+    }
+
+    fn picture(&self) -> Option<PictureFormat> {
+        match self {
+            Self::Svg => Some(PictureFormat::Svg),
+            Self::Png => Some(PictureFormat::Png),
+            Self::Markdown | Self::Html => None,
+        }
+    }
+}
+
+/// What a check can be written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// For people
+    Text,
+    /// An object; for several inputs one on each line
+    Json,
+    /// For an issue or a step summary
+    Markdown,
+    /// Test results in XML
+    Junit,
+    /// Workflow commands of GitHub Actions
+    Github,
+}
+
+impl Format for CheckFormat {
+    const USUAL: Option<Self> = Some(Self::Text);
+
+    fn extensions(&self) -> &'static [&'static str] {
+        match self {
+            Self::Text | Self::Github => TEXT,
+            Self::Json => JSON,
+            Self::Markdown => MARKDOWN,
+            Self::Junit => XML,
+        }
+    }
+}
+
+/// The format asked for, or the one that the name of the file stands for; the usual one where neither says.
+///
+/// # Errors
+/// When they contradict each other, or nothing fits.
+pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, Failure> {
+    let extension = output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let Some(extension) = extension.as_deref() else {
+        return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file with such a name"));
+    };
+    let Some(asked) = asked else {
+        let fitting = F::value_variants().iter().find(|format| format.extensions().contains(&extension));
+        return fitting.cloned().ok_or_else(|| expected::<F>(&shown(output)));
+    };
+    // A name that stands for nothing contradicts nothing.
+    if asked.extensions().contains(&extension) || !KNOWN.iter().any(|ends| ends.contains(&extension)) {
+        return Ok(asked);
+    }
+    let name = asked.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let usual = asked.extensions().first().copied().unwrap_or_default();
+    Err(Failure::Message(format!("expected a name in .{usual} for --format {name}, found {}", shown(output))))
+}
+
+/// Whether the name of a file says that it holds this format.
+pub fn is_named<F: Format>(format: &F, path: &Path) -> bool {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    extension.is_some_and(|extension| format.extensions().contains(&extension.as_str()))
+}
+
+fn shown(output: Option<&Path>) -> String {
+    output.map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// That nothing fits, with what does.
+fn expected<F: Format>(found: &str) -> Failure {
+    let mut ends: Vec<String> = Vec::new();
+    let is_built = |format: &&F| format.picture().is_none_or(PictureFormat::is_built);
+    for format in F::value_variants().iter().filter(is_built) {
+        let end = format.extensions().first().map(|end| format!(".{end}"));
+        ends.extend(end.filter(|end| !ends.contains(end)));
+    }
+    let last = ends.pop().unwrap_or_default();
+    let ends = if ends.is_empty() { last } else { format!("{} or {last}", ends.join(", ")) };
+    Failure::Message(format!("expected -o with a name in {ends}, or --format; found {found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<F: Format>(asked: Option<F>, name: &str) -> Result<F, String> {
+        resolve(asked, Some(name.as_ref())).map_err(|failure| match failure {
+            Failure::Message(message) => message,
+            Failure::ClosedPipe => String::new(),
+        })
+    }
+
+    #[test]
+    fn names_decide() {
+        assert_eq!(of(None, "a/peak.json"), Ok(AnswerFormat::Json));
+        assert_eq!(of(None, "PEAK.MD"), Ok(AnswerFormat::Markdown));
+        assert_eq!(of(None, "peak"), Ok(AnswerFormat::Text));
+        assert_eq!(of(None, "diff.svg"), Ok(RowsOrPicture::Picture(PictureFormat::Svg)));
+        assert_eq!(of(None, "result.xml"), Ok(CheckFormat::Junit));
+        assert_eq!(of(Some(CheckFormat::Github), "a.txt"), Ok(CheckFormat::Github));
+        assert_eq!(of(Some(AnswerFormat::Json), "ranks.jsonl"), Ok(AnswerFormat::Json), "stands for no format here");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let peak = "expected -o with a name in .txt, .json, .csv or .md, or --format; found peak.png";
+        assert_eq!(of::<AnswerFormat>(None, "peak.png"), Err(peak.to_owned()));
+        let check = "expected -o with a name in .txt, .json, .md or .xml, or --format; found a.csv";
+        assert_eq!(of::<CheckFormat>(None, "a.csv"), Err(check.to_owned()));
+        let contradiction = "expected a name in .json for --format json, found peak.csv";
+        assert_eq!(of(Some(AnswerFormat::Json), "peak.csv"), Err(contradiction.to_owned()));
+        assert!(resolve::<PageFormat>(None, None).is_err());
+    }
+}

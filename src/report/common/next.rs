@@ -1,0 +1,94 @@
+//! What to type next: the last lines of an answer, where they lead somewhere.
+
+use super::fit::shorten_end;
+use super::notes::{failures, safe};
+use super::text::TextStyle;
+use crate::model::Action;
+use crate::report::Source;
+use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
+
+/// How answers name standard input.
+const STDIN: &str = "<stdin>";
+/// Commands that an answer ends with at most.
+const MOST: usize = 2;
+/// What begins a comment behind a command.
+const COMMENT: &str = "  # ";
+
+/// A command, and what it tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    /// What to type.
+    pub typed: String,
+    /// What comes of it; nothing where the command says so itself.
+    pub about: String,
+}
+
+impl Next {
+    /// The command `name` for these files, with options behind them.
+    pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
+        let words = ["memviz", name].map(str::to_owned).into_iter().chain(paths.iter().map(|path| quoted(path)));
+        let options = Some(options.to_owned()).filter(|options| !options.is_empty());
+        Self { typed: words.chain(options).collect::<Vec<_>>().join(" "), about: about.into() }
+    }
+
+    /// The command that explains failed requests, if the recording has any.
+    pub(crate) fn oom(source: Source<'_>) -> Option<Self> {
+        let actions = source.recording.snapshot.entries.actions();
+        let failed = actions.iter().filter(|&&action| action == Action::Oom).count();
+        let about = || format!("{}: why, and what would have helped", failures(failed));
+        (failed > 0).then(|| Self::new("oom", &[source.path], "", about()))
+    }
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &str) -> String {
+    // What came from standard input has to be typed anew.
+    let path = if path == STDIN { "FILE" } else { path };
+    let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
+    let path = safe(path);
+    let is_word = !path.is_empty() && path.chars().all(is_plain);
+    if is_word { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+impl TextStyle {
+    /// Ends an answer with the first few of these commands, if that is wanted.
+    pub(crate) fn next(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
+        if self.advice && !lines.is_empty() { self.commands(&lines[..lines.len().min(MOST)], out) } else { Ok(()) }
+    }
+
+    /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room.
+    pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
+        let widest = |part: fn(&Next) -> &str| lines.iter().map(|line| part(line).width()).max().unwrap_or(0);
+        let (typed, about) = (widest(|line| &line.typed), widest(|line| &line.about));
+        let is_beside = self.has(typed + COMMENT.len() + about);
+        writeln!(out)?;
+        for line in lines {
+            let comment = format!("{COMMENT}{}", line.about);
+            if line.about.is_empty() {
+                writeln!(out, "{}", self.tint(&line.typed))?;
+            } else if is_beside {
+                let gap = " ".repeat(typed - line.typed.width());
+                writeln!(out, "{}{gap}{}", self.tint(&line.typed), self.dim(&comment))?;
+            } else {
+                writeln!(out, "{}", self.dim(&shorten_end(comment.trim_start(), self.room(0))))?;
+                writeln!(out, "{}", self.tint(&line.typed))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_typed_as_a_shell_reads_them() {
+        let typed = |path: &str| Next::new("simulate", &[path], "--sweep", "").typed;
+        assert_eq!(typed("a/b-1.pickle.gz"), "memviz simulate a/b-1.pickle.gz --sweep");
+        assert_eq!(typed("it's; rm -rf"), r"memviz simulate 'it'\''s; rm -rf' --sweep");
+        assert_eq!(typed("<stdin>"), "memviz simulate FILE --sweep");
+        assert_eq!(Next::new("diff", &["a", "b"], "", "").typed, "memviz diff a b");
+    }
+}
