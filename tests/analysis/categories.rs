@@ -274,7 +274,10 @@ fn check_sums(path: &str, problems: &mut Vec<String>) {
     let sum = |row: &Row, value: fn(&Reason) -> u64| row.evidence.iter().map(value).sum::<u64>();
     for by in [GroupBy::Category, GroupBy::Phase] {
         for at in [None, Some(When::End)] {
-            let report = recording.peak(&PeakOptions::default().by(by).at(at)).unwrap();
+            let Ok(report) = recording.peak(&PeakOptions::default().by(by).at(at)) else {
+                assert_eq!(by, GroupBy::Phase, "{path} tells nothing of phases, but always of categories");
+                continue;
+            };
             for attribution in report.devices.into_iter().map(|device| device.attribution) {
                 let rows: u64 = attribution.rows.iter().map(|row| row.bytes).sum();
                 if rows != attribution.total_bytes {

@@ -414,7 +414,10 @@ fn by_when(recording: &Recording, when: When) -> DeviceFragmentation {
 fn at(snapshot: &Snapshot, history: &History, instant: Instant, by: GroupBy) -> DeviceFragmentation {
     let at = Some(History::entry_before(instant).map_or(When::Start, When::Entry));
     let options = FragmentationOptions::default().at(at).by(by);
-    FragmentationReport::of(&Devices::of(snapshot, std::slice::from_ref(history)), &options).unwrap().devices.remove(0)
+    let devices = Devices::of(snapshot, std::slice::from_ref(history));
+    // Where the recording tells nothing of such groups, sites do.
+    let report = FragmentationReport::of(&devices, &options);
+    report.or_else(|_| FragmentationReport::of(&devices, &options.by(GroupBy::Site))).unwrap().devices.remove(0)
 }
 
 fn figures(snapshot: &Snapshot, history: &History, instant: Instant) -> Figures {

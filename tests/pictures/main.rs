@@ -311,7 +311,7 @@ fn samples_lose_no_peak() {
             for (metric, by) in [
                 (Metric::Allocated, GroupBy::Site),
                 (Metric::Active, GroupBy::Stream),
-                (Metric::Requested, GroupBy::Annotation),
+                (Metric::Requested, GroupBy::File),
                 (Metric::Reserved, GroupBy::Pool),
             ] {
                 let peak = PeakOptions::default().top(Some(3)).metric(metric).by(by);

@@ -36,8 +36,8 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &PeakReport, ou
 
 /// What to type next: why requests failed, and what could be done without.
 fn next(source: Source<'_>, report: &PeakReport) -> Vec<Next> {
-    let categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
-    let activations = categories.filter_map(|device| Finding::activations(&device.attribution)).next();
+    let mut categories = report.devices.iter().filter(|device| device.attribution.by == GroupBy::Category);
+    let activations = categories.find_map(|device| Finding::activations(&device.attribution));
     let activations = activations.map(|finding| {
         let line = triage_words::finding(&finding);
         Next::new(line.command, &[source.path], "", line.text)
