@@ -249,7 +249,7 @@ mod tests {
             ("[[budget]]\ninput = \"*\"\nmax-site = \"(=5\"", &["line 3", "regular expression"]),
             ("[[budget]]\ninput = \"*\"\nmax-site = []", &["line 3", "at least one"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 5\nsteps = \"(\"", &["line 4", "unclosed group"]),
-            ("[[budget]]\ninput = \"*\"\nmax-leak = 5\ntolerance = 5", &["baseline"]),
+            ("[[budget]]\ninput = \"*\"\nmax-leak = 5000\ntolerance = 5000", &["baseline"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 5\ndevice = \"one\"", &["line 4"]),
             ("[[budget]]\ninput = \"*\nmax-leak = 5", &["line 2"]),
             ("[[budget]\n", &["line 1"]),
