@@ -95,3 +95,16 @@ def test_without_a_gpu_nothing_happens(torch: TorchEnvironment, tmp_path: Path) 
     done = torch.run("-c", code, cwd=tmp_path, LD_PRELOAD="", CUDA_VISIBLE_DEVICES="")
     assert done.stdout.strip() == "[] 0"
     assert "nothing is recorded: there is no CUDA device" in done.stderr
+
+
+def test_ranks_of_torchrun(torch: TorchEnvironment, tmp_path: Path) -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    torch.run(*launcher, PROGRAMS / "ranks.py", cwd=tmp_path, OMP_NUM_THREADS="1")
+    failed = sorted(tmp_path.glob("*oom*.pickle"))
+    # torchrun ends the other ranks when one has failed.
+    assert failed
+    assert all(path.name in ("run_rank0_oom_attempt1.pickle", "run_rank1_oom_attempt1.pickle") for path in failed)
+    again = sorted(path.name for path in tmp_path.glob("*restart*"))
+    assert again == ["run_rank0_restart1.pickle", "run_rank1_restart1.pickle"]
+    rows = torch_memviz.ranks(*(tmp_path / name for name in again)).to_rows()
+    assert [(row["rank"], row["rank_source"]) for row in rows] == [(0, "path"), (1, "path")]
