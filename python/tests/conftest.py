@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_memviz._binary import VARIABLE, _installed
+
 ROOT = Path(__file__).parent.parent.parent
 FIXTURES = ROOT / "fixtures" / "snapshots"
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,11 +26,12 @@ MAIN = "2.11"
 
 @pytest.fixture(scope="session", autouse=True)
 def _binary() -> None:
-    """Test the binary that was built here, unless another one is named or installed."""
-    if "MEMVIZ_BINARY" not in os.environ:
-        built = ROOT / "target" / "debug" / "memviz"
-        if built.is_file():
-            os.environ["MEMVIZ_BINARY"] = str(built)
+    """Test the binary that is named, or that was installed with the package, or that was built here."""
+    candidates = [*_installed(), ROOT / "target" / "debug" / "memviz"]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is not None:
+        # For other environments, too.
+        os.environ.setdefault(VARIABLE, str(found))
 
 
 @dataclass(frozen=True)
