@@ -1636,7 +1636,7 @@ class Oldest:
     """Its alloc entry, counted within the device's trace."""
 
     since_start_us: int | None
-    """When, counted from the device's first entry; null where the file has no times."""
+    """When, counted from the first entry of the recording; null where the file has no times."""
 
     step: int | None
     """The step, counted from 1, that allocated it."""
