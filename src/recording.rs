@@ -118,12 +118,13 @@ impl Recording {
         FlameReport::of(&self.devices(), options)
     }
 
-    /// Every segment at an instant, and whose blocks are in it.
+    /// Every segment at an instant, and whose blocks are in it; where no instant is asked for, at the first failed request, or
+    /// else where most is inactive.
     ///
     /// # Errors
     /// As [`SegmentMapReport::of`].
     pub fn segment_map(&self, options: &PeakOptions) -> Result<SegmentMapReport> {
-        SegmentMapReport::of(&self.devices(), options)
+        SegmentMapReport::where_it_matters(&self.devices(), options)
     }
 
     /// Everything that a report shows.

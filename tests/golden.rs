@@ -326,12 +326,12 @@ const RANKS8: &str = "fixtures/snapshots/ranks8";
 const PICTURES: &str = "docs/src/pictures";
 /// Pictures, made by the commands that stand beside them: file, fixture, arguments.
 const DRAWN: &[(&str, &str, &[&str])] = &[
-    ("timeline.svg", "gpt_train", &["timeline", "--x", "entry"]),
+    ("timeline.svg", "gpt_train", &["timeline", "-o", "-"]),
     ("flamegraph.svg", "gpt_train", &["flamegraph", "-o", "-"]),
     ("segments.svg", "private_pool", &["fragmentation", "--by", "site", "--format", "svg"]),
     ("diff.svg", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "svg", "--align", "step"]),
     ("checkpoint.svg", "gpt_train", &["checkpoint", "--format", "svg"]),
-    ("report.svg", "oom", &["report", "--format", "svg", "--x", "entry"]),
+    ("report.svg", "oom", &["report", "--format", "svg"]),
     ("ranks.svg", "fixtures/snapshots/ranks8/*.gz", &["ranks", "--format", "svg"]),
 ];
 

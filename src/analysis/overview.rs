@@ -1,61 +1,87 @@
 //! Everything a report on a recording shows.
 
+use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::device::Devices;
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
-use crate::analysis::time::when::When;
-use crate::analysis::timeline::{TimelineOptions, TimelineReport};
+use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
+use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
+use crate::model::DeviceId;
 
-/// The answers that belong into one report.
+/// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first
+/// request failed, or at its peak.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// The peak of each device and what holds it; all rows.
+    /// Number of rows asked for.
+    pub top: Option<usize>,
+    /// The verdict.
+    pub triage: TriageReport,
+    /// The instant that is looked at and what holds the memory there; all rows.
     pub peak: PeakReport,
     /// Live memory over time.
     pub timeline: TimelineReport,
-    /// Live bytes by stack at the peak.
+    /// Live bytes by stack at that instant.
     pub flame: FlameReport,
-    /// Segments at the peak; empty where the recording has none.
+    /// Segments of the devices on which holes matter, where they matter most.
     pub segments: SegmentMapReport,
-    /// Segments of the devices that ran out of memory, at the first failed request.
-    pub segments_at_oom: SegmentMapReport,
     /// Failed requests.
     pub oom: OomReport,
     /// What survives step after step.
     pub leaks: LeakReport,
+    /// What checkpointing would save on the devices that hold many activations.
+    pub checkpoint: CheckpointReport,
 }
 
 impl Overview {
-    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them; bands and columns are
-    /// the timeline's. What the answers have in common is worked out once.
+    /// Answers all questions. Of `options`, the devices and whether to infer matter to all of them, the window and the
+    /// instant to what is drawn; bands and columns are the timeline's. What the answers have in common is worked out once.
     ///
     /// # Errors
     /// As [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
-        let peak = PeakOptions { top: None, at: None, ..options.peak.clone() };
-        let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
+        let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
+        let triage = TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone() })?;
+        let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let oom = OomOptions { by, inference, devices: devices.clone(), ..OomOptions::default() };
-        let leaks = LeakOptions { inference, devices, ..LeakOptions::default() };
-        let at_oom = PeakOptions { at: Some(When::Oom), ..peak.clone() };
-        let peaks = PeakReport::of(recording, &peak)?;
+        let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
+        let peaks = peaks_or_failures(recording, &peak)?;
+        let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));
+        let activations = found_on(&triage, |finding| matches!(finding, Finding::Activations { .. }));
+        let segments = PeakOptions { devices: holes, ..peak };
+        let checkpoint = CheckpointOptions { top: Some(1), devices: activations, curves: None };
+        let timeline = || TimelineReport::around(recording, peaks.clone(), &leaks, options);
+        // An empty list of devices asks for all of them.
+        let checkpoint = || {
+            let is_wanted = !checkpoint.devices.is_empty();
+            if is_wanted { CheckpointReport::of(recording, &checkpoint) } else { Ok(CheckpointReport::default()) }
+        };
+        // The two that take longest.
+        let (timeline, checkpoint) = rayon::join(timeline, checkpoint);
         Ok(Self {
-            timeline: TimelineReport::around(recording, peaks.clone(), options)?,
-            flame: FlameReport::of(recording, &flame)?,
-            segments: if recording.snapshot().notes.format.has_segments() {
-                SegmentMapReport::around(recording, peaks.clone(), &peak)?
-            } else {
+            top: options.peak.top,
+            timeline: timeline?,
+            flame: FlameReport::around(recording, peaks.clone(), &flame)?,
+            segments: if segments.devices.is_empty() {
                 SegmentMapReport::default()
+            } else {
+                SegmentMapReport::where_it_matters(recording, &segments)?
             },
-            // No device has one in most recordings.
-            segments_at_oom: SegmentMapReport::of(recording, &at_oom).unwrap_or_default(),
             oom: OomReport::of(recording, &oom)?,
-            leaks: LeakReport::of(recording, &leaks)?,
+            leaks,
+            checkpoint: checkpoint?,
             peak: peaks,
+            triage,
         })
     }
+}
+
+/// The devices of which there is such a finding.
+fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<DeviceId> {
+    let found = triage.devices.iter().filter(|device| device.findings.iter().any(&is_such));
+    found.map(|device| device.peak.device).collect()
 }

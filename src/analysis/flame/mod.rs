@@ -90,14 +90,18 @@ impl FlameReport {
     /// # Errors
     /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
     pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
+        let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
+        Self::around(recording, PeakReport::of(recording, &peak)?, options)
+    }
+
+    /// As [`FlameReport::of`], at instants that are known.
+    pub(crate) fn around(recording: &Devices<'_>, report: PeakReport, options: &FlameOptions) -> Result<Self> {
         if let Some(by) = options.split {
             by.require(options.peak.metric)?;
             if by.is_inclusive() {
                 return Err(Error::Request(format!("groups by {} overlap, so they cannot split a tree", by.name())));
             }
         }
-        let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
-        let report = PeakReport::of(recording, &peak)?;
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;
             let grouper = |by| Grouper::new(device, device.sites(), &options.peak.filter, by);

@@ -1,13 +1,17 @@
 //! Every segment at an instant, and whose blocks are in it.
 
-use crate::analysis::device::Devices;
+use super::over_time::most_inactive;
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::attribution::grouped_rows;
 use crate::analysis::grouping::{Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
+use crate::analysis::time::when::When;
+use crate::analysis::timeline::peaks_or_failures;
 use crate::error::{Error, Result};
-use crate::model::Snapshot;
+use crate::model::{Action, Snapshot};
+use crate::replay::History;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -29,6 +33,10 @@ pub struct DeviceSegmentMap {
     pub layout: Layout,
     /// How each of the segments is used.
     pub figures: Vec<Figures>,
+    /// Bytes of the request that failed at this instant, if one did.
+    pub failed: Option<u64>,
+    /// Whether the instant was chosen because more is inactive there than at any other.
+    pub is_most_inactive: bool,
     /// The row of [`DeviceSegmentMap::peak`] that a block counts in, by the allocation's index. Blocks that do not count
     /// for the metric have none.
     pub rows: HashMap<usize, usize>,
@@ -44,6 +52,39 @@ impl SegmentMapReport {
         require_segments(recording.snapshot())?;
         let all_rows = PeakOptions { top: None, each: None, ..options.clone() };
         Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
+    }
+
+    /// As [`SegmentMapReport::of`]; where no instant is asked for, at each device's first failed request, or else where most
+    /// is inactive.
+    ///
+    /// # Errors
+    /// As [`SegmentMapReport::of`].
+    pub fn where_it_matters(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
+        if options.at.is_some() {
+            return Self::of(recording, options);
+        }
+        require_segments(recording.snapshot())?;
+        let all_rows = PeakOptions { top: None, each: None, ..options.clone() };
+        let mut peaks = peaks_or_failures(recording, &all_rows)?;
+        let mut chosen = Vec::new();
+        for peak in &mut peaks.devices {
+            let Some(device) = recording.get(peak.device) else { continue };
+            let most = most_inactive(device.track, 1).first().map_or(0, |most| most.instant);
+            if failed(device, peak).is_some() || most == 0 {
+                continue;
+            }
+            let at = History::entry_before(most).map(When::Entry);
+            let options = PeakOptions { at, devices: vec![peak.device], ..all_rows.clone() };
+            if let Some(found) = PeakReport::of(recording, &options)?.devices.pop() {
+                *peak = found;
+                chosen.push(peak.device);
+            }
+        }
+        let mut report = Self::around(recording, peaks, options)?;
+        for map in &mut report.devices {
+            map.is_most_inactive = chosen.contains(&map.peak.device);
+        }
+        Ok(report)
     }
 
     /// As [`SegmentMapReport::of`], at instants that are known.
@@ -64,7 +105,8 @@ impl SegmentMapReport {
             let layout = Layout::at(device.track, peak.instant);
             let figures = |segment| Figures::of_segment(device.history(), &layout, segment);
             let figures = layout.segments.iter().map(figures).collect();
-            Some(DeviceSegmentMap { peak, layout, figures, rows })
+            let failed = failed(device, &peak);
+            Some(DeviceSegmentMap { peak, layout, figures, failed, is_most_inactive: false, rows })
         };
         Ok(Self { devices: peaks.devices.into_par_iter().filter_map(device).collect(), skipped: peaks.skipped })
     }
@@ -83,6 +125,12 @@ pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
         "a {} records no segments; only torch.cuda.memory._dump_snapshot tells how memory is laid out",
         format.title()
     )))
+}
+
+/// Bytes of the request that failed at an instant, if one did.
+fn failed(device: &Device<'_>, peak: &DevicePeak) -> Option<u64> {
+    let entry = device.track.entry(peak.entry?)?;
+    (entry.action == Action::Oom).then_some(entry.size)
 }
 
 fn rows(grouper: &Grouper<'_>, peak: &DevicePeak) -> HashMap<usize, usize> {

@@ -16,7 +16,6 @@ pub(crate) use holder::Holder;
 pub(crate) use key::Key;
 pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM};
 
-use crate::analysis::training::{Category, Phase};
 use crate::error::{Error, Result};
 use crate::replay::Metric;
 use serde::Serialize;
@@ -54,11 +53,11 @@ pub enum GroupBy {
     ModulePath,
     /// What the memory is for: parameters, gradients, optimizer state, activations and so on.
     ///
-    /// See [`Category`].
+    /// See [`crate::analysis::Category`].
     Category,
     /// The part of the training step that allocated it.
     ///
-    /// See [`Phase`].
+    /// See [`crate::analysis::Phase`].
     Phase,
 }
 
@@ -79,15 +78,6 @@ impl GroupBy {
             Self::ModulePath => "module_path",
             Self::Category => "category",
             Self::Phase => "phase",
-        }
-    }
-
-    /// The groups that there can be, where they are the same for every recording.
-    pub(crate) fn all_groups(self) -> Vec<&'static str> {
-        match self {
-            Self::Category => Category::ALL.map(Category::name).to_vec(),
-            Self::Phase => Phase::ALL.map(Phase::name).to_vec(),
-            _ => Vec::new(),
         }
     }
 

@@ -1,18 +1,35 @@
 //! Live memory over time, as many samples as a picture has columns.
+//!
+//! A device is shown around the instant that matters: its first failed request, or its peak. Where the program runs in
+//! steps, that is the step around it, with the whole run beside it; where memory grows from step to step, or where a
+//! part of the history is asked for, it is all of that.
+
+mod axis;
+mod bands;
+mod focus;
+mod idle;
+mod sample;
+
+pub use axis::{Axis, Shows, Stretch};
+pub(crate) use focus::peaks_or_failures;
 
 use crate::analysis::device::{Device, Devices};
-use crate::analysis::grouping::attribution::{OTHER, grouped_rows};
-use crate::analysis::grouping::{Grouper, Holder, Key};
+use crate::analysis::grouping::Grouper;
+use crate::analysis::leaks::growth::Verdict;
+use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::time::annotations::Annotations;
+use crate::analysis::training::Category;
 use crate::error::{Error, Result};
-use crate::model::Action;
-use crate::replay::{Counters, Instant, Metric, Track};
+use crate::replay::{Counters, Instant, Track};
+use focus::StepSpan;
 use rayon::prelude::*;
-use std::collections::HashMap;
+use sample::{Sampled, Scale};
 
 /// Samples when nothing else is asked for: about as many as a wide picture has columns.
 pub(crate) const COLUMNS: usize = 1000;
+
+/// What has grown over the steps matters more than a single step from one part of all memory in this many on.
+const GROWN_PART: u64 = 20;
 
 /// What the x axis counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +49,8 @@ pub enum XAxis {
 #[non_exhaustive]
 pub struct TimelineOptions {
     /// The counter, its groups, the window, filters and devices, as for a peak; `top` is the number of groups with a
-    /// band of their own. `at` has no meaning here.
+    /// band of their own, those that hold most over the picture. `at` is an instant to look at instead of the first
+    /// failed request or the peak.
     pub peak: PeakOptions,
     /// What the x axis counts.
     pub axis: XAxis,
@@ -62,29 +80,54 @@ pub struct TimelineReport {
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceTimeline {
-    /// The peak within the window and what holds it; all rows.
+    /// The instant that is looked at, and what holds the memory there; all rows. It is the first failed request within
+    /// the window, else the peak.
     pub peak: DevicePeak,
-    /// What the x axis counts.
-    pub axis: XAxis,
-    /// First and last x.
-    pub range: (i64, i64),
-    /// Samples, evenly spaced over the range.
+    /// From x to columns.
+    pub axis: Axis,
+    /// A sample for each column of the axis.
     pub columns: Vec<Column>,
-    /// The column with the peak.
-    pub peak_column: usize,
-    /// Bands, the largest at the peak first, then those that stand for what is not attributed or not shown.
+    /// The column with the instant that is looked at.
+    pub column: usize,
+    /// The column with the peak, where it is shown.
+    pub peak_column: Option<usize>,
+    /// Bands from the top of the stack down. Those of sites lie together by category.
     pub bands: Vec<Band>,
     /// Failed requests.
     pub ooms: Vec<OomMark>,
     /// Where each of the ranges of [`DeviceTimeline::peak`] has its peak, on the x axis, in their order.
     pub range_peaks: Vec<i64>,
-    /// Annotations that overlap the window, in order of their starts.
+    /// Annotations that overlap what is shown, in order of their starts.
     pub ribbons: Vec<Ribbon>,
+    /// The whole run, where the columns show one step of it.
+    pub run: Option<Run>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// From x to columns; the same for all devices.
+    pub axis: Axis,
+    /// A sample for each column.
+    pub columns: Vec<Column>,
+    /// First x and last x of what is shown large.
+    pub shown: (i64, i64),
+    /// The step that is shown large, counted from 1.
+    pub step: usize,
+    /// Where steps end on the x axis. The last one may be cut off.
+    pub steps: Vec<i64>,
+    /// Failed requests.
+    pub ooms: Vec<OomMark>,
+    /// Where the peak is on the x axis.
+    pub peak: i64,
 }
 
 /// Label of the band on top of all others for what is reserved and in no active block, `reserved - active`. It is no part
 /// of the metric.
 pub const INACTIVE: &str = "(inactive)";
+
+/// Label of the band of everything that leaks, where other bands are categories.
+pub const LEAKS: &str = "(leaks)";
 
 /// A sample: the instant within a stretch of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,17 +140,26 @@ pub struct Column {
     pub max_reserved: i64,
 }
 
-/// Bytes of a group over time; of all groups without a band of their own, where the label is [`OTHER`].
+/// Bytes of a group over time; of all groups of a category without a band of their own, where the label is
+/// [`crate::analysis::grouping::attribution::OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     /// The group, as in the rows of [`DeviceTimeline::peak`].
     pub label: String,
+    /// What its memory is for, where bands are sites, or where they are categories. A site may have several bands.
+    pub category: Option<Category>,
+    /// Number of groups in it.
+    pub groups: usize,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
-    /// Bytes in each column. At the peak they equal the group's row.
+    /// Bytes in each column.
     pub bytes: Vec<u64>,
-    /// Blocks at the peak.
-    pub peak_blocks: u64,
+    /// Bytes at the instant that is looked at.
+    pub bytes_there: u64,
+    /// Blocks at that instant.
+    pub blocks_there: u64,
+    /// Bytes that each step leaves behind here for good.
+    pub leak: Option<i64>,
 }
 
 /// A failed request.
@@ -121,18 +173,18 @@ pub struct OomMark {
     pub requested: u64,
     /// Bytes the device had free; profiler traces do not tell.
     pub device_free: Option<u64>,
-    /// Bytes the allocator had reserved.
-    pub reserved: i64,
+    /// Counters then.
+    pub counters: Counters,
 }
 
 impl OomMark {
     /// What this process could reserve at most then: what it had, and what was free.
     pub fn capacity(&self) -> Option<u64> {
-        Some(u64::try_from(self.reserved).unwrap_or(0).saturating_add(self.device_free?))
+        Some(u64::try_from(self.counters.reserved).unwrap_or(0).saturating_add(self.device_free?))
     }
 }
 
-/// A `record_function` range on the x axis, cut at the ends of the window.
+/// A `record_function` range on the x axis, cut at the ends of what is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ribbon {
     /// Its name.
@@ -151,260 +203,170 @@ impl TimelineReport {
     /// # Errors
     /// As [`PeakReport::of`]; and when groups overlap, which cannot be stacked.
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
-        let all_rows = PeakOptions { top: None, at: None, ..options.peak.clone() };
-        Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
+        let all_rows = PeakOptions { top: None, ..options.peak.clone() };
+        let leaks = LeakReport::of(recording, &options.leaks())?;
+        Self::around(recording, peaks_or_failures(recording, &all_rows)?, &leaks, options)
     }
 
-    /// As [`TimelineReport::of`], around peaks that are known.
-    pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &TimelineOptions) -> Result<Self> {
+    /// As [`TimelineReport::of`], around instants that are known, and with leaks that are.
+    pub(crate) fn around(
+        recording: &Devices<'_>,
+        peaks: PeakReport,
+        leaks: &LeakReport,
+        options: &TimelineOptions,
+    ) -> Result<Self> {
         if options.peak.by.is_inclusive() {
             let by = options.peak.by.name();
             return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked in a timeline")));
         }
         let first_time = recording.all().iter().filter_map(|device| device.track.times().first()).min();
-        let find = |peak: DevicePeak| Some((recording.get(peak.device)?, peak));
-        let wanted: Vec<(&Device<'_>, DevicePeak)> = peaks.devices.into_iter().filter_map(find).collect();
         let origin = first_time.copied().unwrap_or(0);
-        let scales: Vec<Scale> =
-            wanted.iter().map(|(device, peak)| Scale::of(device.track, peak, options, origin)).collect();
+        let of_device = |peak: DevicePeak| Some(Asked::of(recording.get(peak.device)?, peak, leaks, origin, options));
+        let asked: Vec<Asked<'_, '_>> = peaks.devices.into_iter().filter_map(of_device).collect();
+        let whole = Scale::together(&asked.iter().map(|asked| &asked.whole).collect::<Vec<_>>());
+        let steps: Vec<&Scale> =
+            asked.iter().filter_map(|asked| asked.focus.as_ref()).map(|focus| &focus.scale).collect();
         // Panels share their time axis, so that what happens at once is drawn at once.
-        let shared = scales.iter().map(|scale| scale.range).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let timeline = |((device, peak), mut scale): ((&Device<'_>, DevicePeak), Scale)| {
-            if scale.axis == XAxis::Time && options.peak.from.is_none() && options.peak.to.is_none() {
-                scale.range = shared.unwrap_or(scale.range);
-            }
-            DeviceTimeline::of(device, peak, options, &scale)
-        };
-        let devices = wanted.into_par_iter().zip(scales).map(timeline).collect();
-        Ok(Self { devices, skipped: peaks.skipped })
+        let step =
+            Scale::together(&steps).filter(|_| steps.len() > 1 && steps.len() == asked.len() && Scale::overlap(&steps));
+        let devices = asked.into_par_iter().map(|asked| asked.timeline(whole.as_ref(), step.as_ref(), options));
+        Ok(Self { devices: devices.collect(), skipped: peaks.skipped })
     }
 }
 
-/// From instants to columns.
-struct Scale {
-    axis: XAxis,
-    /// Time of x = 0.
-    origin: i64,
-    /// First and last x.
-    range: (i64, i64),
-    columns: usize,
-    /// First and last instant.
+impl TimelineOptions {
+    fn leaks(&self) -> LeakOptions {
+        let PeakOptions { inference, devices, .. } = self.peak.clone();
+        LeakOptions { inference, devices, ..LeakOptions::default() }
+    }
+}
+
+/// A device with what is asked of it.
+struct Asked<'d, 'a> {
+    device: &'d Device<'a>,
+    peak: DevicePeak,
+    /// First and last instant of what is asked for.
     window: (Instant, Instant),
+    /// All of that.
+    whole: Scale,
+    /// The step to show large.
+    focus: Option<Focus>,
+    /// Places that leak, and how much in each step.
+    leaks: Vec<(String, i64)>,
 }
 
-impl Scale {
-    fn of(track: Track<'_>, peak: &DevicePeak, options: &TimelineOptions, first_time: i64) -> Self {
-        let Track { snapshot, history } = track;
-        let window = peak.window.unwrap_or((0, history.entries()));
-        let axis = if snapshot.notes.has_times { options.axis } else { XAxis::Entry };
-        let columns = options.columns.max(1);
-        let mut scale = Self { axis, origin: first_time, range: (0, 0), columns, window };
-        let x = |instant| scale.x(track.times(), instant);
-        // The state before the first entry has no time of its own, so the axis starts at the first entry.
-        let start = if window.0 == 0 && axis == XAxis::Time { x(1) } else { x(window.0) };
-        scale.range = (start, x(window.1).max(start));
-        scale
-    }
+/// One of several steps.
+struct Focus {
+    window: (Instant, Instant),
+    /// Counted from 1.
+    step: usize,
+    span: StepSpan,
+    scale: Scale,
+}
 
-    /// Where an instant is on the axis.
-    fn x(&self, times: &[i64], instant: Instant) -> i64 {
-        match self.axis {
-            XAxis::Entry => i64::from(instant),
-            XAxis::Time => {
-                let entry = (instant as usize).saturating_sub(1).min(times.len().saturating_sub(1));
-                times.get(entry).map_or(0, |time| time.saturating_sub(self.origin))
+impl<'d, 'a> Asked<'d, 'a> {
+    fn of(
+        device: &'d Device<'a>,
+        peak: DevicePeak,
+        leaks: &LeakReport,
+        origin: i64,
+        options: &TimelineOptions,
+    ) -> Self {
+        let window = peak.window.unwrap_or((0, device.history().entries()));
+        let span = StepSpan::of(device);
+        let whole = Scale::of(device.track, options.axis, origin, window, span.as_ref());
+        let rows = leaks.devices.iter().find(|leaks| leaks.device == device.id()).map(|leaks| leaks.rows.iter());
+        let (mut leaking, mut grows) = (Vec::new(), false);
+        let held = u64::try_from(peak.at.allocated).unwrap_or(0);
+        for row in rows.into_iter().flatten() {
+            let is_much = row.live_bytes >= held / GROWN_PART;
+            grows |= is_much && matches!(row.verdict, Verdict::Leak | Verdict::Growth);
+            if row.verdict == Verdict::Leak {
+                leaking.push((row.label.clone(), row.rate.allocated_bytes));
             }
         }
+        // What grows shows over many steps only, and peaks of ranges are wanted side by side.
+        let is_whole_asked = peak.window.is_some() || peak.ranges.is_some() || grows;
+        let focus = span.filter(|_| !is_whole_asked).and_then(|span| {
+            let (step, window) = span.around(peak.instant)?;
+            let scale = Scale::of(device.track, options.axis, origin, window, None);
+            Some(Focus { window, step, span, scale })
+        });
+        Self { device, peak, window, whole, focus, leaks: leaking }
     }
 
-    /// The column that an x falls into.
-    fn column(&self, x: i64) -> usize {
-        let (first, last) = self.range;
-        let width = i128::from(last) - i128::from(first) + 1;
-        let offset = (i128::from(x) - i128::from(first)).clamp(0, width - 1);
-        (offset * self.columns as i128 / width) as usize
-    }
-}
-
-impl DeviceTimeline {
-    fn of(device: &Device<'_>, peak: DevicePeak, options: &TimelineOptions, scale: &Scale) -> Self {
+    fn timeline(self, whole: Option<&Scale>, step: Option<&Scale>, options: &TimelineOptions) -> DeviceTimeline {
+        let Self { device, peak, window, whole: own, focus, leaks } = self;
         let (track, metric) = (device.track, options.peak.metric);
-        let (columns, ooms) = sample(track, metric, scale);
-        let peak_column = columns.iter().position(|column| column.instant >= peak.instant).unwrap_or(0);
+        let whole = whole.filter(|_| peak.window.is_none()).unwrap_or(&own);
+        let shown = match &focus {
+            Some(focus) => step.unwrap_or(&focus.scale),
+            None => whole,
+        };
+        let axis = shown.axis(options.columns.max(1));
+        let window = match (&focus, step) {
+            // Where devices share the axis, it is longer than this one's step.
+            (Some(_), Some(step)) => instants(track, step, window),
+            (Some(focus), None) => focus.window,
+            (None, _) => window,
+        };
+        let Sampled { columns, ooms } = Sampled::of(track, metric, shown, &axis, window);
+        let column = columns.iter().position(|column| column.instant >= peak.instant).unwrap_or(columns.len() - 1);
+        let highest = peak.maxima[metric as usize].instant;
+        let is_shown = window.0 <= highest && highest <= window.1;
+        let peak_column = columns.iter().position(|column| column.instant >= highest).filter(|_| is_shown);
         let grouper = Grouper::new(device, device.deep_sites(), &options.peak.filter, options.peak.by).inferring(
             device,
             options.peak.inference,
             metric,
             None,
         );
-        let bands = bands(&grouper, &peak, options, &columns);
-        let ribbons = ribbons(track, device.annotations(), scale);
+        let top = options.peak.top.unwrap_or(usize::MAX);
+        let mut bands = bands::bands(device, &grouper, &columns, (metric, peak.instant), top);
+        for band in &mut bands {
+            band.leak = leaks.iter().find(|(label, _)| *label == band.label).map(|(_, bytes)| *bytes);
+        }
+        if options.inactive {
+            bands.insert(0, bands::inactive(&columns, &peak.at));
+        }
+        let ribbons = sample::ribbons(track, device.annotations(), shown, &axis);
         let times = track.times();
         let ranges = peak.ranges.iter().flat_map(|found| &found.ranges);
-        let range_peaks = ranges.map(|range| scale.x(times, range.peak.instant)).collect();
-        let (axis, range) = (scale.axis, scale.range);
-        Self { peak, axis, range, columns, peak_column, bands, ooms, range_peaks, ribbons }
+        let range_peaks = ranges.map(|range| shown.x(times, range.peak.instant)).collect();
+        let run = focus.as_ref().map(|focus| run(track, &peak, focus, (whole, &own), &axis, options.columns));
+        DeviceTimeline { peak, axis, columns, column, peak_column, bands, ooms, range_peaks, ribbons, run }
     }
 }
 
-/// Picks each column's highest instant, in one pass.
-fn sample(track: Track<'_>, metric: Metric, scale: &Scale) -> (Vec<Column>, Vec<OomMark>) {
-    let snapshot = track.snapshot;
+/// The whole run of a device.
+fn run(
+    track: Track<'_>,
+    peak: &DevicePeak,
+    focus: &Focus,
+    (whole, own): (&Scale, &Scale),
+    shown: &Axis,
+    columns: usize,
+) -> Run {
+    let axis = whole.axis(columns.max(1));
+    let window = (0, track.entries());
+    let Sampled { columns, ooms } = Sampled::of(track, peak.metric, whole, &axis, window);
+    let x = |instant| own.x(track.times(), instant);
+    Run {
+        columns,
+        ooms,
+        shown: shown.range(),
+        step: focus.step,
+        steps: focus.span.ends.iter().map(|&end| x(end)).collect(),
+        peak: x(peak.maxima[peak.metric as usize].instant),
+        axis,
+    }
+}
+
+/// First and last instant of the part of a window that is on an axis.
+fn instants(track: Track<'_>, scale: &Scale, (from, to): (Instant, Instant)) -> (Instant, Instant) {
     let times = track.times();
-    let (from, to) = scale.window;
-    let counters = track.counters_at(from);
-    let mut now = Column { instant: from, counters, max_reserved: counters.reserved };
-    let mut highest = now;
-    let mut columns = Vec::with_capacity(scale.columns);
-    let mut ooms = Vec::new();
-    track.walk_to(to, |instant, counters| {
-        if instant <= from {
-            return;
-        }
-        let x = scale.x(times, instant);
-        while columns.len() < scale.column(x) {
-            columns.push(highest);
-            highest = now;
-        }
-        now = Column { instant, counters: *counters, max_reserved: counters.reserved };
-        let max_reserved = highest.max_reserved.max(now.max_reserved);
-        if counters.get(metric) > highest.counters.get(metric) {
-            highest = now;
-        }
-        highest.max_reserved = max_reserved;
-        if track.action(instant - 1) == Some(Action::Oom)
-            && let Some(entry) = track.entry(instant - 1)
-        {
-            ooms.push(OomMark {
-                x,
-                entry: instant - 1,
-                requested: entry.size,
-                device_free: snapshot.notes.format.has_segments().then_some(entry.addr),
-                reserved: counters.reserved,
-            });
-        }
-    });
-    while columns.len() < scale.columns {
-        columns.push(highest);
-        highest = now;
-    }
-    (columns, ooms)
-}
-
-/// Adds up every group's bytes in every column: each block enters the sum where it is born and leaves where it goes.
-fn bands(grouper: &Grouper<'_>, peak: &DevicePeak, options: &TimelineOptions, columns: &[Column]) -> Vec<Band> {
-    let metric = options.peak.metric;
-    let (_, rows) = grouped_rows(grouper, (metric, peak.instant));
-    let top = options.peak.top.unwrap_or(usize::MAX);
-    let at_peak: Vec<Key> = rows.iter().map(|(key, _)| key.clone()).collect();
-    let (mut own, apart): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(key, _)| !key.stands_apart());
-    let hidden = own.split_off(top.min(own.len()));
-    let mut bands: Vec<Band> = Vec::new();
-    let mut by_key: HashMap<Key, usize> = HashMap::new();
-    let mut add = |key: Option<Key>, label, peak_blocks| {
-        let inferred = key.as_ref().is_some_and(Key::is_inferred);
-        by_key.extend(key.map(|key| (key, bands.len())));
-        bands.push(Band { label, inferred, bytes: Vec::new(), peak_blocks });
-    };
-    // Where there are few groups, those that hold nothing at the peak have bands, too.
-    let few = grouper.by.all_groups().into_iter().map(Key::Special).filter(|key| !at_peak.contains(key));
-    let absent = few.take(top.saturating_sub(own.len()));
-    for (key, row) in own {
-        add(Some(key), row.label, row.blocks);
-    }
-    for key in absent {
-        let label = grouper.label(&key, false);
-        add(Some(key), label, 0);
-    }
-    add(None, OTHER.to_owned(), hidden.iter().map(|(_, row)| row.blocks).sum());
-    // What cannot be attributed may appear at other times only, and has a band all the same. What was there before
-    // comes last: it changes least, and makes the best ground.
-    for key in Key::APART {
-        let row = apart.iter().find(|(known, _)| *known == key);
-        let label = grouper.label(&key, false);
-        add(Some(key), label, row.map_or(0, |(_, row)| row.blocks));
-    }
-    let other = bands.iter().position(|band| band.label == OTHER).unwrap_or(0);
-
-    let mut changes = vec![0u64; bands.len() * (columns.len() + 1)];
-    let ColumnOf { first, table } = ColumnOf::new(columns);
-    let column_of = |instant: Instant| match instant.checked_sub(first) {
-        None => 0,
-        Some(offset) => table.get(offset as usize).map_or(columns.len(), |&column| column as usize),
-    };
-    let mut known: HashMap<_, usize> = HashMap::new();
-    let band_of = |holder: &Holder| {
-        let keys = grouper.keys(holder);
-        keys.first().and_then(|key| by_key.get(key)).copied().unwrap_or(other)
-    };
-    let seen = |born, gone| column_of(born) < column_of(gone);
-    Holder::visit(grouper.track, metric, seen, |holder| {
-        let band = match grouper.shared(holder) {
-            Some(shared) => *known.entry(shared).or_insert_with(|| band_of(holder)),
-            None => band_of(holder),
-        };
-        let start = band * (columns.len() + 1);
-        let enters = &mut changes[start + column_of(holder.born)];
-        *enters = enters.wrapping_add(holder.bytes);
-        let leaves = &mut changes[start + column_of(holder.gone)];
-        *leaves = leaves.wrapping_sub(holder.bytes);
-    });
-    for (band, changes) in bands.iter_mut().zip(changes.chunks_exact(columns.len() + 1)) {
-        let running = changes[..columns.len()].iter().scan(0u64, |sum, &change| {
-            *sum = sum.wrapping_add(change);
-            Some(*sum)
-        });
-        band.bytes = running.collect();
-    }
-    if options.inactive {
-        let inactive = |column: &Column| {
-            let Counters { reserved, active, .. } = column.counters;
-            u64::try_from(reserved.saturating_sub(active)).unwrap_or(0)
-        };
-        let bytes = columns.iter().map(inactive).collect();
-        bands.insert(0, Band { label: INACTIVE.to_owned(), inferred: false, bytes, peak_blocks: 0 });
-    }
-    bands.retain(|band| band.bytes.iter().any(|&bytes| bytes > 0));
-    bands
-}
-
-/// For each instant, the first column that shows it or a later one.
-struct ColumnOf {
-    /// The instant of the first row of the table.
-    first: Instant,
-    table: Vec<u32>,
-}
-
-impl ColumnOf {
-    fn new(columns: &[Column]) -> Self {
-        let first = columns.first().map_or(0, |column| column.instant);
-        let mut table = Vec::new();
-        for (index, column) in columns.iter().enumerate() {
-            let length = (column.instant - first) as usize + 1;
-            if length > table.len() {
-                table.resize(length, index as u32);
-            }
-        }
-        Self { first, table }
-    }
-}
-
-fn ribbons(track: Track<'_>, annotations: &Annotations, scale: &Scale) -> Vec<Ribbon> {
-    let snapshot = track.snapshot;
-    let times = track.times();
-    if !snapshot.notes.has_times || times.is_empty() {
-        return Vec::new();
-    }
-    let x = |time: i64| match scale.axis {
-        XAxis::Time => time.saturating_sub(scale.origin),
-        XAxis::Entry => times.partition_point(|&entry| entry < time) as i64,
-    };
     let (first, last) = scale.range;
-    let ranges = annotations.ranges.iter().map(|range| Ribbon {
-        label: snapshot.strings.get(range.name).to_owned(),
-        start: x(range.start_us).max(first),
-        end: x(range.end_us).min(last),
-        depth: range.depth,
-    });
-    ranges.filter(|ribbon| ribbon.start < ribbon.end).collect()
+    let mut all = (from..=to).filter(|&instant| (first..=last).contains(&scale.x(times, instant)));
+    let start = all.next().unwrap_or(from);
+    (start, all.next_back().unwrap_or(start))
 }

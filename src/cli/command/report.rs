@@ -1,7 +1,7 @@
 //! `memviz report`.
 
 use super::{Run, examples};
-use crate::analysis::{GroupBy, PeakOptions, TimelineOptions, XAxis};
+use crate::analysis::{GroupBy, PeakOptions, TimelineOptions, When, XAxis};
 use crate::cli::args::{CommonArgs, FrameArgs, InferArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
@@ -9,7 +9,7 @@ use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;
 
-/// Write one file for an issue: figures, timeline, top sites, flame graph, segment map
+/// Write one file for an issue: the verdict, memory over time, what to do, top sites, flame graph, segment map
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz report snapshot.pickle -o report.html --open", "a page to read"),
@@ -22,6 +22,19 @@ pub struct Report {
     /// What the x axis of the timeline counts
     #[arg(long, value_enum, default_value_t = XAxis::Time)]
     x: XAxis,
+    /// Number of bands and rows, 40 at most; the rest becomes one of each category
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
+    top: u8,
+    /// What is looked at, instead of the first failed request or the peak: peak, oom, start, end, entry:N, time:12.5s,
+    /// annotation:NAME[#K]
+    #[arg(long, value_name = "WHEN")]
+    at: Option<When>,
+    /// Draw from this instant on
+    #[arg(long, value_name = "WHEN")]
+    from: Option<When>,
+    /// Draw up to this instant
+    #[arg(long, value_name = "WHEN")]
+    to: Option<When>,
     /// Format of the report [default: what the output file's name stands for]
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
@@ -33,15 +46,15 @@ pub struct Report {
     common: CommonArgs,
 }
 
-/// Bands of the timeline.
-const TOP: usize = 10;
-
 impl Run for Report {
     fn run(&self) -> Result<Outcome, Failure> {
         let format = output::format(&self.common, self.format)?;
         let peak = PeakOptions {
             by: self.by,
-            top: Some(TOP),
+            top: Some(usize::from(self.top)),
+            at: self.at.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
             inference: (&self.infer).into(),
             devices: self.common.devices(),
             ..PeakOptions::default()

@@ -19,7 +19,7 @@ pub struct Timeline {
     /// What the bands stand for
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of bands, 40 at most; the rest becomes one band
+    /// Number of bands, 40 at most; the rest becomes one of each category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
     /// What the x axis counts

@@ -10,13 +10,13 @@ use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, signed};
 use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
-use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT, PLOT_WIDTH};
+use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, chart, heading, panels, stacked, warnings};
+use crate::report::common::picture::{Picture, Room, TITLE_WIDTH, WIDTH, heading, panels, stacked, warnings};
 use crate::report::common::words::count;
 use svg::node::element::{Group, Line, Path};
 
-/// Rows of the plan and of other candidates next to the plot.
+/// Rows of the plan and of other candidates below the plot.
 const ROWS: usize = 5;
 /// How far from the right end of the plot the saving is drawn, in pixels.
 const SAVING: f64 = 14.0;
@@ -40,7 +40,7 @@ fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
         }
         None => words::headline(device),
     };
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, TITLE_WIDTH));
     let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
     let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
     lines.extend(words::reason(device, format));
@@ -50,9 +50,8 @@ fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
     let top = y + 14.0 + 32.0;
     let mut plot = both(curves, &scale).set("transform", format!("translate(0 {})", px(top)));
     plot = marks(plot, device, best, curves, &scale);
-    let (plot, legend_height) = legend(plot, device, best);
-    let height = top + (f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0).max(legend_height) + 16.0;
-    Picture { height, body: body.add(plot) }
+    let (plot, legend_end) = legend(plot, device, best);
+    Picture { height: top + legend_end + 6.0, body: body.add(plot) }
 }
 
 /// Both peaks, and the saving between their levels.
@@ -88,7 +87,7 @@ fn marks(plot: Group, device: &DeviceCheckpoint, best: &Candidate, curves: &Devi
 fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Group, f64) {
     let right = f64::from(WIDTH) - 16.0;
     let room = right - LEGEND;
-    let mut y = 0.0;
+    let mut y = LEGEND_TOP;
     let mono = |x: f64, y: f64, content: &str| {
         let text = text(x, y, Anchor::End, palette::TEXT, content);
         text.set("font-family", MONO).set("font-size", MONO_SIZE)

@@ -8,13 +8,13 @@ use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
-use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, Labels, PLOT_HEIGHT};
+use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, chart, panels, stacked, warnings};
+use crate::report::common::picture::{LINE_WIDTH, Picture, Room, TITLE_WIDTH, WIDTH, panels, stacked, warnings};
 use crate::report::common::words::starred;
 use svg::node::element::Group;
 
-/// Rows listed next to the plot.
+/// Rows listed below the plot.
 const ROWS: usize = 11;
 /// Lines below all plots.
 const REMARKS: usize = 12;
@@ -38,7 +38,13 @@ fn remarks(report: &DiffReport) -> Option<Picture> {
         lines.push(format!("{hidden} more"));
     }
     let line = |(index, line): (usize, &String)| {
-        text(16.0, LEGEND_LINE * (index + 1) as f64, Anchor::Start, palette::MUTED, &shorten_end(&safe(line), 160))
+        text(
+            16.0,
+            LEGEND_LINE * (index + 1) as f64,
+            Anchor::Start,
+            palette::MUTED,
+            &shorten_end(&safe(line), LINE_WIDTH),
+        )
     };
     let body = lines.iter().enumerate().map(line).fold(Group::new(), Group::add);
     (!lines.is_empty()).then(|| Picture { height: LEGEND_LINE * (lines.len() + 1) as f64, body })
@@ -47,7 +53,7 @@ fn remarks(report: &DiffReport) -> Option<Picture> {
 /// Both files' names, and what they lack.
 fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
     let name = |y: f64, color: Color, what: &str, path: &str| {
-        let path = shorten(&safe(path), 110);
+        let path = shorten(&safe(path), 74);
         let name = text(80.0, y, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
         let what = text(34.0, y, Anchor::Start, palette::MUTED, what);
         Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what).add(name)
@@ -60,7 +66,7 @@ fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
 }
 
 fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&words::headline(device), 140));
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&words::headline(device), TITLE_WIDTH));
     let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
     let lines = if room.notes { words::limits(device) } else { Vec::new() };
     let (body, y) = warnings(body, 20.0, &lines);
@@ -73,7 +79,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     plot = mark(plot, &mut labels, &device.base, &curves.base, &scale, ("base", BASE));
     plot = legend(plot, device);
     let legend_height = LEGEND_LINE * (device.rows.len().min(ROWS) + 5) as f64;
-    let height = top + (f64::from(PLOT_HEIGHT + chart::BELOW) + 6.0).max(legend_height) + 16.0;
+    let height = top + LEGEND_TOP + legend_height;
     Picture { height, body: body.add(plot) }
 }
 
@@ -97,7 +103,7 @@ fn mark(
 fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let right = f64::from(WIDTH) - 16.0;
     let room = right - 13.0 * MONO_WIDTH - LEGEND;
-    let mut y = 0.0;
+    let mut y = LEGEND_TOP;
     let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };
     let by = format!("by {}{star}", device.by().name());
     plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &by));

@@ -25,6 +25,8 @@ const MAX_FRAMES: usize = 560;
 const TOOLTIP: usize = 400;
 /// Rows drawn.
 const MAX_ROWS: usize = 120;
+/// Room at the end of the legend for what is not drawn.
+const NOTE: f64 = 280.0;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
@@ -124,9 +126,13 @@ fn legend(mut body: Group, device: &DeviceFlame, y: f64, hidden: usize) -> Group
     }
     let mut x = MARGIN;
     for (name, color) in entries {
+        let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+        if x + width > f64::from(WIDTH) - NOTE {
+            break;
+        }
         let swatch = rectangle(x, y - 9.5, 11.0, 11.0, color).set("fill-opacity", OPACITY);
         body = body.add(swatch).add(text(x + 16.0, y, Anchor::Start, palette::MUTED, &name));
-        x += 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
+        x += width;
     }
     if hidden > 0 {
         let plural = if hidden == 1 { "" } else { "s" };

@@ -1,14 +1,14 @@
-//! The segment map: every segment as a row, its blocks to scale by address.
+//! The segment map: segments with holes to scale, all at one scale, their blocks by address; the others summed up.
 
 use crate::analysis::segments::layout::{Piece, SegmentLayout};
 use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
-use crate::report::common::fit::shorten;
+use crate::report::common::fit::{broken, shorten};
 use crate::report::common::notes::safe;
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
+use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::common::words::{count, starred};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
@@ -25,15 +25,15 @@ pub enum BlockColor {
 }
 
 /// Left edge and width of the bars, in pixels.
-const LEFT: f64 = 262.0;
-const BAR: f64 = 740.0;
+const LEFT: f64 = 236.0;
+const BAR: f64 = 530.0;
 /// Height of a bar, and of a row.
 const HEIGHT: f64 = 12.0;
 const ROW: f64 = 16.0;
-/// Rows of segments drawn per picture; the rest of each size is summed up in a row.
-const MAX_ROWS: usize = 120;
-/// Rows of each size at least, however many devices share the picture.
-const MIN_ROWS: usize = 2;
+/// Lines of segments drawn per picture; the rest is summed up in one.
+const MAX_LINES: usize = 120;
+/// Lines at least, however many devices share the picture.
+const MIN_LINES: usize = 6;
 /// Gap between blocks.
 const BETWEEN: f64 = 0.7;
 /// Blocks at least this wide are drawn on their own; narrower ones share pixels.
@@ -43,21 +43,20 @@ const TITLED_FROM: f64 = 10.0;
 const MAX_TITLED: usize = 500;
 /// Holes at least this wide tell their size.
 const HOLE_FROM: f64 = 84.0;
-/// Expandable segments over this size go over so many lines.
-const LONG_FROM: u64 = 512 << 20;
-const LINES: u64 = 8;
-/// Upper ends of the sizes that share a scale, in bytes.
-const CLASSES: [u64; 6] = [32 << 20, 128 << 20, 512 << 20, 2 << 30, 8 << 30, u64::MAX];
+/// Lines of the request that failed, at most.
+const REQUEST_LINES: u64 = 8;
+/// The least that a full line may stand for.
+const FINEST: u64 = 16 << 20;
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SegmentMapReport, color: BlockColor) -> Picture {
     let mut parts = vec![heading(source, "segments and their blocks")];
-    parts.extend(panels(&report.devices, true, |device, room| panel(device, color, MAX_ROWS, room)));
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, color, MAX_LINES, room)));
     stacked(parts)
 }
 
 /// One device.
-pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room: Room) -> Picture {
+pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, room: Room) -> Picture {
     let (body, mut y) = device_heading(&device.peak, room);
     let mut drawing = Drawing {
         body,
@@ -66,41 +65,52 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room
         titled: 0,
         max_titled: MAX_TITLED / room.devices.max(1),
     };
-    y += 20.0;
+    y += 4.0;
     let star = if drawing.paint.inferred { " (* inferred)" } else { "" };
-    drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &format!("{}{star}", totals(device))));
-    y += 10.0;
-    y = drawing.legend(y);
+    for line in broken(&format!("{}{star}", totals(device)), LINE_WIDTH) {
+        y += ROW;
+        drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &line));
+    }
+    y = drawing.legend(y + 8.0);
 
     let segments = device.layout.segments.iter().zip(&device.figures);
-    let (small, large): (Vec<Segment<'_>>, Vec<_>) =
+    let (small, mut large): (Vec<Segment<'_>>, Vec<_>) =
         segments.partition(|(segment, _)| segment.segment_type == SegmentType::Small);
-    if !small.is_empty() {
-        y += ROW;
-        drawing.summary("small pool", &sum(&small), y);
-    }
-    let mut classes: Vec<Vec<Segment<'_>>> = vec![Vec::new(); CLASSES.len()];
-    for segment in large {
-        classes[CLASSES.partition_point(|&end| end < segment.0.size)].push(segment);
-    }
-    classes.retain(|class| !class.is_empty());
-    let per_class = (max_rows / room.devices.max(1) / classes.len().max(1)).max(MIN_ROWS);
-    for mut class in classes {
-        let scale = scale(&class);
-        y += 34.0;
-        let title = format!("{}; the bars are {} wide", count(class.len() as u64, "segment"), Bytes(scale));
+    // Holes first, then what is full, then what is empty and could be given back.
+    large.sort_by_key(|(segment, figures)| (Kind::of(figures), Reverse(figures.inactive), segment.addr));
+    let of_kind = |kind| large.iter().copied().filter(move |(_, figures)| Kind::of(figures) == kind);
+    let mut holed: Vec<Segment<'_>> = of_kind(Kind::Holed).collect();
+    let lines = (max_lines / room.devices.max(1)).max(MIN_LINES);
+    let scale = scale(&holed, lines);
+    if !holed.is_empty() || device.failed.is_some() {
+        y += 30.0;
+        let segments = count(holed.len() as u64, "segment");
+        let title = format!("{segments} with holes, all at one scale: a full line is {}", Bytes(scale));
         drawing.add(text(16.0, y, Anchor::Start, palette::MUTED, &title));
         y -= 6.0;
-        // Holes first, then what is full, then what is empty and could be given back.
-        class.sort_by_key(|(segment, figures)| (figures.blocks == 0, Reverse(figures.inactive), segment.addr));
-        let rest = class.split_off(per_class.min(class.len()));
-        for (segment, figures) in class {
-            y = drawing.segment(segment, figures, scale, y);
-        }
-        if !rest.is_empty() {
-            y += ROW;
-            drawing.summary("the others", &sum(&rest), y);
-        }
+    }
+    if let Some(bytes) = device.failed {
+        y = drawing.request(bytes, scale, y);
+    }
+    let mut used = 0;
+    let fits = holed.iter().take_while(|(segment, _)| {
+        used += segment.size.div_ceil(scale) as usize;
+        used <= lines
+    });
+    let rest = holed.split_off(fits.count().max(1).min(holed.len()));
+    for (segment, figures) in holed {
+        y = drawing.segment(segment, figures, scale, y);
+    }
+    y += 6.0;
+    let sums = [
+        ("more with holes", rest),
+        ("full", of_kind(Kind::Full).collect()),
+        ("not in use", of_kind(Kind::Empty).collect()),
+        ("small pool", small),
+    ];
+    for (name, segments) in sums.iter().filter(|(_, segments)| !segments.is_empty()) {
+        y += ROW;
+        drawing.summary(name, &sum(segments), y);
     }
     Picture { height: y + 26.0, body: drawing.body }
 }
@@ -108,22 +118,45 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_rows: usize, room
 /// A segment and how it is used.
 type Segment<'a> = (&'a SegmentLayout, &'a Figures);
 
+/// What there is to see of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Holed,
+    Full,
+    Empty,
+}
+
+impl Kind {
+    fn of(figures: &Figures) -> Self {
+        match figures {
+            Figures { blocks: 0, .. } => Self::Empty,
+            Figures { inactive: 0, .. } => Self::Full,
+            _ => Self::Holed,
+        }
+    }
+}
+
 fn sum(segments: &[Segment<'_>]) -> Figures {
     Figures::sum(segments.iter().map(|(_, figures)| *figures))
 }
 
-/// Bytes that a full bar stands for. An expandable segment is often all there is and goes over several lines, as its
-/// holes could not be seen otherwise.
-fn scale(class: &[Segment<'_>]) -> u64 {
-    let largest = class.iter().map(|(segment, _)| segment.size).max().unwrap_or(0);
-    let is_long = class.iter().any(|(segment, _)| segment.expandable && segment.size == largest) && largest > LONG_FROM;
-    if is_long { largest.div_ceil(LINES).next_multiple_of(1 << 20) } else { largest.max(1) }
+/// Bytes that a full line stands for, the same for all segments: as few as there is room for lines, so that a segment goes
+/// over several of them, and its holes can be seen.
+fn scale(segments: &[Segment<'_>], lines: usize) -> u64 {
+    let largest = segments.iter().map(|(segment, _)| segment.size).max().unwrap_or(FINEST);
+    let needed = |scale: u64| segments.iter().map(|(segment, _)| segment.size.div_ceil(scale)).sum::<u64>();
+    let mut scale = FINEST;
+    while scale < largest && needed(scale) > lines as u64 {
+        scale *= 2;
+    }
+    scale
 }
 
 fn totals(device: &DeviceSegmentMap) -> String {
     let all = Figures::sum(&device.figures);
     let segments = count(all.segments, "segment");
-    let mut line = format!("{} in {segments}: {} allocated", Bytes(all.reserved), Bytes(all.allocated));
+    let chosen = if device.is_most_inactive { "where most is inactive: " } else { "" };
+    let mut line = format!("{chosen}{} in {segments}: {} allocated", Bytes(all.reserved), Bytes(all.allocated));
     if all.pending_free > 0 {
         line += &format!(", {} pending free", Bytes(all.pending_free));
     }
@@ -163,7 +196,7 @@ impl Paint {
             return Self { rows: Vec::new(), legend, inferred: false };
         };
         let groups = &device.peak.attribution.rows;
-        let colors = palette::of_groups(groups.iter().map(|row| row.label.as_str()).take(top)).into_iter();
+        let colors = groups.iter().take(top).map(|row| palette::of_label(&row.label));
         let named: Vec<(String, Color)> =
             groups.iter().map(|row| starred(&row.label, row.inferred)).zip(colors).collect();
         let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
@@ -230,9 +263,31 @@ impl Drawing<'_> {
         self.add(frame.set("stroke", palette::MUTED.light).set("stroke-width", "0.5"));
     }
 
+    /// The request that failed, at the scale of the segments.
+    fn request(&mut self, bytes: u64, scale: u64, mut y: f64) -> f64 {
+        self.label(16.0, y + ROW, Anchor::Start, "asked for and refused");
+        self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
+        let largest = Figures::sum(&self.device.figures).largest_free_block;
+        let note = if largest < bytes { "fits into none" } else { "" };
+        self.label(LEFT + BAR + 10.0, y + ROW, Anchor::Start, note);
+        let lines = bytes.div_ceil(scale).max(1);
+        // A request far larger than any segment is told by its number.
+        for line in 0..lines.min(REQUEST_LINES) {
+            y += ROW;
+            let width = BAR * (bytes - line * scale).min(scale) as f64 / scale as f64;
+            let bar = rectangle(LEFT, y, width.max(1.0), HEIGHT, palette::ALARM).set("fill-opacity", "0.35");
+            self.add(bar.set("stroke", palette::ALARM.light).set("stroke-width", "1.2"));
+        }
+        if lines > REQUEST_LINES {
+            y += ROW;
+            self.label(LEFT, y, Anchor::Start, &format!("and {} more", count(lines - REQUEST_LINES, "line")));
+        }
+        y + 6.0
+    }
+
     /// Many segments as one bar, their parts added up.
     fn summary(&mut self, name: &str, figures: &Figures, y: f64) {
-        self.label(16.0, y, Anchor::Start, &format!("{name}, {}", count(figures.segments, "segment")));
+        self.label(16.0, y, Anchor::Start, &format!("{} {name}", figures.segments));
         self.label(LEFT - 8.0, y, Anchor::End, &Bytes(figures.reserved).to_string());
         self.frame(BAR, y);
         let width = |bytes: u64| BAR * percent(bytes, figures.reserved) / 100.0;
@@ -262,10 +317,34 @@ impl Drawing<'_> {
         while from < segment.size {
             y += ROW;
             let length = scale.min(segment.size - from);
+            let (alike, is_free) = self.lines_alike(segment, from, scale);
+            if alike > 1 {
+                // Lines that are full, or free, look all the same.
+                self.frame(BAR, y);
+                if !is_free {
+                    self.add(rectangle(LEFT, y, BAR, HEIGHT, ALLOCATED).set("fill-opacity", "0.55"));
+                }
+                let what = format!("{alike} {} lines", if is_free { "free" } else { "full" });
+                let note = text(LEFT + BAR / 2.0, y + 9.5, Anchor::Middle, palette::TEXT, &what);
+                self.add(note.set("font-size", 10));
+                from += scale * alike;
+                continue;
+            }
             self.line(segment, segment.addr + from, length, scale, y);
             from += length;
         }
         y
+    }
+
+    /// Number of lines from an offset on that are free, or that have no hole, and which of both.
+    fn lines_alike(&self, segment: &SegmentLayout, from: u64, scale: u64) -> (u64, bool) {
+        let pieces = self.device.layout.pieces_of(segment);
+        let start = segment.addr + from;
+        let pieces = &pieces[pieces.partition_point(|piece| piece.addr + piece.size <= start)..];
+        let is_free = |piece: &Piece| piece.state == BlockState::Inactive;
+        let first = pieces.first().is_some_and(is_free);
+        let end = pieces.iter().find(|piece| is_free(piece) != first).map(|piece| piece.addr);
+        ((end.unwrap_or(segment.addr + segment.size) - start) / scale, first)
     }
 
     /// The part of a segment that starts at `start`.
@@ -284,7 +363,8 @@ impl Drawing<'_> {
             let x = LEFT + width(from - start);
             let color = self.paint.color(device, piece);
             if piece.state == BlockState::Inactive {
-                if size >= HOLE_FROM {
+                // A hole that goes over several lines is told where it begins.
+                if size >= HOLE_FROM && piece.addr >= start {
                     let bytes = Bytes(piece.size).to_string();
                     let hole = text(x + size / 2.0, y + 9.5, Anchor::Middle, palette::MUTED, &bytes);
                     self.add(hole.set("font-size", 10));

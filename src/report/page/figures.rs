@@ -1,53 +1,37 @@
-//! The figures that a report starts with, a row per device.
+//! The figures of every device, a row each.
 
 use super::Page;
-use crate::analysis::{DevicePeak, DeviceSegmentMap, Figures};
+use crate::analysis::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::percent;
 
-/// Names of the columns.
-pub const COLUMNS: [&str; 10] = [
-    "device",
-    "peak allocated",
-    "max reserved",
-    "baseline",
-    "allocated at the end",
-    "inactive at the peak",
-    "pinned",
-    "rounding loss",
-    "largest free block",
-    "history",
-];
+/// Names of the columns. Numbers stand between the first and the last of them.
+pub const COLUMNS: [&str; 7] =
+    ["device", "peak allocated", "max reserved", "baseline", "allocated at the end", "inactive *", "history"];
+
+/// What the star means.
+pub const INACTIVE: &str = "* reserved and inactive at the first failed request, or at the peak";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
-    let maps = &page.overview.segments.devices;
-    let map_of = |peak: &DevicePeak| maps.iter().find(|map| map.peak.device == peak.device);
-    page.overview.peak.devices.iter().map(|peak| row(peak, map_of(peak))).collect()
+    page.overview.peak.devices.iter().map(row).collect()
 }
 
 /// Stands for a figure that the recording does not hold.
 const UNKNOWN: &str = "not recorded";
 
-fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.len()] {
+fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
     let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
-    let bytes = |bytes: u64| Bytes(bytes).to_string();
-    let [inactive, pinned, rounding, largest] = match map {
-        Some(map) => {
-            let figures = Figures::sum(&map.figures);
-            let inactive = format!("{} ({:.1}%)", Bytes(figures.inactive), percent(figures.inactive, figures.reserved));
-            [inactive, bytes(figures.pinned_free), signed(figures.rounding()), bytes(figures.largest_free_block)]
+    // Memory of the CPU and memory timelines have no reserved bytes, and profiler traces do not tell what is active.
+    let inactive = match peak.at.reserved {
+        reserved if reserved > 0 => {
+            let inactive = reserved.saturating_sub(peak.at.active);
+            let share = percent(inactive.unsigned_abs(), reserved.unsigned_abs());
+            format!("{} ({share:.1}%)", signed(inactive))
         }
-        // Without segments the counters are all there is; the CPU has no reserved memory either.
-        None if peak.at.reserved > 0 => {
-            let inactive = peak.at.reserved.wrapping_sub(peak.at.allocated);
-            let share = inactive as f64 * 100.0 / peak.at.reserved as f64;
-            let inactive = format!("{} ({share:.1}%)", signed(inactive));
-            [inactive, UNKNOWN.to_owned(), UNKNOWN.to_owned(), UNKNOWN.to_owned()]
-        }
-        None => [UNKNOWN; 4].map(str::to_owned),
+        _ => UNKNOWN.to_owned(),
     };
     [
         device_name(peak.device),
@@ -60,9 +44,6 @@ fn row(peak: &DevicePeak, map: Option<&DeviceSegmentMap>) -> [String; COLUMNS.le
         signed(peak.baseline.allocated),
         signed(peak.end.allocated),
         inactive,
-        pinned,
-        rounding,
-        largest,
         history(peak),
     ]
 }

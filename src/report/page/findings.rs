@@ -1,4 +1,4 @@
-//! What a report says before anything else: why memory ran out, and what leaks.
+//! What there is to say in words: why memory ran out, how devices differ, and what leaks.
 
 use super::Page;
 use crate::analysis::peak::comparison::GroupShares;
@@ -55,7 +55,6 @@ fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let place = notes::position(&oom.moment, device.entries, &device.completeness);
     let mut lines = vec![format!("requested by {site} ({place})")];
     lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
-    lines.extend(oom.advice.iter().map(|advice| oom_words::advice(oom, advice).text));
     Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines }
 }
 

@@ -1,12 +1,12 @@
 //! The report as a static HTML page.
 
 use super::findings::findings;
-use super::{Page, figures};
+use super::{Page, Section, figures, verdict};
 use crate::analysis::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
-use crate::report::common::words::starred;
+use crate::report::common::words::{count, starred};
 use crate::report::percent;
 use std::io::{self, Write};
 
@@ -20,42 +20,85 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(out, "<title>{path}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
-    writeln!(out, "<h1>{path}</h1>\n<p>{}</p>", escape(&figures::recording(page)))?;
+    writeln!(out, "<h1>{path}</h1>")?;
     for line in notes::source(&page.source.recording.snapshot) {
         writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
     }
     if page.overview.peak.devices.is_empty() {
+        writeln!(out, "<p>{}</p>", escape(&figures::recording(page)))?;
         writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
-    } else {
-        // Numbers stand between the device's name and what its history lacks.
-        let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
-            let last = row.len() - 1;
-            let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };
-            let cell = |(index, cell): (usize, String)| format!("<{tag}{}>{}</{tag}>", class(index), escape(&cell));
-            row.into_iter().enumerate().map(cell).collect()
-        };
-        writeln!(out, "<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
-        for row in figures::rows(page) {
-            writeln!(out, "<tr>{}</tr>", cells("td", row))?;
-        }
-        writeln!(out, "</table>")?;
+        return writeln!(out, "</body>\n</html>");
     }
+    if let Some((sentence, is_bad)) = verdict::verdict(page) {
+        let class = if is_bad { " alarm" } else { "" };
+        writeln!(out, "<p class=\"verdict{class}\">{}</p>", escape(&sentence))?;
+        verdict::others(page).iter().try_for_each(|line| writeln!(out, "<p>{}</p>", escape(line)))?;
+    }
+    section(&page.first_pictures(), out)?;
+    let remedies = verdict::remedies(page);
+    if !remedies.is_empty() {
+        writeln!(out, "<h2>What to do</h2>")?;
+        list(&remedies, out)?;
+    }
+    let (devices, shown) = page.tables();
+    devices.iter().try_for_each(|device| sites(device, shown, out))?;
+    page.more_pictures().iter().try_for_each(|more| section(more, out))?;
     for finding in findings(page) {
-        writeln!(out, "<h2 class=\"alarm\">{}</h2>\n<ul>", escape(&finding.title))?;
-        finding.lines.iter().try_for_each(|line| writeln!(out, "<li>{}</li>", escape(line)))?;
-        writeln!(out, "</ul>")?;
+        writeln!(out, "<h2 class=\"alarm\">{}</h2>", escape(&finding.title))?;
+        list(&finding.lines, out)?;
     }
-    for (index, (caption, pictures)) in page.pictures().into_iter().enumerate() {
-        writeln!(out, "<h2>{caption}</h2>")?;
-        for picture in pictures {
-            picture.write(out)?;
-        }
-        if index == 0 {
-            let (devices, shown) = page.tables();
-            devices.iter().try_for_each(|device| sites(device, shown, out))?;
-        }
+    writeln!(out, "<h2>Figures</h2>")?;
+    all_figures(page, out)?;
+    writeln!(out, "<p>{}</p>\n</body>\n</html>", escape(&figures::recording(page)))
+}
+
+/// Rows of a table, and items of a list, that are there to read; those behind them are there to unfold.
+const UNFOLDED: usize = 12;
+
+fn section(section: &Section, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<h2>{}</h2>", section.caption)?;
+    section.pictures.iter().try_for_each(|picture| picture.write(out))
+}
+
+fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
+    let items = |lines: &[String], out: &mut dyn Write| {
+        writeln!(out, "<ul>")?;
+        lines.iter().try_for_each(|line| writeln!(out, "<li>{}</li>", escape(line)))?;
+        writeln!(out, "</ul>")
+    };
+    let (first, rest) = lines.split_at(lines.len().min(UNFOLDED));
+    items(first, out)?;
+    if !rest.is_empty() {
+        writeln!(out, "<details><summary>{} more</summary>", rest.len())?;
+        items(rest, out)?;
+        writeln!(out, "</details>")?;
     }
-    writeln!(out, "</body>\n</html>")
+    Ok(())
+}
+
+/// The figures of every device; those of many devices are there to unfold.
+fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
+    // Numbers stand between the device's name and what its history lacks.
+    let cells = |tag: &str, row: [String; figures::COLUMNS.len()]| -> String {
+        let last = row.len() - 1;
+        let class = |index| if index == 0 || index == last { "" } else { " class=\"number\"" };
+        let cell = |(index, cell): (usize, String)| format!("<{tag}{}>{}</{tag}>", class(index), escape(&cell));
+        row.into_iter().enumerate().map(cell).collect()
+    };
+    let rows = figures::rows(page);
+    let is_long = rows.len() > UNFOLDED;
+    if is_long {
+        writeln!(out, "<details><summary>{}</summary>", count(rows.len() as u64, "device"))?;
+    }
+    writeln!(out, "<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
+    for row in rows {
+        writeln!(out, "<tr>{}</tr>", cells("td", row))?;
+    }
+    writeln!(out, "</table>")?;
+    if is_long {
+        writeln!(out, "</details>")?;
+    }
+    writeln!(out, "<p class=\"note\">{}</p>", escape(figures::INACTIVE))
 }
 
 /// The table of sites of one device, each with its stack to unfold.
@@ -63,7 +106,8 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
     let mut top = device.attribution.clone();
     top.keep_top(shown);
     let name = device_name(device.device);
-    writeln!(out, "<h2>{name}: what holds the memory at the peak</h2>")?;
+    let place = notes::place(device);
+    writeln!(out, "<h2>{name}: what holds the memory, {}</h2>", escape(&place))?;
     let number = |tag: &str, content: &str| format!("<{tag} class=\"number\">{content}</{tag}>");
     let names = ["bytes", "share", "blocks"].map(|name| number("th", name)).concat();
     writeln!(out, "<table>\n<tr>{names}<th>{}</th></tr>", top.by.name())?;
@@ -78,7 +122,7 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
         let share = percent(row.bytes, top.total_bytes);
         writeln!(
             out,
-            "<tr><td>{}</td><td>{share:.1}%</td><td>{}</td><td>{label}</td></tr>",
+            "<tr><td class=\"number\">{}</td><td class=\"number\">{share:.1}%</td><td class=\"number\">{}</td><td>{label}</td></tr>",
             Bytes(row.bytes),
             row.blocks
         )?;
@@ -104,8 +148,10 @@ fn style() -> String {
     let (light, dark) = (theme(|color| color.light), theme(|color| color.dark));
     format!(
         "{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n\
-         body{{font:14px system-ui,sans-serif;max-width:1200px;margin:24px auto;padding:0 16px}}\n\
-         h1{{font-size:20px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 0 8px}}\n\
+         body{{font:14px system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0}}\n\
+         h1,h2,p,ul,table,details{{margin-left:16px;margin-right:16px}}\n\
+         .verdict{{font-size:20px;font-weight:600}}\n\
+         h1{{font-size:16px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 16px 8px}}\ntd details{{margin:0}}\n\
          table{{border-collapse:collapse}}\n\
          th,td{{border-bottom-style:solid;border-bottom-width:1px;padding:3px 16px 3px 0;vertical-align:top}}\n\
          th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right}}\n\

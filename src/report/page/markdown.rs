@@ -1,7 +1,7 @@
 //! The report as Markdown for an issue.
 
 use super::findings::findings;
-use super::{Page, SITES, figures};
+use super::{Page, SITES, figures, verdict};
 use crate::analysis::{DevicePeak, DeviceTimeline};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
@@ -22,19 +22,28 @@ const CURVE: usize = 64;
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## GPU memory report of {}\n", code(page.source.path))?;
-    writeln!(out, "{}.\n", escape(&figures::recording(page)))?;
     for line in notes::source(&page.source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
     if page.overview.peak.devices.is_empty() {
+        writeln!(out, "{}.\n", escape(&figures::recording(page)))?;
         return writeln!(out, "No memory was allocated on any device while recording.");
     }
-    writeln!(out, "| {} |", figures::COLUMNS.join(" | "))?;
+    if let Some((sentence, _)) = verdict::verdict(page) {
+        writeln!(out, "**{}**\n", escape(&sentence))?;
+    }
+    writeln!(out, "| {} |", figures::COLUMNS.map(escape).join(" | "))?;
     writeln!(out, "|---|{}---|", "--:|".repeat(figures::COLUMNS.len() - 2))?;
     for row in figures::rows(page) {
         writeln!(out, "| {} |", row.join(" | "))?;
     }
-    writeln!(out)?;
+    writeln!(out, "\n{}; {}.\n", escape(figures::INACTIVE), escape(&figures::recording(page)))?;
+    let remedies = verdict::remedies(page);
+    if !remedies.is_empty() {
+        writeln!(out, "### What to do\n")?;
+        remedies.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
+        writeln!(out)?;
+    }
     for finding in findings(page) {
         writeln!(out, "### {}\n", escape(&finding.title))?;
         finding.lines.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
@@ -105,8 +114,8 @@ fn curve(timeline: &DeviceTimeline) -> String {
 }
 
 fn span(timeline: &DeviceTimeline) -> String {
-    let (first, last) = timeline.range;
-    match timeline.axis {
+    let (first, last) = timeline.axis.range();
+    match timeline.axis.counts {
         crate::analysis::XAxis::Time => notes::duration(last.saturating_sub(first)),
         crate::analysis::XAxis::Entry => format!("{} entries", last.saturating_sub(first)),
     }

@@ -5,6 +5,7 @@ mod findings;
 mod html;
 mod markdown;
 mod svg;
+mod verdict;
 
 use super::Source;
 use super::common::picture::{MAX_PANELS, Picture, PictureFormat, panels};
@@ -12,13 +13,23 @@ use super::flamegraph::picture as flamegraph;
 use super::fragmentation::picture as segments;
 use super::fragmentation::picture::BlockColor;
 use super::timeline::picture as timeline;
-use crate::analysis::{DevicePeak, Overview};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::{Category, DevicePeak, DeviceSegmentMap, DeviceTimeline, Overview};
+use crate::model::DeviceId;
 use std::io::{self, Write};
 
-/// Rows of the segment map in a report, of all devices; the rest is summed up.
-const SEGMENT_ROWS: usize = 60;
-/// Rows of the table of sites.
+/// Lines of the segment map in a report, of all devices; the rest is summed up.
+const SEGMENT_LINES: usize = 60;
+/// Up to so many devices each has a picture by site beside the one by category.
+const BY_SITE: usize = 2;
+/// Rows of the table of sites, where nothing else is asked for.
 const SITES: usize = 14;
+
+/// Pictures of a kind, one for each device.
+struct Section {
+    caption: &'static str,
+    pictures: Vec<Picture>,
+}
 
 /// What a report can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,27 +92,79 @@ impl Page<'_> {
         html::write(self, out)
     }
 
-    /// The pictures of each device with their captions: timeline, flame graph, segment map.
-    fn pictures(&self) -> Vec<(&'static str, Vec<Picture>)> {
-        let overview = self.overview;
-        // Where memory ran out, holes matter most.
-        let at_oom = |device| overview.segments_at_oom.devices.iter().find(|map| map.peak.device == device);
-        let maps: Vec<_> = overview.segments.devices.iter().map(|map| at_oom(map.peak.device).unwrap_or(map)).collect();
-        let mut pictures = vec![
-            ("Live memory over time", panels(&overview.timeline.devices, true, timeline::panel)),
-            ("Live bytes by stack, outermost caller on top", panels(&overview.flame.devices, false, flamegraph::panel)),
-        ];
-        if !maps.is_empty() {
-            let panel = |map: &&_, room| segments::panel(map, BlockColor::State, SEGMENT_ROWS, room);
-            pictures.push(("Segments and their blocks, holes first", panels(&maps, false, panel)));
+    /// What a report shows below the verdict: where the memory goes, by category where that is known.
+    fn first_pictures(&self) -> Section {
+        // The one to look at first comes first.
+        let first = self.first_device();
+        let mut devices: Vec<&DeviceTimeline> = self.overview.timeline.devices.iter().collect();
+        devices.sort_by_key(|device| Some(device.peak.device) != first);
+        if self.is_by_category() {
+            let pictures = panels(&devices, true, |device, room| timeline::categories(device, room));
+            Section { caption: "Memory over time, by category", pictures }
+        } else {
+            let pictures = panels(&devices, true, |device, room| timeline::panel(device, room));
+            let has_history = devices.iter().any(|device| !device.peak.completeness.no_entries);
+            let caption = if has_history { "Memory over time" } else { "Memory at the dump" };
+            Section { caption, pictures }
         }
-        pictures
+    }
+
+    /// The device to look at first.
+    fn first_device(&self) -> Option<DeviceId> {
+        let triage = &self.overview.triage;
+        triage.devices.get(triage.first).map(|first| first.peak.device)
+    }
+
+    /// Whether sites say more than categories do: memory timelines have nothing but categories.
+    fn has_sites(&self) -> bool {
+        let is_category = |label: &str| Category::ALL.iter().any(|category| category.name() == label);
+        let mut bands = self.overview.timeline.devices.iter().flat_map(|device| &device.bands);
+        bands.any(|band| !is_category(&band.label))
+    }
+
+    /// Whether most of what is held is of a known category.
+    fn is_by_category(&self) -> bool {
+        let attributions = self.overview.triage.devices.iter().map(|device| &device.categories);
+        let of = |label: &str| {
+            let rows = attributions.clone().flat_map(|categories| &categories.rows);
+            rows.filter(|row| row.label == label).map(|row| u128::from(row.bytes)).sum::<u128>()
+        };
+        let total: u128 = attributions.clone().map(|categories| u128::from(categories.total_bytes)).sum();
+        let is_by_site =
+            self.overview.timeline.devices.iter().any(|device| device.peak.attribution.by == GroupBy::Site);
+        is_by_site && total > 0 && of(Category::Unknown.name()) * 10 < total * 9
+    }
+
+    /// All other pictures: segments where holes matter, memory by site, stacks.
+    fn more_pictures(&self) -> Vec<Section> {
+        let overview = self.overview;
+        let mut sections = Vec::new();
+        let maps = &overview.segments.devices;
+        if !maps.is_empty() {
+            let panel = |map: &DeviceSegmentMap, room| segments::panel(map, BlockColor::State, SEGMENT_LINES, room);
+            sections.push(Section { caption: "Segments and their holes", pictures: panels(maps, false, panel) });
+        }
+        if self.is_by_category() && self.has_sites() {
+            let devices = &overview.timeline.devices;
+            // Many devices run the same program: one says it all.
+            let first = self.first_device();
+            let first = devices.iter().position(|device| Some(device.peak.device) == first).unwrap_or(0);
+            let shown = if devices.len() > BY_SITE { first..first + 1 } else { 0..devices.len() };
+            let pictures = panels(devices.get(shown).unwrap_or(&[]), false, timeline::panel);
+            sections.push(Section { caption: "Memory over time, by site", pictures });
+        }
+        sections.push(Section {
+            caption: "Live bytes by stack, outermost caller on top",
+            pictures: panels(&overview.flame.devices, false, flamegraph::panel),
+        });
+        sections
     }
 
     /// The peaks whose rows are written out, and how many of their rows.
     fn tables(&self) -> (&[DevicePeak], usize) {
         let devices = &self.overview.peak.devices;
-        let rows = if devices.len() > 4 { SITES / 2 } else { SITES };
+        let rows = self.overview.top.unwrap_or(SITES);
+        let rows = if devices.len() > 4 { rows.div_ceil(2) } else { rows };
         (&devices[..devices.len().min(MAX_PANELS)], rows)
     }
 }

@@ -19,7 +19,7 @@ use svg::node::element::{Group, Line as SvgLine, Path};
 
 /// The plot, in pixels.
 const LEFT: u32 = 84;
-const PLOT_WIDTH: u32 = 1080;
+const PLOT_WIDTH: u32 = 790;
 const PLOT_HEIGHT: u32 = 280;
 /// Columns of bars at most. More ranks share columns.
 const COLUMNS: usize = PLOT_WIDTH as usize / 2;

@@ -9,15 +9,15 @@ use crate::report::common::fit::shorten_end;
 use crate::report::common::notes;
 use crate::report::common::picture::pair::{BASE, NEW};
 use crate::report::common::picture::palette::{self, Color};
-use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, PLOT_HEIGHT, PLOT_WIDTH};
+use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text};
-use crate::report::common::picture::{Picture, Room, chart, heading, panels, stacked, warnings};
+use crate::report::common::picture::{Picture, Room, TITLE_WIDTH, chart, heading, panels, stacked, warnings};
 use svg::node::Blob;
 use svg::node::element::{Group, Line};
 
 /// Longest title and names of settings in the legend, in characters.
-const LONGEST_TITLE: usize = 140;
-const LONGEST_NAME: usize = 44;
+const LONGEST_TITLE: usize = TITLE_WIDTH;
+const LONGEST_NAME: usize = 110;
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &SimulateReport) -> Picture {
@@ -36,8 +36,9 @@ fn panel(device: &DeviceSimulation, room: Room) -> Picture {
         return Picture { height: y + 16.0, body };
     }
     let top = y + 14.0 + 16.0;
-    let plot = legend(plot(device), device).set("transform", format!("translate(0 {})", px(top)));
-    Picture { height: top + f64::from(PLOT_HEIGHT + chart::BELOW) + 22.0, body: body.add(plot) }
+    let (plot, legend_end) = legend(plot(device), device);
+    let plot = plot.set("transform", format!("translate(0 {})", px(top)));
+    Picture { height: top + legend_end + 6.0, body: body.add(plot) }
 }
 
 /// Both curves, and the devices on which the settings work as lines.
@@ -94,8 +95,9 @@ fn steps(curve: &[CurvePoint], last: f64) -> Vec<(f64, f64)> {
     points
 }
 
-fn legend(mut plot: Group, device: &DeviceSimulation) -> Group {
-    let mut y = 0.0;
+/// What the colours mean, and where that ends.
+fn legend(mut plot: Group, device: &DeviceSimulation) -> (Group, f64) {
+    let mut y = LEGEND_TOP;
     let best = device.best().map(words::name);
     let names = [(BASE, Some("as recorded".to_owned())), (NEW, best)];
     for (color, name) in names {
@@ -115,5 +117,5 @@ fn legend(mut plot: Group, device: &DeviceSimulation) -> Group {
         plot = plot.add(line).add(text(LEGEND + 18.0, y, Anchor::Start, palette::MUTED, &needs));
         y += LEGEND_LINE;
     }
-    plot
+    (plot, y)
 }

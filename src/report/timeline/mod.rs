@@ -1,9 +1,21 @@
 //! What `memviz timeline` draws.
 
 #[cfg(feature = "plot")]
+mod legend;
+#[cfg(feature = "plot")]
+mod marks;
+#[cfg(feature = "plot")]
 pub(crate) mod picture;
 #[cfg(feature = "plot")]
 mod ribbons;
+#[cfg(feature = "plot")]
+mod scale;
+#[cfg(feature = "plot")]
+mod stack;
+#[cfg(feature = "plot")]
+mod strip;
+#[cfg(feature = "plot")]
+mod ticks;
 
 #[cfg(feature = "plot")]
 pub use picture::draw;

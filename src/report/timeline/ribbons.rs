@@ -1,8 +1,10 @@
 //! Annotations below a timeline: a row per depth, a box per range.
 
+use super::scale::at;
 use crate::analysis::timeline::Ribbon;
 use crate::analysis::{DeviceTimeline, XAxis};
 use crate::report::common::notes;
+use crate::report::common::picture::plot::LEFT;
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
 use crate::report::common::picture::{Room, palette};
 use svg::node::element::{Group, Path};
@@ -15,13 +17,13 @@ const ALONE_FROM: f64 = 8.0;
 const CHARACTER: f64 = 6.4;
 
 /// The rows, and their height in all.
-pub fn draw(device: &DeviceTimeline, room: Room, left: f64, width: f64) -> (Group, f64) {
+pub(super) fn draw(device: &DeviceTimeline, room: Room) -> (Group, f64) {
     let mut group = Group::new();
     let deepest = device.ribbons.iter().map(|ribbon| ribbon.depth + 1).max().unwrap_or(0);
     let rows = deepest.min(if room.devices > 2 { 2 } else { 6 });
     for depth in 0..rows {
         let ribbons = device.ribbons.iter().filter(|ribbon| ribbon.depth == depth);
-        group = row(group, device, ribbons, depth as f64 * ROW, left, width);
+        group = row(group, device, ribbons, depth as f64 * ROW);
     }
     let mut height = rows as f64 * ROW;
     if deepest > rows {
@@ -29,22 +31,13 @@ pub fn draw(device: &DeviceTimeline, room: Room, left: f64, width: f64) -> (Grou
         let hidden = device.ribbons.iter().filter(|ribbon| ribbon.depth >= rows).count();
         let plural = if hidden == 1 { "" } else { "s" };
         let note = format!("{hidden} annotation{plural} inside of these not drawn");
-        group = group.add(text(left, height - 5.0, Anchor::Start, palette::MUTED, &note));
+        group = group.add(text(f64::from(LEFT), height - 5.0, Anchor::Start, palette::MUTED, &note));
     }
     (group, height)
 }
 
-fn row<'a>(
-    mut group: Group,
-    device: &DeviceTimeline,
-    ribbons: impl Iterator<Item = &'a Ribbon>,
-    y: f64,
-    left: f64,
-    width: f64,
-) -> Group {
-    let (first, last) = device.range;
-    let span = (last as f64 - first as f64).max(1.0);
-    let x = |at: i64| left + width * ((at as f64 - first as f64) / span).clamp(0.0, 1.0);
+fn row<'a>(mut group: Group, device: &DeviceTimeline, ribbons: impl Iterator<Item = &'a Ribbon>, y: f64) -> Group {
+    let x = |x: i64| at(&device.axis, x);
     // Narrow boxes of one colour are one path, and one box per pixel is all that can be seen.
     let mut narrow = [String::new(), String::new()];
     let mut drawn_to = f64::MIN;
@@ -61,7 +54,7 @@ fn row<'a>(
             continue;
         }
         let mut title = ribbon.label.clone();
-        if device.axis == XAxis::Time {
+        if device.axis.counts == XAxis::Time {
             title += &format!("\n{}", notes::duration(ribbon.end.saturating_sub(ribbon.start)));
         }
         let mut part =

@@ -1,7 +1,7 @@
 //! A statement with what is behind it.
 
 use super::shape::{Anchor, text};
-use super::{LINE_WIDTH, Picture, palette};
+use super::{LINE_WIDTH, Picture, TITLE_WIDTH, palette};
 use crate::report::common::fit::broken;
 use crate::report::common::notes::safe;
 use svg::node::element::Group;
@@ -9,15 +9,47 @@ use svg::node::element::Group;
 /// Height of a line.
 const LINE: f64 = 17.0;
 
+/// Height of a line of a verdict, and characters that fit into it.
+const VERDICT_LINE: f64 = 23.0;
+const VERDICT_WIDTH: usize = 76;
+
+/// The sentence that a page is about, and lines below it.
+pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
+    let mut body = Group::new();
+    let mut y = 4.0;
+    let color = if is_bad { palette::ALARM } else { palette::TEXT };
+    for line in broken(&safe(sentence), VERDICT_WIDTH) {
+        y += VERDICT_LINE;
+        body = body.add(text(16.0, y, Anchor::Start, color, &line).set("font-weight", 600).set("font-size", 18));
+    }
+    for line in lines {
+        y += LINE;
+        body = body.add(text(16.0, y, Anchor::Start, palette::TEXT, &safe(line)));
+    }
+    Picture { height: y + 8.0, body }
+}
+
 /// A title that asks for attention, and lines below it.
 pub fn statement(title: &str, lines: &[String]) -> Picture {
     let mut body = Group::new();
     let mut y = 22.0;
-    for line in broken(&safe(title), LINE_WIDTH) {
+    for line in broken(&safe(title), TITLE_WIDTH) {
         body =
             body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line).set("font-weight", 600).set("font-size", 14));
         y += LINE;
     }
+    let (body, y) = items(body, y, lines);
+    Picture { height: y - LINE + 12.0, body }
+}
+
+/// Lines with a dot before each.
+pub fn list(lines: &[String]) -> Picture {
+    let (body, y) = items(Group::new(), 14.0, lines);
+    Picture { height: y - LINE + 12.0, body }
+}
+
+/// Adds lines with a dot before each from the baseline `y` on, and tells where the next one would be.
+fn items(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
     for line in lines {
         for (index, part) in broken(&safe(line), LINE_WIDTH).iter().enumerate() {
             let part = if index == 0 { format!("\u{2022} {part}") } else { part.clone() };
@@ -26,5 +58,5 @@ pub fn statement(title: &str, lines: &[String]) -> Picture {
             y += LINE;
         }
     }
-    Picture { height: y - LINE + 12.0, body }
+    (body, y)
 }

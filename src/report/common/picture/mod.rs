@@ -14,7 +14,7 @@ pub(crate) mod shape;
 mod table;
 
 pub use format::PictureFormat;
-pub(crate) use list::statement;
+pub(crate) use list::{list, statement, verdict};
 pub(crate) use table::{Cell, table};
 
 use super::fit::{self, shorten, shorten_end};
@@ -27,11 +27,14 @@ use std::io::{self, Write};
 use svg::Document;
 use svg::node::element::{Group, Rectangle, Style};
 
-/// Width of every picture, in pixels.
-pub const WIDTH: u32 = 1200;
+/// Width of every picture, in pixels: that of the column which GitHub shows an issue in, so that text keeps its size.
+pub const WIDTH: u32 = 900;
 
 /// Characters of proportional text that fit into a line.
-pub(crate) const LINE_WIDTH: usize = 165;
+pub(crate) const LINE_WIDTH: usize = 134;
+
+/// Characters of a title that fit into a line.
+pub(crate) const TITLE_WIDTH: usize = 108;
 
 /// A part of a page: a drawing with its height, [`WIDTH`] wide.
 #[derive(Clone, Debug)]
@@ -75,7 +78,7 @@ pub(crate) fn stacked(parts: Vec<Picture>) -> Picture {
 
 /// The file's name, what is shown of it, and what the file as a whole lacks.
 pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
-    let path = shorten(&safe(source.path), 110);
+    let path = shorten(&safe(source.path), 70);
     let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
     let body = Group::new().add(title).add(what);
@@ -116,14 +119,20 @@ pub(crate) struct Room {
 /// What is held on a device where, and what its history lacks; and where that ends.
 pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, 140));
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, TITLE_WIDTH));
     let lines = if room.notes { notes::device(device) } else { Vec::new() };
     warnings(Group::new().add(title.set("font-weight", 600).set("font-size", 14)), 20.0, &lines)
 }
 
-/// A line of its own.
+/// A sentence of its own.
 pub(crate) fn remark(line: &str) -> Picture {
-    Picture { height: 40.0, body: Group::new().add(text(16.0, 18.0, Anchor::Start, palette::MUTED, line)) }
+    let mut body = Group::new();
+    let mut y = 0.0;
+    for line in fit::broken(&safe(line), LINE_WIDTH) {
+        y += 18.0;
+        body = body.add(text(16.0, y, Anchor::Start, palette::MUTED, &line));
+    }
+    Picture { height: y + 22.0, body }
 }
 
 /// The title of a section.

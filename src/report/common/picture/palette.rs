@@ -41,27 +41,50 @@ pub const NO_STACK: Color = color("#57606A", "#B1BAC4");
 /// Blocks from before the recording.
 pub const BASELINE: Color = color("#7A6F5D", "#8F8574");
 /// What may be a parameter, a buffer, a gradient or a state of the optimizer.
-pub const MODEL_STATE: Color = color("#012029", "#5CE60B");
+pub const MODEL_STATE: Color = color("#012029", "#F0FEEB");
 /// Memory that is reserved and free.
 pub const FREE: Color = color("#F6F8FA", "#161B22");
 
 /// Colours of groups. Under normal vision and the three kinds of colour blindness any two differ, and each stands out
 /// from the background in both themes; the tests measure it.
-pub const GROUPS: [Color; 10] = [
-    color("#2C71B7", "#4B9CF1"),
-    color("#B7810F", "#F9E4A9"),
-    color("#556D28", "#686E35"),
-    color("#995579", "#B97AAA"),
-    color("#38A0B8", "#B7EEFD"),
-    color("#8A0316", "#F17553"),
-    color("#9484F2", "#BFB9FD"),
-    color("#183D9C", "#3565D8"),
-    color("#E76889", "#ED9EAE"),
-    color("#73176F", "#954884"),
+pub const GROUPS: [Color; 14] = [
+    color("#568AFF", "#1C70D3"),
+    color("#AC900A", "#FCBC38"),
+    color("#084E28", "#81FD9C"),
+    color("#E61C4F", "#CA0113"),
+    color("#066181", "#76A6CB"),
+    color("#6C36FE", "#9B79FA"),
+    color("#3F86AA", "#2E6C7F"),
+    color("#562A55", "#9975A3"),
+    color("#D059D5", "#C018BD"),
+    color("#5C22A2", "#C1A8FF"),
+    color("#756018", "#B6A618"),
+    color("#B30374", "#E081A0"),
+    color("#A417CB", "#FACCFE"),
+    color("#900603", "#DA643B"),
 ];
 
-const ALL: [&[Color]; 3] =
-    [&[BACKGROUND, TEXT, MUTED, GRID, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE, FREE], &RIBBONS, &GROUPS];
+/// A second shade of each of them, for names only: there are more names than groups that must differ. They differ less from
+/// each other, but visibly.
+pub const SHADES: [Color; GROUPS.len()] = [
+    color("#130A84", "#A8C5F0"),
+    color("#3B2600", "#FFD261"),
+    color("#5F9F74", "#43C471"),
+    color("#744448", "#F09A9B"),
+    color("#2D7492", "#7EB7DD"),
+    color("#2A0458", "#8F5AF9"),
+    color("#0B5568", "#2995C7"),
+    color("#672981", "#BE77DF"),
+    color("#AC4ACB", "#A5439A"),
+    color("#8760EE", "#AA93FD"),
+    color("#8F710C", "#D1CB81"),
+    color("#4F012F", "#FA21A2"),
+    color("#8C3CAB", "#BE32DF"),
+    color("#D5715A", "#895652"),
+];
+
+const ALL: [&[Color]; 4] =
+    [&[BACKGROUND, TEXT, MUTED, GRID, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE, FREE], &RIBBONS, &GROUPS, &SHADES];
 
 /// The style sheet that turns light colours into dark ones.
 pub fn style_sheet() -> String {
@@ -72,45 +95,18 @@ pub fn style_sheet() -> String {
     rules + "}"
 }
 
-/// The colour that a name always gets when no other name is around.
+/// The colour of a name: the same in every picture, on every device and in every recording.
 pub fn of_name(name: &str) -> Color {
-    GROUPS[slot(name)]
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    name.hash(&mut hasher);
+    // The high half of the product depends on every bit of the hash.
+    let place = ((u128::from(hasher.finish()) * 2 * GROUPS.len() as u128) >> 64) as usize;
+    if place < GROUPS.len() { GROUPS[place] } else { SHADES[place - GROUPS.len()] }
 }
 
-/// The colour of what is no group of its own, by its label.
-pub fn of_special(label: &str) -> Option<Color> {
-    match label {
-        sites::NO_STACK => Some(NO_STACK),
-        grouping::BASELINE | grouping::NOT_RECORDED => Some(BASELINE),
-        grouping::FILTERED | attribution::OTHER => Some(OTHER),
-        timeline::INACTIVE => Some(GRID),
-        label if label == Category::Unknown.name() => Some(OTHER),
-        label if label == Category::BeforeRecording.name() => Some(BASELINE),
-        label if label == Category::ModelState.name() => Some(MODEL_STATE),
-        _ => None,
-    }
-}
-
-/// Colours for groups that appear together: the one each always gets, or the next free one. More groups than colours
-/// share them.
-pub fn of_groups<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Color> {
-    let mut taken = [false; GROUPS.len()];
-    let mut pick = |label| {
-        if taken.iter().all(|&taken| taken) {
-            taken = [false; GROUPS.len()];
-        }
-        let first = slot(label);
-        let free = (0..GROUPS.len()).map(|step| (first + step) % GROUPS.len()).find(|&slot| !taken[slot]);
-        let slot = free.unwrap_or(first);
-        taken[slot] = true;
-        GROUPS[slot]
-    };
-    labels.into_iter().map(|label| of_special(label).unwrap_or_else(|| pick(label))).collect()
-}
-
-/// Place in [`GROUPS`] of a category, the same in every picture; `None` for those that [`of_special`] knows.
-fn slot_of_category(category: Category) -> Option<usize> {
-    Some(match category {
+/// The colour of a category, the same in every picture.
+pub fn of_category(category: Category) -> Color {
+    GROUPS[match category {
         Category::Parameter => 0,
         Category::Gradient => 1,
         Category::OptimizerState => 2,
@@ -121,19 +117,27 @@ fn slot_of_category(category: Category) -> Option<usize> {
         Category::Workspace => 7,
         Category::Activation => 8,
         Category::Communication => 9,
-        Category::ModelState | Category::BeforeRecording | Category::Unknown => return None,
-    })
+        Category::ModelState => return MODEL_STATE,
+        Category::BeforeRecording => return BASELINE,
+        Category::Unknown => return OTHER,
+    }]
 }
 
-fn slot(name: &str) -> usize {
-    let category = Category::ALL.into_iter().find(|category| category.name() == name);
-    if let Some(slot) = category.and_then(slot_of_category) {
-        return slot;
+/// The colour of what is no group of its own, by its label.
+pub fn of_special(label: &str) -> Option<Color> {
+    match label {
+        sites::NO_STACK => Some(NO_STACK),
+        grouping::BASELINE | grouping::NOT_RECORDED => Some(BASELINE),
+        grouping::FILTERED | attribution::OTHER => Some(OTHER),
+        timeline::INACTIVE => Some(GRID),
+        timeline::LEAKS => Some(ALARM),
+        label => Category::ALL.into_iter().find(|category| category.name() == label).map(of_category),
     }
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    name.hash(&mut hasher);
-    // The high half of the product depends on every bit of the hash.
-    ((u128::from(hasher.finish()) * GROUPS.len() as u128) >> 64) as usize
+}
+
+/// The colour of a group by its label.
+pub fn of_label(label: &str) -> Color {
+    of_special(label).unwrap_or_else(|| of_name(label))
 }
 
 /// FNV-1a: unlike the standard library's hasher it is specified, so colours stay what they are across releases.
@@ -224,8 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn shades_are_told_apart_with_any_kind_of_vision() {
+        let all: Vec<Color> = GROUPS.into_iter().chain(SHADES).chain([OTHER, NO_STACK, BASELINE]).collect();
+        for pick in [(|color| color.light) as fn(Color) -> &'static str, |color| color.dark] {
+            for vision in VISION {
+                let seen = |color| oklab(times(vision, linear(pick(color))).map(|part| part.clamp(0.0, 1.0)));
+                for (index, &a) in all.iter().enumerate() {
+                    for &b in all[..index].iter().filter(|&&b| SHADES.contains(&a) || SHADES.contains(&b)) {
+                        let distance = seen(a).iter().zip(seen(b)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
+                        assert!(distance > 0.04, "{} and {} are {distance:.3} apart", pick(a), pick(b));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn everything_stands_out_from_the_background() {
-        for color in GROUPS.into_iter().chain([TEXT, MUTED, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE]) {
+        for color in
+            GROUPS.into_iter().chain(SHADES).chain([TEXT, MUTED, ALARM, OTHER, NO_STACK, BASELINE, MODEL_STATE])
+        {
             let text = [TEXT, MUTED, ALARM].contains(&color);
             let least = if text { 4.5 } else { 3.0 };
             for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {
@@ -244,13 +266,39 @@ mod tests {
         assert_eq!(light.len(), ALL.iter().map(|colors| colors.len()).sum::<usize>());
     }
 
+    /// A leak may be of any site or category.
     #[test]
-    fn names_that_appear_together_differ_while_colours_last() {
-        let names: Vec<String> = (0..GROUPS.len()).map(|index| format!("model.py:{index} forward")).collect();
-        let colors = of_groups(names.iter().map(String::as_str));
-        let distinct: HashSet<&str> = colors.iter().map(|color| color.light).collect();
-        assert_eq!(distinct.len(), GROUPS.len());
-        assert_eq!(colors[0], of_name(&names[0]), "the first name gets its own colour");
-        assert_eq!(of_groups(["a"; 25]).len(), 25);
+    fn what_is_known_is_never_grey() {
+        let chroma = |hex| oklab(linear(hex))[1].hypot(oklab(linear(hex))[2]);
+        for color in GROUPS.into_iter().chain(SHADES) {
+            for shade in [color.light, color.dark] {
+                assert!(chroma(shade) > 0.05, "{shade} is grey");
+            }
+        }
+        for color in [OTHER, NO_STACK] {
+            assert!(chroma(color.light) < 0.03 && chroma(color.dark) < 0.03, "{color:?} is not grey");
+        }
+        let known = Category::ALL.into_iter().filter(|category| *category != Category::Unknown);
+        let colors: HashSet<&str> = known.map(|category| of_category(category).light).collect();
+        assert_eq!(colors.len(), Category::ALL.len() - 1, "two categories share a colour");
+        assert_eq!(of_category(Category::Unknown), OTHER);
+    }
+
+    #[test]
+    fn the_dark_theme_keeps_hues() {
+        for color in GROUPS.into_iter().chain(SHADES) {
+            let hue = |hex| oklab(linear(hex))[2].atan2(oklab(linear(hex))[1]);
+            let turn = (hue(color.light) - hue(color.dark)).abs();
+            let turn = turn.min(std::f64::consts::TAU - turn).to_degrees();
+            assert!(turn < 25.0, "{color:?} turns by {turn:.0} degrees");
+        }
+    }
+
+    #[test]
+    fn names_use_all_colours() {
+        let names: Vec<String> = (0..200).map(|index| format!("model.py:{index} forward")).collect();
+        let distinct: HashSet<&str> = names.iter().map(|name| of_label(name).light).collect();
+        assert_eq!(distinct.len(), 2 * GROUPS.len());
+        assert_eq!(of_label("activation"), of_category(Category::Activation));
     }
 }

@@ -1,15 +1,17 @@
-//! The plot that pictures of memory over time have in common: where it lies, labels above it and the legend beside it.
+//! The plot that pictures of memory over time have in common: where it lies, labels above it and the legend below.
 
 use super::palette::Color;
 use super::shape::{Anchor, px, text};
+use super::{WIDTH, chart};
 use svg::node::element::{Group, Line};
 
 /// Left edge, width and height of the plot, in pixels.
-pub const LEFT: u32 = 84;
-pub const PLOT_WIDTH: u32 = 740;
+pub const LEFT: u32 = 76;
+pub const PLOT_WIDTH: u32 = WIDTH - LEFT - 24;
 pub const PLOT_HEIGHT: u32 = 300;
-/// Left edge of the legend.
-pub const LEGEND: f64 = (LEFT + PLOT_WIDTH + 24) as f64;
+/// Left edge of the legend, and the baseline of its first line below the top of the plot.
+pub const LEGEND: f64 = 16.0;
+pub const LEGEND_TOP: f64 = (PLOT_HEIGHT + chart::BELOW + 20) as f64;
 /// Height of a line of the legend.
 pub const LEGEND_LINE: f64 = 18.0;
 /// Lines of labels above the plot, and the height of one.

@@ -15,7 +15,7 @@ pub enum Cell {
     Number(String),
     /// A bar as long as a share of 1.
     Bar(f64),
-    /// Code, which takes the room that is left and is cut at its beginning.
+    /// Code, which takes the room that is left and is cut in its middle.
     Code(String),
 }
 

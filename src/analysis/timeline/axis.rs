@@ -1,0 +1,249 @@
+//! The x axis: steps to scale, start-up in a corner, and what nothing happens in folded.
+
+use super::XAxis;
+use super::idle::{Gap, folded};
+
+/// From x, in microseconds or entries, to columns.
+///
+/// The part of the program between its first and its last step takes most of the columns: what comes before it at most a
+/// tenth of them, what comes after it an eighth. Where nothing happens for long, the axis is folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// What x counts.
+    pub counts: XAxis,
+    /// Parts of the axis, each with a scale of its own. They abut, in x and in columns.
+    pub stretches: Vec<Stretch>,
+}
+
+/// A part of the axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// First x.
+    pub from: i64,
+    /// The x behind the last one.
+    pub to: i64,
+    /// First column.
+    pub start: usize,
+    /// The column behind the last one.
+    pub end: usize,
+    /// What it shows.
+    pub shows: Shows,
+}
+
+/// What a part of the axis shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// What happens before the first step.
+    StartUp,
+    /// What happens between the first and the last step; everything, where there are none.
+    Steps,
+    /// What happens after the last step.
+    After,
+    /// Nothing happens: the axis is folded.
+    Idle,
+}
+
+/// Start-up takes one column in this many at most, and what comes after the last step.
+const START_UP_PART: usize = 10;
+const AFTER_PART: usize = 8;
+/// With fewer columns there is no room for parts.
+const LEAST_COLUMNS: usize = 40;
+
+impl Axis {
+    /// An axis over `range` (first and last x) on which `steps` lie between these two, and that is folded at gaps, which
+    /// come in order.
+    pub(super) fn new(
+        counts: XAxis,
+        range: (i64, i64),
+        steps: Option<(i64, i64)>,
+        gaps: &[Gap],
+        entries: usize,
+        columns: usize,
+    ) -> Self {
+        let (first, end) = (range.0, range.1.saturating_add(1).max(range.0.saturating_add(1)));
+        let whole = Stretch { from: first, to: end, start: 0, end: columns.max(1), shows: Shows::Steps };
+        if columns < LEAST_COLUMNS {
+            return Self { counts, stretches: vec![whole] };
+        }
+        let inside = |x: i64| x.clamp(first, end);
+        let (from, to) = steps.map_or((first, end), |(from, to)| (inside(from), inside(to.saturating_add(1))));
+        let zones = [(first, from, Shows::StartUp), (from, to, Shows::Steps), (to, end, Shows::After)];
+        let zones = zones.into_iter().filter(|(from, to, _)| from < to);
+        let parts: Vec<Zone> = zones.map(|(from, to, shows)| Zone::new(from, to, shows, gaps, entries)).collect();
+        let widths = widths(&parts, columns);
+        let mut stretches = Vec::new();
+        let mut start = 0;
+        for (zone, width) in parts.iter().zip(widths) {
+            zone.place(start, width, &mut stretches);
+            start += width;
+        }
+        Self { counts, stretches }
+    }
+
+    /// First and last x.
+    pub fn range(&self) -> (i64, i64) {
+        let first = self.stretches.first().map_or(0, |stretch| stretch.from);
+        let last = self.stretches.last().map_or(0, |stretch| stretch.to.saturating_sub(1));
+        (first, last)
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.stretches.last().map_or(0, |stretch| stretch.end)
+    }
+
+    /// The part that an x lies in; what lies outside of the axis is in the first or in the last.
+    fn stretch(&self, x: i64) -> Option<&Stretch> {
+        let next = self.stretches.partition_point(|stretch| stretch.to <= x);
+        self.stretches.get(next).or(self.stretches.last())
+    }
+
+    /// The column that an x falls into.
+    pub fn column(&self, x: i64) -> usize {
+        self.stretch(x).map_or(0, |stretch| {
+            let offset = stretch.offset(x).min(stretch.length() - 1);
+            stretch.start + (offset * (stretch.end - stretch.start) as i128 / stretch.length()) as usize
+        })
+    }
+
+    /// Where an x lies, in columns from the left edge.
+    pub fn position(&self, x: i64) -> f64 {
+        self.stretch(x).map_or(0.0, |stretch| {
+            let share = stretch.offset(x) as f64 / stretch.length() as f64;
+            stretch.start as f64 + share * (stretch.end - stretch.start) as f64
+        })
+    }
+
+    /// Columns of what happens between the first and the last step.
+    pub fn columns_of_steps(&self) -> usize {
+        let (first, last) = self.stretches.iter().fold((usize::MAX, 0), |(first, last), stretch| match stretch.shows {
+            Shows::Steps => (first.min(stretch.start), last.max(stretch.end)),
+            _ => (first, last),
+        });
+        last.saturating_sub(first)
+    }
+}
+
+impl Stretch {
+    fn length(&self) -> i128 {
+        (i128::from(self.to) - i128::from(self.from)).max(1)
+    }
+
+    fn offset(&self, x: i64) -> i128 {
+        (i128::from(x) - i128::from(self.from)).clamp(0, self.length())
+    }
+}
+
+/// What comes before, between or after steps.
+struct Zone {
+    from: i64,
+    to: i64,
+    shows: Shows,
+    /// Folded, in order.
+    gaps: Vec<Gap>,
+}
+
+impl Zone {
+    fn new(from: i64, to: i64, shows: Shows, gaps: &[Gap], entries: usize) -> Self {
+        Self { from, to, shows, gaps: folded(gaps, (from, to), entries) }
+    }
+
+    /// What is drawn to scale of it.
+    fn extent(&self) -> i128 {
+        let idle: i128 = self.gaps.iter().map(Gap::length).sum();
+        i128::from(self.to) - i128::from(self.from) - idle
+    }
+
+    /// Adds its parts, which take `width` columns from `start` on.
+    fn place(&self, start: usize, width: usize, out: &mut Vec<Stretch>) {
+        let mut gaps = self.gaps.as_slice();
+        // Each part has a column at least, and a gap more where there is room.
+        let fold = (width / 80).clamp(1, 10);
+        while (fold + 1) * gaps.len() + 1 > width / 2 && !gaps.is_empty() {
+            gaps = &gaps[..gaps.len() - 1];
+        }
+        let idle: i128 = gaps.iter().map(Gap::length).sum();
+        let extent = (i128::from(self.to) - i128::from(self.from) - idle).max(1);
+        let room = width - fold * gaps.len();
+        let plain = gaps.len() + 1;
+        let (mut from, mut column, mut scaled) = (self.from, start, 0i128);
+        for index in 0..plain {
+            let to = gaps.get(index).map_or(self.to, |gap| gap.from);
+            scaled += i128::from(to) - i128::from(from);
+            let spread = (scaled * (room - plain) as i128 / extent) as usize;
+            let end = start + fold * index + index + 1 + spread.min(room - plain);
+            if from < to {
+                out.push(Stretch { from, to, start: column, end, shows: self.shows });
+                column = end;
+            }
+            if let Some(gap) = gaps.get(index) {
+                out.push(Stretch { from: gap.from, to: gap.to, start: column, end: end + fold, shows: Shows::Idle });
+                (from, column) = (gap.to, end + fold);
+            }
+        }
+        // Where it ends with a gap, that takes the column of what would be behind it.
+        if let Some(last) = out.last_mut() {
+            last.end = start + width;
+        }
+    }
+}
+
+/// Columns of each zone.
+fn widths(zones: &[Zone], columns: usize) -> Vec<usize> {
+    let total = zones.iter().map(Zone::extent).sum::<i128>().max(1);
+    let share = |zone: &Zone| (zone.extent() * columns as i128 / total) as usize;
+    let width = |zone: &Zone| match zone.shows {
+        Shows::StartUp => share(zone).clamp(columns / 100 + 1, columns / START_UP_PART),
+        Shows::After => share(zone).clamp(columns / 100 + 1, columns / AFTER_PART),
+        Shows::Steps | Shows::Idle => 0,
+    };
+    let mut widths: Vec<usize> = zones.iter().map(width).collect();
+    let rest = columns - widths.iter().sum::<usize>();
+    // Where nothing is known of steps, all of it is one zone.
+    let main = zones.iter().position(|zone| zone.shows == Shows::Steps).unwrap_or(0);
+    widths[main] += rest;
+    widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::timeline::idle::gaps;
+
+    fn axis(times: &[i64], steps: Option<(i64, i64)>) -> Axis {
+        let range = (times[0], times[times.len() - 1]);
+        Axis::new(XAxis::Time, range, steps, &gaps(times.iter().copied(), range), times.len(), 800)
+    }
+
+    #[test]
+    fn parts_abut_and_cover_everything() {
+        let times: Vec<i64> = (0..500).map(|n| n * 10 + if n > 200 { 90_000 } else { 0 } + n % 7).collect();
+        for steps in [None, Some((3000, 94_000)), Some((0, 1)), Some((93_000, 93_001)), Some((-5, 1_000_000))] {
+            let axis = axis(&times, steps);
+            assert_eq!((axis.stretches[0].from, axis.stretches[0].start), (0, 0));
+            assert_eq!((axis.range(), axis.columns()), ((times[0], times[499]), 800));
+            for pair in axis.stretches.windows(2) {
+                assert_eq!((pair[0].to, pair[0].end), (pair[1].from, pair[1].start), "{axis:?}");
+            }
+            assert!(axis.stretches.iter().all(|part| part.from < part.to && part.start < part.end), "{axis:?}");
+            let columns: Vec<usize> = times.iter().map(|&time| axis.column(time)).collect();
+            assert!(columns.is_sorted() && columns[499] == 799, "{axis:?}");
+            assert!(axis.stretches.iter().any(|part| part.shows == Shows::Idle), "{axis:?}");
+        }
+    }
+
+    #[test]
+    fn steps_take_most_of_it_however_long_start_up_takes() {
+        let start_up = (0..1000).map(|n| n * 5000);
+        let times: Vec<i64> = start_up.chain((0..1000).map(|n| 6_000_000 + n * 3)).collect();
+        let axis = axis(&times, Some((6_000_000, 6_003_000)));
+        assert!(axis.columns_of_steps() >= 720, "{axis:?}");
+        assert!(axis.position(6_000_000) <= 80.0, "{axis:?}");
+    }
+
+    #[test]
+    fn what_is_evenly_spread_is_drawn_to_scale() {
+        let times: Vec<i64> = (0..10).map(|n| n * 1000).collect();
+        assert_eq!(axis(&times, None).stretches.len(), 1);
+    }
+}

@@ -1,0 +1,284 @@
+//! Bands: what holds the memory in each column.
+
+use super::{Band, Column, DeviceTimeline, INACTIVE, LEAKS};
+use crate::analysis::device::Device;
+use crate::analysis::grouping::attribution::OTHER;
+use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder};
+use crate::analysis::training::{Categories, Category};
+use crate::replay::{Counters, Instant, Metric};
+use foldhash::fast::RandomState;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Bands at most, whatever is asked for.
+const MOST: usize = 40;
+
+/// Categories from the bottom of the stack up: what stays first, what comes and goes above it.
+const FROM_THE_BOTTOM: [Category; Category::ALL.len()] = [
+    Category::Parameter,
+    Category::Buffer,
+    Category::Gradient,
+    Category::OptimizerState,
+    Category::ModelState,
+    Category::BeforeRecording,
+    Category::Communication,
+    Category::Workspace,
+    Category::KvCache,
+    Category::Input,
+    Category::Activation,
+    Category::Temporary,
+    Category::Unknown,
+];
+
+/// Bytes of a band's kind, from one column up to another.
+struct Stay {
+    pile: usize,
+    bytes: u64,
+    from: usize,
+    to: usize,
+}
+
+/// What a group holds of a category.
+struct Pile {
+    /// Of the groups met.
+    group: usize,
+    /// `None` where bands are of no category.
+    category: Option<Category>,
+    /// Bytes times columns.
+    area: u128,
+    /// Bytes and blocks at the instant that is looked at.
+    bytes: u64,
+    blocks: u64,
+}
+
+/// The bands of a device, the one on top of the stack first.
+pub(super) fn bands(
+    device: &Device<'_>,
+    grouper: &Grouper<'_>,
+    columns: &[Column],
+    (metric, instant): (Metric, Instant),
+    top: usize,
+) -> Vec<Band> {
+    let categories = (grouper.by == GroupBy::Site && metric != Metric::Reserved).then(|| device.categories());
+    let mut groups = Groups::new(grouper);
+    let (piles, stays) = piles(&mut groups, categories, columns, (metric, instant));
+    let heads = groups.heads(|_| std::iter::empty());
+    let named = |pile: &Pile| heads.get(pile.group);
+    let band_of = chosen(&piles, top, |pile| named(pile).is_some_and(|(key, _)| key.stands_apart()));
+    let mut bands: Vec<Band> = Vec::new();
+    let mut place: HashMap<Slot, usize, RandomState> = HashMap::default();
+    let mut band_of_pile = Vec::with_capacity(piles.len());
+    for (pile, &slot) in piles.iter().zip(&band_of) {
+        let index = *place.entry(slot).or_insert(bands.len());
+        if index == bands.len() {
+            let head = named(pile).map(|(_, head)| head).filter(|_| matches!(slot, Slot::Own(_)));
+            bands.push(Band {
+                label: head.map_or(OTHER, |head| &head.label).to_owned(),
+                category: category(grouper.by, pile, head.map(|head| head.label.as_str())),
+                groups: 0,
+                inferred: head.is_some_and(|head| head.inferred),
+                bytes: Vec::new(),
+                bytes_there: 0,
+                blocks_there: 0,
+                leak: None,
+            });
+        }
+        let band = &mut bands[index];
+        band.groups += 1;
+        band.bytes_there = band.bytes_there.wrapping_add(pile.bytes);
+        band.blocks_there += pile.blocks;
+        band_of_pile.push(index);
+    }
+    fill(&mut bands, &stays, &band_of_pile, columns.len());
+    bands.retain(|band| band.bytes_there > 0 || band.bytes.iter().any(|&bytes| bytes > 0));
+    bands.sort_by_cached_key(|band| Reverse(rank(band)));
+    bands
+}
+
+/// Sums up what each group holds of each category.
+fn piles(
+    groups: &mut Groups<'_>,
+    categories: Option<&Categories>,
+    columns: &[Column],
+    (metric, instant): (Metric, Instant),
+) -> (Vec<Pile>, Vec<Stay>) {
+    let table = ColumnOf::new(columns);
+    let column_of = |instant| table.column(instant, columns.len());
+    let is_there = |born, gone| born <= instant && instant < gone;
+    let seen = |born, gone| column_of(born) < column_of(gone) || is_there(born, gone);
+    let mut piles: Vec<Pile> = Vec::new();
+    let mut stays = Vec::new();
+    let mut known: HashMap<(usize, Option<Category>), usize, RandomState> = HashMap::default();
+    Holder::visit(groups.grouper.track, metric, seen, |holder| {
+        let Some(&group) = groups.of(holder).first() else { return };
+        let category = categories.map(|categories| categories.get(holder.index).category);
+        let index = *known.entry((group, category)).or_insert(piles.len());
+        if index == piles.len() {
+            piles.push(Pile { group, category, area: 0, bytes: 0, blocks: 0 });
+        }
+        let pile = &mut piles[index];
+        let (from, to) = (column_of(holder.born), column_of(holder.gone));
+        if from < to {
+            pile.area = pile.area.saturating_add(u128::from(holder.bytes) * (to - from) as u128);
+            stays.push(Stay { pile: index, bytes: holder.bytes, from, to });
+        }
+        if is_there(holder.born, holder.gone) {
+            pile.bytes = pile.bytes.wrapping_add(holder.bytes);
+            pile.blocks += 1;
+        }
+    });
+    (piles, stays)
+}
+
+/// The band that a pile is in: one of its own, or what is left of its category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Slot {
+    Own(usize),
+    Rest(Option<Category>),
+}
+
+/// The `top` piles with most area have bands of their own, and more of them where what is left of a category would be the
+/// largest band.
+fn chosen(piles: &[Pile], top: usize, stands_apart: impl Fn(&Pile) -> bool) -> Vec<Slot> {
+    let mut by_area: Vec<usize> = (0..piles.len()).collect();
+    by_area.sort_by_key(|&index| (Reverse(piles[index].area), Reverse(piles[index].bytes), index));
+    let mut slots: Vec<Slot> = piles.iter().map(|pile| Slot::Rest(pile.category)).collect();
+    let (mut own, mut largest) = (0, 0);
+    for &index in &by_area {
+        // What cannot be attributed has a band all the same.
+        let is_apart = piles[index].category.is_none() && stands_apart(&piles[index]);
+        if own < top.min(MOST) || is_apart {
+            slots[index] = Slot::Own(index);
+            largest = largest.max(piles[index].area);
+            own += usize::from(!is_apart);
+        }
+    }
+    let mut rests: HashMap<Slot, (usize, u128), RandomState> = HashMap::default();
+    for (slot, pile) in slots.iter().zip(piles).filter(|(slot, _)| matches!(slot, Slot::Rest(_))) {
+        let rest = rests.entry(*slot).or_default();
+        *rest = (rest.0 + 1, rest.1 + pile.area);
+    }
+    for &index in &by_area {
+        let Some(rest) = rests.get_mut(&slots[index]) else { continue };
+        let is_alone = rest.0 == 1;
+        if is_alone || (rest.1 > largest && own < MOST) {
+            *rest = (rest.0 - 1, rest.1 - piles[index].area);
+            slots[index] = Slot::Own(index);
+            own += 1;
+        }
+    }
+    slots
+}
+
+/// The category of a band: that of its pile, or what it is called.
+fn category(by: GroupBy, pile: &Pile, label: Option<&str>) -> Option<Category> {
+    let named = label.filter(|_| by == GroupBy::Category);
+    pile.category.or_else(|| Category::ALL.into_iter().find(|category| Some(category.name()) == named))
+}
+
+/// Adds up every band's bytes in every column: each block enters the sum where it is born and leaves where it goes.
+fn fill(bands: &mut [Band], stays: &[Stay], band_of_pile: &[usize], columns: usize) {
+    let mut changes = vec![0u64; bands.len() * (columns + 1)];
+    for stay in stays {
+        let start = band_of_pile[stay.pile] * (columns + 1);
+        let enters = &mut changes[start + stay.from];
+        *enters = enters.wrapping_add(stay.bytes);
+        let leaves = &mut changes[start + stay.to];
+        *leaves = leaves.wrapping_sub(stay.bytes);
+    }
+    for (band, changes) in bands.iter_mut().zip(changes.chunks_exact(columns + 1)) {
+        let running = changes[..columns].iter().scan(0u64, |sum, &change| {
+            *sum = sum.wrapping_add(change);
+            Some(*sum)
+        });
+        band.bytes = running.collect();
+    }
+}
+
+/// Where a band lies in the stack, the lowest first: by category, and within it what stays below what comes and goes.
+fn rank(band: &Band) -> (usize, bool, u64, String) {
+    let place = |category| FROM_THE_BOTTOM.iter().position(|&other| other == category);
+    let highest = band.bytes.iter().copied().max().unwrap_or(0).max(1);
+    let area: u128 = band.bytes.iter().map(|&bytes| u128::from(bytes)).sum();
+    // Parts of a thousand of the time that its highest point would last.
+    let stays = area * 1000 / (u128::from(highest) * band.bytes.len().max(1) as u128);
+    (band.category.and_then(place).unwrap_or(0), band.label == OTHER, 1000 - stays.min(1000) as u64, band.label.clone())
+}
+
+/// The band of what is reserved and in no active block.
+pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
+    let inactive = |counters: &Counters| u64::try_from(counters.reserved.saturating_sub(counters.active)).unwrap_or(0);
+    Band {
+        label: INACTIVE.to_owned(),
+        category: None,
+        groups: 0,
+        inferred: false,
+        bytes: columns.iter().map(|column| inactive(&column.counters)).collect(),
+        bytes_there: inactive(there),
+        blocks_there: 0,
+        leak: None,
+    }
+}
+
+/// For each instant, the first column that shows it or a later one.
+struct ColumnOf {
+    /// The instant of the first row of the table.
+    first: Instant,
+    table: Vec<u32>,
+}
+
+impl ColumnOf {
+    fn new(columns: &[Column]) -> Self {
+        let first = columns.first().map_or(0, |column| column.instant);
+        let mut table = Vec::new();
+        for (index, column) in columns.iter().enumerate() {
+            let length = (column.instant - first) as usize + 1;
+            if length > table.len() {
+                table.resize(length, index as u32);
+            }
+        }
+        Self { first, table }
+    }
+
+    /// There are so many columns.
+    fn column(&self, instant: Instant, columns: usize) -> usize {
+        match instant.checked_sub(self.first) {
+            None => 0,
+            Some(offset) => self.table.get(offset as usize).map_or(columns, |&column| column as usize),
+        }
+    }
+}
+
+impl DeviceTimeline {
+    /// The bands of each category as one, and what leaks as another on top: [`LEAKS`].
+    pub fn categories(&self) -> Vec<Band> {
+        let (leaking, others): (Vec<&Band>, Vec<&Band>) = self.bands.iter().partition(|band| band.leak.is_some());
+        let mut merged: Vec<Band> = Vec::new();
+        for band in leaking.into_iter().chain(others) {
+            let category = band.category.filter(|_| band.leak.is_none());
+            let label = match category {
+                Some(category) => category.name(),
+                None if band.leak.is_some() => LEAKS,
+                None => &band.label,
+            };
+            if let Some(known) = merged.iter_mut().find(|known| known.label == label) {
+                known.add(band);
+            } else {
+                merged.push(Band { label: label.to_owned(), category, inferred: false, ..band.clone() });
+            }
+        }
+        merged
+    }
+}
+
+impl Band {
+    fn add(&mut self, other: &Self) {
+        for (sum, bytes) in self.bytes.iter_mut().zip(&other.bytes) {
+            *sum = sum.wrapping_add(*bytes);
+        }
+        self.groups += other.groups;
+        self.bytes_there = self.bytes_there.wrapping_add(other.bytes_there);
+        self.blocks_there += other.blocks_there;
+        self.leak = self.leak.zip(other.leak).map(|(a, b)| a.saturating_add(b));
+    }
+}

@@ -1,0 +1,78 @@
+//! Which part of a history a timeline shows large.
+
+use crate::analysis::device::{Device, Devices};
+use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::time::when::When;
+use crate::analysis::training::Phase;
+use crate::error::Result;
+use crate::model::Action;
+use crate::replay::{History, Instant};
+
+/// The steps of a device on its history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StepSpan {
+    /// Where the first step begins: with the first forward pass.
+    pub start: Instant,
+    /// Where each ends. The last one may be cut off by the end of the recording.
+    pub ends: Vec<Instant>,
+}
+
+impl StepSpan {
+    /// The steps; one, where only what the program does is known. `None` where that is not known either.
+    pub fn of(device: &Device<'_>) -> Option<Self> {
+        let spans = &device.phases().spans;
+        let works = |phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
+        let known = device.steps().map(|steps| steps.ends.clone()).unwrap_or_default();
+        let start = spans.iter().find(|span| span.phase == Phase::Forward).map(|span| span.start);
+        let start = start.or_else(|| known.first().map(|_| 0))?;
+        let last_work = spans.iter().rev().find(|span| works(span.phase)).map_or(0, |span| span.end);
+        let actions = device.track.actions();
+        let last_oom =
+            actions.iter().rposition(|&action| action == Action::Oom).map_or(0, |entry| entry as Instant + 1);
+        let mut ends: Vec<Instant> = known.into_iter().filter(|&end| end > start).collect();
+        // What comes behind the last end that is known is a step, too, if it does what steps do.
+        let end = last_work.max(last_oom);
+        if ends.last().is_none_or(|&last| last < end) {
+            ends.push(end);
+        }
+        Some(Self { start, ends })
+    }
+
+    /// Where the last one ends.
+    pub fn end(&self) -> Instant {
+        self.ends.last().copied().unwrap_or(self.start)
+    }
+
+    /// The step that an instant lies in, counted from 1, and from where to where it reaches, if there are several.
+    pub fn around(&self, instant: Instant) -> Option<(usize, (Instant, Instant))> {
+        let step = self.ends.partition_point(|&end| end < instant);
+        let end = *self.ends.get(step).filter(|_| self.ends.len() > 1 && instant >= self.start)?;
+        let start = step.checked_sub(1).map_or(self.start, |before| self.ends[before]);
+        Some((step + 1, (start, end)))
+    }
+}
+
+/// The peak of each device, or its first failed request where there is one in the window and nothing else is asked for.
+pub(crate) fn peaks_or_failures(recording: &Devices<'_>, options: &PeakOptions) -> Result<PeakReport> {
+    let mut report = PeakReport::of(recording, options)?;
+    if options.at.is_some() {
+        return Ok(report);
+    }
+    for peak in &mut report.devices {
+        let Some(failed) = recording.get(peak.device).and_then(|device| first_failure(device, peak)) else { continue };
+        let at = Some(When::Entry(failed));
+        let at_failure = PeakOptions { at, devices: vec![peak.device], ..options.clone() };
+        if let Some(found) = PeakReport::of(recording, &at_failure)?.devices.pop() {
+            *peak = found;
+        }
+    }
+    Ok(report)
+}
+
+/// The entry of the first failed request within the window of a peak.
+fn first_failure(device: &Device<'_>, peak: &DevicePeak) -> Option<u32> {
+    let (from, to) = peak.window.unwrap_or((0, device.history().entries()));
+    let actions = device.track.actions().get(from as usize..to as usize)?;
+    let entry = actions.iter().position(|&action| action == Action::Oom)?;
+    History::entry_before(from + entry as Instant + 1)
+}

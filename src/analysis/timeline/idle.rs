@@ -1,0 +1,95 @@
+//! Where nothing happens for long.
+
+use std::cmp::Reverse;
+
+/// A part of the x axis in which nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// First x.
+    pub from: i64,
+    /// The x behind the last one, which is that of the next entry.
+    pub to: i64,
+}
+
+impl Gap {
+    pub(super) fn length(&self) -> i128 {
+        i128::from(self.to) - i128::from(self.from)
+    }
+}
+
+/// What a gap is, as a part of what is looked at: shorter ones are not worth looking for.
+const LEAST_PART: i128 = 400;
+/// A gap is folded from this part of what is drawn to scale on, and where it is so many times as long as what is usual
+/// between two entries.
+const FOLDED_PART: i128 = 12;
+const UNUSUAL: i128 = 8;
+/// Folds of a part of the axis, at most.
+const FOLDS: usize = 8;
+
+/// The gaps of a range, given all x in order; where an x goes back, as in damaged files, there is none.
+pub(super) fn gaps(all: impl IntoIterator<Item = i64>, range: (i64, i64)) -> Vec<Gap> {
+    let least = ((i128::from(range.1) - i128::from(range.0)) / LEAST_PART).max(1);
+    let end = range.1.saturating_add(1);
+    let mut gaps = Vec::new();
+    let mut from = range.0;
+    for x in all.into_iter().chain([end]) {
+        let gap = Gap { from, to: x.min(end) };
+        if gap.length() > least {
+            gaps.push(gap);
+        }
+        from = from.max(x.saturating_add(1));
+    }
+    gaps
+}
+
+/// What is in both.
+pub(super) fn common(a: &[Gap], b: &[Gap]) -> Vec<Gap> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(one), Some(other)) = (a.peek(), b.peek()) {
+        let gap = Gap { from: one.from.max(other.from), to: one.to.min(other.to) };
+        if gap.from < gap.to {
+            both.push(gap);
+        }
+        if one.to < other.to {
+            a.next()
+        } else {
+            b.next()
+        };
+    }
+    both
+}
+
+/// Those of the gaps within a part of the axis that are folded, in order. There are so many entries in all.
+pub(super) fn folded(gaps: &[Gap], (from, to): (i64, i64), entries: usize) -> Vec<Gap> {
+    let clipped = gaps.iter().map(|gap| Gap { from: gap.from.max(from), to: gap.to.min(to) });
+    let mut gaps: Vec<Gap> = clipped.filter(|gap| gap.from < gap.to).collect();
+    gaps.sort_by_key(|gap| (Reverse(gap.length()), gap.from));
+    let mut drawn = i128::from(to) - i128::from(from);
+    let mut folds = 0;
+    for gap in gaps.iter().take(FOLDS) {
+        let usual = (drawn - gap.length()) / entries.max(1) as i128;
+        if gap.length() * FOLDED_PART < drawn || gap.length() < usual.saturating_mul(UNUSUAL) {
+            break;
+        }
+        drawn -= gap.length();
+        folds += 1;
+    }
+    gaps.truncate(folds);
+    gaps.sort_by_key(|gap| gap.from);
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_happens_where_nothing_happens_on_any_device() {
+        let range = (0, 1000);
+        let one = gaps([0, 100, 500, 1000], range);
+        let other = gaps([0, 300, 1000], range);
+        let pairs: Vec<_> = common(&one, &other).iter().map(|gap| (gap.from, gap.to)).collect();
+        assert_eq!(pairs, [(1, 100), (101, 300), (301, 500), (501, 1000)]);
+    }
+}

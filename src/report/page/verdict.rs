@@ -1,0 +1,80 @@
+//! What a report says first: the verdict, and what can be done about it.
+
+use super::Page;
+use crate::analysis::triage::{DeviceTriage, Finding};
+use crate::analysis::{DeviceCheckpoint, DeviceOoms};
+use crate::report::checkpoint::words as checkpoint;
+use crate::report::common::notes::device_name;
+use crate::report::common::words::count;
+use crate::report::oom::words as oom;
+use crate::report::triage::words as triage;
+
+/// Devices told of in a line each, below the first one.
+const OTHERS: usize = 5;
+
+/// The verdict on the device to look at first, in a sentence, and whether it is bad news.
+pub fn verdict(page: &Page<'_>) -> Option<(String, bool)> {
+    let first = first(page)?;
+    let name = if page.overview.triage.devices.len() > 1 {
+        format!("{}: ", device_name(first.peak.device))
+    } else {
+        String::new()
+    };
+    let leak = first.findings.iter().find(|finding| matches!(finding, Finding::Growth { is_leak: true, .. }));
+    let leaks = leak.map_or(String::new(), |leak| format!(" It {}.", triage::finding(leak).text));
+    Some((format!("{name}{}.{leaks}", triage::verdict(first)), first.failure.is_some() || leak.is_some()))
+}
+
+fn first<'p>(page: &Page<'p>) -> Option<&'p DeviceTriage> {
+    page.overview.triage.devices.get(page.overview.triage.first)
+}
+
+/// What the other devices hold.
+pub fn others(page: &Page<'_>) -> Vec<String> {
+    let triage = &page.overview.triage;
+    let others = || triage.devices.iter().enumerate().filter(|(index, _)| *index != triage.first);
+    let mut lines: Vec<String> = others().take(OTHERS).map(|(_, device)| triage::held(device)).collect();
+    let more = others().skip(OTHERS).count();
+    if more > 0 {
+        lines.push(format!("and {}", count(more, "more device")));
+    }
+    lines
+}
+
+/// What would help, a line each, with what it saves.
+pub fn remedies(page: &Page<'_>) -> Vec<String> {
+    let overview = page.overview;
+    let several = overview.triage.devices.len() > 1;
+    let mut lines = Vec::new();
+    let mut devices: Vec<&DeviceTriage> = overview.triage.devices.iter().collect();
+    devices.sort_by_key(|device| first(page).map(|first| first.peak.device) != Some(device.peak.device));
+    for device in devices {
+        let id = device.peak.device;
+        let name = if several { format!("{}: ", device_name(id)) } else { String::new() };
+        let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
+        let saved = overview.checkpoint.devices.iter().find(|checkpoint| checkpoint.device == id);
+        let found = ooms.into_iter().flat_map(settings).chain(saved.and_then(savings)).chain(growth(device));
+        lines.extend(found.map(|line| format!("{name}{line}")));
+    }
+    lines.dedup();
+    lines
+}
+
+/// What would have served the first request that failed.
+fn settings(device: &DeviceOoms) -> Vec<String> {
+    let first = device.ooms.first();
+    first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text)).collect()
+}
+
+/// The best candidate for checkpointing, or why there is none.
+fn savings(device: &DeviceCheckpoint) -> Option<String> {
+    let best = device.candidates.first()?;
+    let cost = checkpoint::cost(device, best).map_or(String::new(), |cost| format!("; {cost}"));
+    Some(format!("checkpoint {}: {}{cost}", best.label, checkpoint::effect(device, best)))
+}
+
+/// What is to be let go of.
+fn growth(device: &DeviceTriage) -> Option<String> {
+    let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
+    Some(format!("let go of what {}", triage::finding(finding).text))
+}

@@ -1,0 +1,209 @@
+//! What the bands are, in the order they are stacked, with their bytes at the instant that is looked at.
+
+use super::marks::RANGE_MARKS;
+use super::picture::Stack;
+use super::stack::name;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
+use crate::analysis::training::Category;
+use crate::analysis::{DeviceTimeline, RangePeaks};
+use crate::model::bytes::Bytes;
+use crate::replay::Metric;
+use crate::report::common::fit::shorten_middle;
+use crate::report::common::notes::{safe, signed};
+use crate::report::common::picture::WIDTH;
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE};
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, px, rectangle, text, titled};
+use crate::report::percent;
+use svg::node::element::{Circle, Group};
+
+/// Side of a square that shows a colour.
+const SQUARE: f64 = 11.0;
+/// Right edges of the columns.
+const RIGHT: f64 = WIDTH as f64 - 16.0;
+const SHARE: f64 = RIGHT - 10.0 * MONO_WIDTH;
+const BYTES: f64 = SHARE - 8.0 * MONO_WIDTH;
+/// How far sites stand to the right of their category.
+const INDENT: f64 = 16.0;
+
+/// A line of the legend.
+struct Line {
+    mark: Mark,
+    indent: f64,
+    label: String,
+    /// The end of the label, which is not cut.
+    note: String,
+    bytes: u64,
+    share: Option<f64>,
+    blocks: Option<u64>,
+    is_strong: bool,
+}
+
+enum Mark {
+    Square(Color, bool),
+    Line(Color),
+    None,
+}
+
+/// The legend below `top`, and where it ends.
+pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Group, f64) {
+    let mut group = Group::new();
+    let star = if stack.bands.iter().any(|band| band.inferred) { " (* inferred)" } else { "" };
+    let by = match stack.by {
+        GroupBy::Site if stack.bands.iter().any(|band| band.category.is_some()) => "category and site",
+        by => by.name(),
+    };
+    let head = |x, anchor, content: &str| text(x, top, anchor, palette::MUTED, content);
+    group = group.add(head(LEGEND, Anchor::Start, &format!("by {by}{star}")));
+    group = group.add(head(BYTES, Anchor::End, moment(device)));
+    group = group.add(head(RIGHT, Anchor::End, "blocks"));
+    let mut y = top;
+    for line in lines(device, stack) {
+        y += LEGEND_LINE;
+        group = group.add(row(&line, y));
+    }
+    if let Some(ranges) = &device.peak.ranges {
+        y += LEGEND_LINE;
+        let dot = Circle::new().set("cx", px(LEGEND + 5.5)).set("cy", px(y - 4.0)).set("r", 3);
+        let dot = dot.set("fill", palette::BACKGROUND.light).set("stroke", palette::TEXT.light);
+        group = group.add(dot).add(text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, &range_legend(device, ranges)));
+    }
+    (group, y)
+}
+
+/// The instant that bytes are those of.
+fn moment(device: &DeviceTimeline) -> &'static str {
+    let peak = &device.peak;
+    let is_failure = device.ooms.iter().any(|oom| Some(oom.entry) == peak.entry);
+    match () {
+        () if peak.completeness.no_entries => "at the dump",
+        () if is_failure => "at the OOM",
+        () if peak.maxima[peak.metric as usize].instant == peak.instant => "at the peak",
+        () => "there",
+    }
+}
+
+fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
+    let total = device.peak.attribution.total_bytes;
+    let share = |bytes| Some(percent(bytes, total));
+    let mut lines = Vec::new();
+    let is_by_site = stack.by == GroupBy::Site;
+    for bands in runs(&stack.bands) {
+        let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_site);
+        let is_one = bands.len() == 1;
+        if let Some(category) = category.filter(|_| !is_one) {
+            let bytes = bands.iter().map(|(band, _)| band.bytes_there).sum();
+            let blocks = bands.iter().map(|(band, _)| band.blocks_there).sum();
+            let label = category_name(category);
+            lines.push(Line {
+                mark: Mark::None,
+                indent: 0.0,
+                label,
+                note: String::new(),
+                bytes,
+                share: share(bytes),
+                blocks: Some(blocks),
+                is_strong: true,
+            });
+        }
+        for (band, index) in bands {
+            let is_inactive = band.label == INACTIVE;
+            lines.push(Line {
+                mark: Mark::Square(stack.colors[index], band.leak.is_some()),
+                indent: if category.is_some() && !is_one { INDENT } else { 0.0 },
+                label: match category.filter(|_| is_one) {
+                    Some(category) => format!("{}: {}", category_name(category), name(band)),
+                    None => name(band),
+                },
+                note: band
+                    .leak
+                    .filter(|_| band.label != LEAKS)
+                    .map_or(String::new(), |bytes| format!(" leaks {} per step", signed(bytes))),
+                bytes: band.bytes_there,
+                // What is inactive is no part of the whole that shares are of.
+                share: share(band.bytes_there).filter(|_| !is_inactive),
+                blocks: Some(band.blocks_there).filter(|_| !is_inactive),
+                is_strong: false,
+            });
+        }
+    }
+    let plain = |mark, label: &str, bytes, is_strong| Line {
+        mark,
+        indent: 0.0,
+        label: label.to_owned(),
+        note: String::new(),
+        bytes,
+        share: None,
+        blocks: None,
+        is_strong,
+    };
+    lines.push(plain(Mark::None, device.peak.metric.name(), total, true));
+    let failed = device.ooms.iter().find(|oom| Some(oom.entry) == device.peak.entry);
+    if let Some(oom) = failed {
+        lines.push(plain(Mark::Square(palette::ALARM, false), "asked for and refused", oom.requested, false));
+    }
+    let is_reserved_known = !device.peak.completeness.blocks_only || device.peak.at.reserved != 0;
+    if device.peak.metric != Metric::Reserved && is_reserved_known {
+        let reserved = u64::try_from(device.peak.at.reserved).unwrap_or(0);
+        lines.push(plain(Mark::Line(palette::TEXT), "reserved", reserved, false));
+    }
+    lines
+}
+
+/// Bands that lie together by category, with their places.
+fn runs(bands: &[Band]) -> Vec<Vec<(&Band, usize)>> {
+    let mut runs: Vec<Vec<(&Band, usize)>> = Vec::new();
+    for (index, band) in bands.iter().enumerate() {
+        match runs.last_mut().filter(|run| run.last().is_some_and(|(last, _)| last.category == band.category)) {
+            Some(run) => run.push((band, index)),
+            None => runs.push(vec![(band, index)]),
+        }
+    }
+    runs
+}
+
+fn category_name(category: Category) -> String {
+    category.name().replace('_', " ")
+}
+
+fn row(line: &Line, y: f64) -> Group {
+    let mono = |x: f64, anchor, content: &str| {
+        text(x, y, anchor, palette::TEXT, content).set("font-family", MONO).set("font-size", MONO_SIZE)
+    };
+    let left = if matches!(line.mark, Mark::None) { LEGEND } else { LEGEND + 18.0 + line.indent };
+    let room = ((BYTES - 12.0 * MONO_WIDTH - left) / MONO_WIDTH) as usize;
+    let note = line.note.chars().count();
+    let label = shorten_middle(&safe(&line.label), room.saturating_sub(note));
+    let mut row = titled(&line.label).add(mono(left, Anchor::Start, &format!("{label}{}", line.note)));
+    let square = LEGEND + line.indent;
+    match line.mark {
+        Mark::Square(color, is_leaking) => {
+            let square = rectangle(square, y - 9.5, SQUARE, SQUARE, color);
+            let square =
+                if is_leaking { square.set("stroke", palette::ALARM.light).set("stroke-width", "1.5") } else { square };
+            row = row.add(square);
+        }
+        Mark::Line(color) => row = row.add(rectangle(square, y - 4.5, SQUARE, 1.5, color)),
+        Mark::None => {}
+    }
+    row = row.add(mono(BYTES, Anchor::End, &Bytes(line.bytes).to_string()));
+    if let Some(share) = line.share {
+        row = row.add(mono(SHARE, Anchor::End, &format!("{share:.1}%")));
+    }
+    if let Some(blocks) = line.blocks {
+        row = row.add(mono(RIGHT, Anchor::End, &blocks.to_string()));
+    }
+    if line.is_strong { row.set("font-weight", 600) } else { row }
+}
+
+/// What the marks of ranges are.
+fn range_legend(device: &DeviceTimeline, ranges: &RangePeaks) -> String {
+    let all = device.range_peaks.len() + ranges.left_out.map_or(0, |(others, _)| others);
+    let each = ranges.each.name();
+    if all > RANGE_MARKS {
+        format!("peak of each {each}, the highest of {all}")
+    } else {
+        format!("peak of each {each}")
+    }
+}

@@ -1,0 +1,55 @@
+//! From bytes and x to pixels.
+
+use super::picture::Stack;
+use crate::analysis::DeviceTimeline;
+use crate::analysis::timeline::{Axis as Columns, OomMark};
+use crate::report::common::picture::chart::{Axis, Unit};
+use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH};
+
+/// What is further above the memory in use than this factor would flatten the curve, and is told in words.
+const IN_SIGHT: f64 = 2.5;
+
+pub(super) struct Scale {
+    pub y: Axis,
+    pub capacity: Option<u64>,
+    pub capacity_in_sight: bool,
+}
+
+impl Scale {
+    pub fn of(device: &DeviceTimeline, stack: &Stack<'_>) -> Self {
+        let total = |column: usize| stack.bands.iter().map(|band| band.bytes[column] as f64).sum::<f64>();
+        let highest = (0..device.columns.len()).map(total).fold(0.0, f64::max);
+        let reserved = device.columns.iter().map(|column| column.max_reserved).max().unwrap_or(0).max(0);
+        let used = highest.max(reserved as f64).max(1.0);
+        let capacity = device.ooms.iter().filter_map(OomMark::capacity).max();
+        let capacity_in_sight = capacity.is_some_and(|capacity| capacity as f64 <= used * IN_SIGHT);
+        let capacity_top = capacity.filter(|_| capacity_in_sight).map_or(0.0, |capacity| capacity as f64);
+        // A request that is out of sight ends at the top of the plot.
+        let asked = device.ooms.iter().map(|oom| stacked(device, oom) + oom.requested as f64).fold(0.0, f64::max);
+        let top = used.max(capacity_top).max(asked.min(used * IN_SIGHT));
+        let y = Axis { first: 0.0, last: top * 1.04, unit: Unit::of_bytes(top), labels: 8 };
+        Self { y, capacity, capacity_in_sight }
+    }
+
+    pub fn y(&self, bytes: f64) -> f64 {
+        f64::from(PLOT_HEIGHT) * (1.0 - (bytes / self.y.last).clamp(0.0, 1.0))
+    }
+}
+
+/// An x axis that says nothing: the axis of a timeline has parts, which a chart's has not.
+pub(super) const NO_LABELS: Axis = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
+
+/// Bytes below a failed request: what was held then.
+pub(super) fn stacked(device: &DeviceTimeline, oom: &OomMark) -> f64 {
+    oom.counters.get(device.peak.metric).max(0) as f64
+}
+
+/// Left edge of a column.
+pub(super) fn column(columns: usize, column: usize) -> f64 {
+    f64::from(LEFT) + f64::from(PLOT_WIDTH) * column as f64 / columns.max(1) as f64
+}
+
+/// Where an x is.
+pub(super) fn at(axis: &Columns, x: i64) -> f64 {
+    f64::from(LEFT) + f64::from(PLOT_WIDTH) * axis.position(x) / axis.columns().max(1) as f64
+}

@@ -1,0 +1,153 @@
+//! Bands, and the line of what is reserved.
+
+use super::picture::Stack;
+use super::scale::{Scale, column};
+use crate::analysis::DeviceTimeline;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::grouping::attribution::OTHER;
+use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
+use crate::model::bytes::Bytes;
+use crate::report::common::fit;
+use crate::report::common::notes::safe;
+use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH};
+use crate::report::common::picture::shape::{px, rectangle, titled};
+use crate::report::common::words::{count, starred};
+use crate::report::percent;
+use svg::node::element::{Group, Path};
+
+/// Height of the bar that stands for a single instant.
+pub(super) const BAR: f64 = 34.0;
+
+/// The colour of a band. What is left of a category has the category's.
+pub(super) fn color(band: &Band, by: GroupBy) -> Color {
+    match band.category {
+        Some(category) if by == GroupBy::Category => palette::of_category(category),
+        Some(category) if band.label == OTHER => palette::of_category(category),
+        _ => palette::of_label(&band.label),
+    }
+}
+
+/// What a band is called.
+pub(super) fn name(band: &Band) -> String {
+    match band.label.as_str() {
+        LEAKS => "what leaks".to_owned(),
+        OTHER if band.groups > 0 => count(band.groups as u64, "more group"),
+        label => starred(label, band.inferred),
+    }
+}
+
+/// Bands from the bottom up. Each is painted down to the axis and covered by the next: half as many points as with two
+/// edges, and no seams.
+pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) -> Group {
+    let mut group = Group::new();
+    let columns = device.columns.len();
+    let mut tops: Vec<f64> = vec![0.0; columns];
+    for band in stack.bands.iter() {
+        for (top, &bytes) in tops.iter_mut().zip(&band.bytes) {
+            *top += bytes as f64;
+        }
+    }
+    let mut above: Option<Color> = None;
+    for (band, color) in stack.bands.iter().zip(&stack.colors) {
+        let mut edge = Vec::with_capacity(columns);
+        for (column, top) in tops.iter_mut().enumerate() {
+            edge.push(scale.y(*top));
+            *top -= band.bytes[column] as f64;
+        }
+        let mut path = Path::new()
+            .set("d", steps(&edge))
+            .set("fill", color.light)
+            .set("data-label", fit::shorten(&safe(&band.label), 160))
+            .set("data-bytes", band.bytes_there);
+        if let Some(category) = band.category {
+            path = path.set("data-category", category.name());
+        }
+        if band.leak.is_some() {
+            path = path.set("stroke", palette::ALARM.light).set("stroke-width", "1.5");
+        } else if above == Some(*color) {
+            // Two sites of one colour that touch.
+            path = path.set("stroke", palette::BACKGROUND.light).set("stroke-width", "0.6");
+        }
+        above = Some(*color);
+        group = group.add(titled(&title(device, band)).add(path));
+    }
+    group
+}
+
+fn title(device: &DeviceTimeline, band: &Band) -> String {
+    let there = Bytes(band.bytes_there);
+    if band.label == INACTIVE {
+        return format!("{INACTIVE}\n{there} reserved and inactive there");
+    }
+    let share = percent(band.bytes_there, device.peak.attribution.total_bytes);
+    let what = band.category.map(|category| format!("{}: ", category.name()));
+    let name = format!("{}{}", what.filter(|_| band.label != band_category(band)).unwrap_or_default(), name(band));
+    let leak = band.leak.map(|bytes| format!("\nleaks {} per step", crate::report::common::notes::signed(bytes)));
+    let blocks = count(band.blocks_there, "block");
+    format!("{name}\n{there} ({share:.1}%) in {blocks} there{}", leak.unwrap_or_default())
+}
+
+fn band_category(band: &Band) -> &'static str {
+    band.category.map_or("", |category| category.name())
+}
+
+/// The outline below a step curve, one step per column, in relative moves of tenths of a pixel.
+pub(super) fn steps(edge: &[f64]) -> String {
+    outline(edge, f64::from(PLOT_HEIGHT)) + &format!("V{PLOT_HEIGHT}z")
+}
+
+/// A step curve that starts at a height.
+pub(super) fn outline(edge: &[f64], from: f64) -> String {
+    let columns = edge.len();
+    let mut path = format!("M{LEFT} {}", px(from));
+    // Moves add up, so each is taken from where the rounded ones before it lead.
+    let (mut x, mut y) = (tenths(f64::from(LEFT)), tenths(from));
+    for (index, &level) in edge.iter().enumerate() {
+        let level = tenths(level);
+        if level == y {
+            continue;
+        }
+        let left = tenths(column(columns, index));
+        if left != x {
+            path += &format!("h{}", decimal(left - x));
+        }
+        path += &format!("v{}", decimal(level - y));
+        (x, y) = (left, level);
+    }
+    let right = tenths(column(columns, columns));
+    path + &format!("h{}", decimal(right - x))
+}
+
+fn tenths(value: f64) -> i64 {
+    (value * 10.0).round() as i64
+}
+
+fn decimal(tenths: i64) -> String {
+    px(tenths as f64 / 10.0)
+}
+
+/// What is reserved.
+pub(super) fn reserved(device: &DeviceTimeline, scale: &Scale) -> Path {
+    let edge: Vec<f64> = device.columns.iter().map(|column| scale.y(column.max_reserved as f64)).collect();
+    let first = edge.first().copied().unwrap_or(f64::from(PLOT_HEIGHT));
+    Path::new().set("d", outline(&edge, first)).set("fill", "none").set("stroke", palette::TEXT.light)
+}
+
+/// All bands of a single instant side by side, what is at the bottom of a stack on the left.
+pub(super) fn bar(device: &DeviceTimeline, stack: &Stack<'_>) -> Group {
+    let mut group = Group::new();
+    let total = stack.bands.iter().map(|band| band.bytes_there as f64).sum::<f64>().max(1.0);
+    let mut x = 16.0;
+    let room = f64::from(LEFT + PLOT_WIDTH) - x;
+    for (band, color) in stack.bands.iter().zip(&stack.colors).rev() {
+        let width = room * band.bytes_there as f64 / total;
+        let part = rectangle(x, 0.0, width, BAR, *color)
+            .set("data-label", fit::shorten(&safe(&band.label), 160))
+            .set("data-category", band_category(band))
+            .set("data-bytes", band.bytes_there);
+        group = group.add(titled(&title(device, band)).add(part));
+        x += width;
+    }
+    group
+}

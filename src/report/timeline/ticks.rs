@@ -1,0 +1,122 @@
+//! The x axis: ticks, where it is folded, and where its scale changes.
+
+use super::scale::column;
+use crate::analysis::timeline::{Axis, Shows, Stretch};
+use crate::analysis::{DeviceTimeline, XAxis};
+use crate::report::common::notes;
+use crate::report::common::picture::WIDTH;
+use crate::report::common::picture::chart::{BELOW, Unit};
+use crate::report::common::picture::palette;
+use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH, vertical};
+use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
+use svg::node::element::{Group, Path};
+
+/// Pixels between ticks, about.
+const BETWEEN: f64 = 90.0;
+/// Parts narrower than this have no ticks.
+const NARROW: f64 = 46.0;
+/// Width of a character of a label, and room between two labels.
+const CHARACTER: f64 = 6.8;
+const ROOM: f64 = 8.0;
+
+pub(super) fn draw(device: &DeviceTimeline) -> Group {
+    let axis = &device.axis;
+    let mut group = Group::new();
+    let mut taken = f64::from(LEFT) - 30.0;
+    let unit = unit(axis);
+    for pair in axis.stretches.windows(2) {
+        // Start-up, steps and the rest have scales of their own.
+        if pair[0].shows != pair[1].shows && pair.iter().all(|stretch| stretch.shows != Shows::Idle) {
+            let line = vertical(column(axis.columns(), pair[0].end), 0.0, f64::from(PLOT_HEIGHT), palette::MUTED);
+            group = group.add(line.set("stroke-width", "0.7").set("stroke-dasharray", "2 3"));
+        }
+    }
+    for stretch in &axis.stretches {
+        if stretch.shows == Shows::Idle {
+            group = group.add(fold(axis, stretch));
+            continue;
+        }
+        for (x, label) in ticks(axis, stretch, unit) {
+            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+            if x - half < taken + ROOM || x + half > f64::from(WIDTH) - 2.0 {
+                continue;
+            }
+            taken = x + half;
+            let bottom = f64::from(PLOT_HEIGHT);
+            group = group.add(vertical(x, bottom, bottom + 4.0, palette::MUTED));
+            group = group.add(text(x, bottom + 17.0, Anchor::Middle, palette::MUTED, &label));
+        }
+    }
+    let middle = f64::from(LEFT) + f64::from(PLOT_WIDTH) / 2.0;
+    let y = f64::from(PLOT_HEIGHT + BELOW) - 2.0;
+    group.add(text(middle, y, Anchor::Middle, palette::MUTED, &title(axis, unit)))
+}
+
+/// The unit of labels: times are counted from the first entry of the recording, so the last one is the longest.
+fn unit(axis: &Axis) -> Unit {
+    match axis.counts {
+        XAxis::Entry => Unit::ENTRIES,
+        XAxis::Time => Unit::of_time(axis.range().1 as f64),
+    }
+}
+
+/// Round numbers on a part of the axis, and where they are.
+fn ticks(axis: &Axis, stretch: &Stretch, unit: Unit) -> Vec<(f64, String)> {
+    let (start, end) = (column(axis.columns(), stretch.start), column(axis.columns(), stretch.end));
+    let (from, to) = (stretch.from as f64 / unit.size, stretch.to as f64 / unit.size);
+    if end - start < NARROW || to <= from {
+        return Vec::new();
+    }
+    let raw = (to - from) * BETWEEN / (end - start);
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|part| part * power).find(|step| *step >= raw).unwrap_or(raw);
+    // Entries and microseconds have no parts.
+    let step = if unit.size <= 1.0 { step.max(1.0).round() } else { step };
+    let digits = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+    let first = (from / step).ceil() as i64;
+    let place = |index: i64| {
+        let value = index as f64 * step;
+        (start + (end - start) * (value - from) / (to - from), format!("{value:.digits$}"))
+    };
+    (first..).map(place).take_while(|(x, _)| *x <= end).take(50).collect()
+}
+
+/// A part of the axis in which nothing happens.
+fn fold(axis: &Axis, stretch: &Stretch) -> Group {
+    let (left, right) = (column(axis.columns(), stretch.start), column(axis.columns(), stretch.end));
+    let bottom = f64::from(PLOT_HEIGHT);
+    let middle = f64::midpoint(left, right);
+    let slash = |x: f64| format!("M{} {}l5 -10", px(x - 2.5), px(bottom + 5.0));
+    let mark = Path::new()
+        .set("d", slash(middle - 2.0) + &slash(middle + 2.0))
+        .set("fill", "none")
+        .set("stroke", palette::TEXT.light);
+    let veil = rectangle(left, 0.0, right - left, bottom, palette::BACKGROUND).set("fill-opacity", "0.6");
+    let what = if axis.counts == XAxis::Time { notes::duration(length(stretch)) } else { String::new() };
+    titled(&format!("{what} in which nothing happens, folded")).add(veil).add(mark)
+}
+
+fn length(stretch: &Stretch) -> i64 {
+    stretch.to.saturating_sub(stretch.from)
+}
+
+fn title(axis: &Axis, unit: Unit) -> String {
+    let mut title = unit.name.to_owned();
+    let folds: Vec<&Stretch> = axis.stretches.iter().filter(|stretch| stretch.shows == Shows::Idle).collect();
+    if !folds.is_empty() {
+        let idle = notes::duration(folds.iter().map(|stretch| length(stretch)).sum());
+        title += &format!("; // {idle} in which nothing happens, folded");
+    }
+    let first = axis.stretches.first().filter(|stretch| stretch.shows == Shows::StartUp);
+    if let Some(start) = first {
+        let end = axis.stretches.iter().take_while(|stretch| stretch.shows != Shows::Steps).last().unwrap_or(start);
+        title += match axis.counts {
+            XAxis::Time => {
+                format!("; start-up, the first {}, at a scale of its own", notes::duration(end.to - start.from))
+            }
+            XAxis::Entry => format!("; start-up, the first {} entries, at a scale of its own", end.to - start.from),
+        }
+        .as_str();
+    }
+    title
+}
