@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn labels_keep_their_kind_and_their_end() {
         let label = "backward of transformers/models/llama/modeling_llama.py:134 forward *";
-        assert_eq!(shorten_middle(label, 40), "backward of …modeling_llama.py:134 forward *");
-        assert_eq!(shorten_middle("torch/nn/modules/linear.py:134 forward", 24), "torch/…inear.py:134 forward");
+        assert_eq!(shorten_middle(label, 40), "backward of …ling_llama.py:134 forward *");
+        assert_eq!(shorten_middle("torch/nn/modules/linear.py:134 forward", 24), "torch/…ar.py:134 forward");
         assert!((0..80).all(|width| shorten_middle(label, width).width() <= width.max(1)));
         assert_eq!(shorten_middle("short", 20), "short");
     }
