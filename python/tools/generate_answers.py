@@ -12,6 +12,7 @@ import argparse
 import json
 import keyword
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -49,6 +50,11 @@ class Field:
     type: str
     description: str
     required: bool
+
+
+def words(schema: Schema) -> str:
+    """A description, without links into the library's documentation."""
+    return re.sub(r"\s*See \[`[^`]*`\]\.", "", str(schema["description"]))
 
 
 class Generator:
@@ -93,16 +99,16 @@ class Generator:
     def literal(self, definition: str) -> str:
         """One of some strings."""
         schema = self.definitions[definition]
-        lines = [f"#: {line}" for line in textwrap.wrap(schema["description"], 110)]
+        lines = [f"#: {line}" for line in textwrap.wrap(words(schema), 110)]
         lines.append(f"{self.names[definition]} = Literal[")
         for option in schema["oneOf"]:
-            lines += [f"    # {line}" for line in textwrap.wrap(option["description"], 110)]
+            lines += [f"    # {line}" for line in textwrap.wrap(words(option), 110)]
             lines.append(f"    {option['const']!r},")
         return "\n".join([*lines, "]"])
 
     def union(self, definition: str, references: list[str]) -> str:
         """One of some objects."""
-        description = textwrap.wrap(self.definitions[definition]["description"], 110)
+        description = textwrap.wrap(words(self.definitions[definition]), 110)
         names = " | ".join(self.names[name(reference)] for reference in references)
         return "\n".join([*(f"#: {line}" for line in description), f"{self.names[definition]} = {names}"])
 
@@ -111,7 +117,7 @@ class Generator:
         schema = self.definitions[definition]
         base = "(Answer)" if definition in self.roots.values() or self.variant(definition) else ""
         lines = ["@dataclass(frozen=True, kw_only=True)", f"class {self.names[definition]}{base}:"]
-        lines += indented(docstring(schema["description"]))
+        lines += indented(docstring(words(schema)))
         # Keys that may be left out come last, since they have a default.
         for field in sorted(self.fields(definition), key=lambda field: not field.required):
             default = "" if field.required else " = None"
@@ -127,7 +133,7 @@ class Generator:
         for schema in [*self.variant(definition), self.definitions[definition]]:
             required = schema.get("required", [])
             for name, key in schema.get("properties", {}).items():
-                described = key.get("description", "Which line it is.")
+                described = words(key) if "description" in key else "Which line it is."
                 # A word of Python's cannot be a field.
                 field = f"{name}_" if keyword.iskeyword(name) else name
                 yield Field(field, self.type(key), described, name in required)

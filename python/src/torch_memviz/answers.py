@@ -1226,9 +1226,9 @@ GroupBy = Literal[
     "nn_module",
     # The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
     "module_path",
-    # What the memory is for: parameters, gradients, optimizer state, activations and so on.  See [`Category`].
+    # What the memory is for: parameters, gradients, optimizer state, activations and so on.
     "category",
-    # The part of the training step that allocated it.  See [`Phase`].
+    # The part of the training step that allocated it.
     "phase",
 ]
 
