@@ -41,6 +41,7 @@
 //! | Why did a request fail? | [`Recording::oom`] | [`analysis::OomReport`] |
 //! | What grows from step to step? | [`Recording::leaks`] | [`analysis::LeakReport`] |
 //! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::CheckpointReport`] |
+//! | What does another batch size need, and which is the largest that fits? | [`analysis::FitReport::of`] | [`analysis::FitReport`] |
 //! | Does a run keep its budget? | [`Recording::check`] | [`analysis::CheckReport`] |
 //! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::DiffReport`] |
 //! | Which rank differs from the others? | [`ranks::RankInputs::summarise`] | [`analysis::RanksReport`] |

@@ -27,6 +27,9 @@ const GOLDEN: &str = "tests/golden";
 const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
 /// What others are compared with.
 const GPT_TRAIN: &str = "fixtures/snapshots/gpt_train/snapshot.pickle.gz";
+/// One program at two batch sizes.
+const BATCH_4: &str = "fixtures/fit/minigpt_batch4/snapshot.pickle.gz";
+const BATCH_8: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
 static BASE: LazyLock<Recording> = LazyLock::new(|| support::open(GPT_TRAIN));
 /// Rows that people get.
 const TOP: usize = 20;
@@ -164,6 +167,13 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("empty.leaks.json", "empty", &["leaks", "--format", "json"]),
     ("empty.leaks.csv", "empty", &["leaks", "--format", "csv"]),
     ("empty.leaks.md", "empty", &["leaks", "--format", "markdown"]),
+    ("minigpt.fit.txt", BATCH_8, &["fit", BATCH_4]),
+    ("minigpt.fit.at.txt", BATCH_8, &["fit", BATCH_4, "--vary", "batch=4,8", "--at", "batch=16", "--top", "4"]),
+    ("minigpt.fit.csv", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--format", "csv"]),
+    ("minigpt.fit.md", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--top", "4", "--format", "markdown"]),
+    ("minigpt.fit.json", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--top", "2", "--format", "json"]),
+    ("minigpt.fit.svg", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--format", "svg"]),
+    ("gpt_train.fit.txt", "gpt_train", &["fit", BATCH_4, "--vary", "batch=4,8"]),
     ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),
     ("gpt_train_ckpt.diff.json", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--top", "2", "--format", "json"]),
     ("gpt_train_ckpt.diff.csv", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--format", "csv"]),

@@ -8,6 +8,7 @@ pub mod check;
 pub mod checkpoint;
 mod common;
 pub mod diff;
+pub mod fit;
 pub mod flamegraph;
 pub mod fragmentation;
 pub mod info;
@@ -34,7 +35,7 @@ pub use common::text::TextStyle;
 
 use crate::Recording;
 use crate::analysis::{
-    CheckpointReport, DiffReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
+    CheckpointReport, DiffReport, FitReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
     SimulateReport, TriageReport,
 };
 use check::words::CheckedInput;
@@ -51,6 +52,7 @@ const ANSWERS: &[schema::Described] = &[
     schema::answer::<LeakReport>(),
     schema::answer::<CheckpointReport>(),
     schema::answer::<SimulateReport>(),
+    schema::answer::<FitReport>(),
     schema::answer::<DiffReport>(),
     schema::answer::<[CheckedInput]>(),
     schema::answer::<RanksReport>(),

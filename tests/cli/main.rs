@@ -3,6 +3,7 @@
 mod check;
 mod commands;
 mod diff;
+mod fit;
 mod mistakes;
 mod output;
 mod ranks;

@@ -15,6 +15,7 @@ const ANSWERS: &[(&str, &[&[&str]])] = &[
     ("leaks", &[&["--capacity", "80GiB"]]),
     ("checkpoint", &[&[], &["--top", "1"]]),
     ("simulate", &[&[]]),
+    ("fit", &[&["--vary", "batch=4,8", "--capacity", "80GiB"]]),
     ("diff", &[&[], &["--by", "function"]]),
     ("check", &[CHECK]),
     ("ranks", &[&[]]),
@@ -103,8 +104,11 @@ fn what_every_command_writes_is_valid() {
     for path in &recordings {
         for (command, answers) in ANSWERS {
             for args in *answers {
-                // A comparison takes two.
-                let inputs: &[&str] = if *command == "diff" { &[&fixture("multi_gpu"), path] } else { &[path] };
+                // What compares takes two.
+                let inputs: &[&str] = match *command {
+                    "diff" | "fit" => &[&fixture("multi_gpu"), path],
+                    _ => &[path],
+                };
                 let run = memviz(&[&[*command, "--format", "json"], *args, inputs].concat());
                 // Budgets that are not kept are an answer, too.
                 if run.stdout.is_empty() || (run.code != Some(0) && *command != "check") {
@@ -134,6 +138,9 @@ fn what_no_command_writes_is_not_valid() {
         let validator = validator(&schemas[*command]);
         let inputs: &[&str] = match *command {
             "diff" => &[&fixture("gpt_train"), &fixture("gpt_train_ckpt")],
+            "fit" => {
+                &["fixtures/fit/minigpt_batch4/snapshot.pickle.gz", "fixtures/fit/minigpt_batch8/snapshot.pickle.gz"]
+            }
             "leaks" => &[&fixture("leak")],
             // The one that has candidates and checkpointed functions.
             "checkpoint" => &[&fixture("gpt_train_ckpt_every2")],
@@ -142,6 +149,7 @@ fn what_no_command_writes_is_not_valid() {
         let options: &[&str] = match *command {
             "info" | "triage" | "simulate" => &[],
             "check" => CHECK,
+            "fit" => &["--vary", "batch=4,8", "--capacity", "4GiB", "--top", "2"],
             _ => &["--top", "2"],
         };
         let run = memviz(&[&[*command, "--format", "json"], options, inputs].concat());

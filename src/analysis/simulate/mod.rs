@@ -12,7 +12,9 @@ mod sweep;
 mod warning;
 
 pub use capacity::{Capacities, Search};
+pub(super) use play::{blocks_at_peak, recorded_settings};
 pub use play::{Outcome, Setup, play};
+pub(super) use program::{Step, StepKind};
 pub use program::{Program, Releases};
 pub use recorded::{Difference, compare};
 pub use warning::SettingsWarning;
@@ -21,7 +23,7 @@ use super::device::{Device, Devices, ask_each};
 use crate::allocator::{Placement, SegmentEvent};
 use crate::error::Result;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::replay::{Anomalies, Completeness};
+use crate::replay::{Anomalies, Completeness, Track};
 use play::{Observer, Player};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -221,13 +223,7 @@ impl DeviceSimulation {
         simulation.releases = program.releases;
 
         let as_recorded = Setup::as_recorded(track, &program);
-        let setup = Setup { recorded_addresses: false, ..as_recorded.clone() };
         let (_, difference) = compare(track, &program, &as_recorded);
-        let placements = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
-        let fits = |&placement: &Placement| {
-            let (_, difference) = compare(track, &program, &Setup { placement, ..setup.clone() });
-            difference.keeps_order() && !settings.expandable_segments
-        };
         let wanted: Vec<&AllocatorSettings> = options.settings.iter().collect();
         let swept = if options.sweep { sweep::candidates(settings, simulation.capacity.is_some()) } else { Vec::new() };
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
@@ -235,7 +231,7 @@ impl DeviceSimulation {
             program: &program,
             capacity: simulation.capacity,
             context,
-            placement: placements.into_iter().find(fits),
+            placement: placement_of(track, &program, settings),
             is_reproduced: difference.is_none(),
             lacks: lacks(history.completeness, history.anomalies.total()),
             budget: (budget / (1 + wanted.len() + swept.len()) as u64).min(MOST_PLAYS * program.len() as u64),
@@ -249,7 +245,7 @@ impl DeviceSimulation {
         }
         simulation.runs = std::iter::once(recorded).chain(runs).collect();
         simulation.difference = Some(difference);
-        simulation.live_bytes = Some(program.live_bytes(&setup.rules));
+        simulation.live_bytes = Some(program.live_bytes(&as_recorded.rules));
         let best = simulation.best().map(|best| best.alloc_conf.clone());
         let best = best.and_then(|best| others.iter().find(|settings| settings.alloc_conf == best));
         simulation.curves[0] = stage.curve(&as_recorded);
@@ -258,14 +254,37 @@ impl DeviceSimulation {
     }
 }
 
+/// Where the driver puts segments, if a recording under these settings shows it.
+pub(super) fn placement_of(track: Track<'_>, program: &Program, settings: &AllocatorSettings) -> Option<Placement> {
+    let setup = Setup { recorded_addresses: false, ..Setup::as_recorded(track, program) };
+    let placements = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
+    placements.into_iter().find(|&placement| {
+        let (_, difference) = compare(track, program, &Setup { placement, ..setup.clone() });
+        difference.keeps_order() && !settings.expandable_segments
+    })
+}
+
 /// Why a device's program cannot be played.
-fn refusal(device: &Device<'_>) -> Option<&'static str> {
+pub(super) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
     match () {
         () if !snapshot.notes.format.has_segments() => Some("only snapshots tell what was asked of the allocator"),
         () if device.id() <= HOST_DEVICE => Some("pinned host memory is not played"),
         () if history.entries() == 0 => Some("no history was recorded"),
         () if history.completeness.truncated => Some("the file ends inside the history"),
+        () => None,
+    }
+}
+
+/// Why settings cannot be played on a device whose size is known or not.
+pub(super) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
+    let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
+    match () {
+        () if settings.other_backend => Some("another allocator: its rules are the driver's own"),
+        () if settings.record_stream_reuse => {
+            Some("reuse in captured graphs goes by their order, which is not recorded")
+        }
+        () if has_fraction && !is_known_device => Some("a fraction of an unknown device: --capacity names it"),
         () => None,
     }
 }
@@ -297,7 +316,7 @@ impl Stage<'_> {
             because: String::new(),
             warnings: SettingsWarning::of(settings),
         };
-        if let Some(because) = self.refuses(settings) {
+        if let Some(because) = refuses(settings, self.capacity.is_some()) {
             because.clone_into(&mut run.because);
             return run;
         }
@@ -329,21 +348,6 @@ impl Stage<'_> {
         run.capacities = search.run();
         run.outcome = Some(outcome);
         run
-    }
-
-    /// Why settings cannot be played.
-    fn refuses(&self, settings: &AllocatorSettings) -> Option<&'static str> {
-        let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
-        match () {
-            () if settings.other_backend => Some("another allocator: its rules are the driver's own"),
-            () if settings.record_stream_reuse => {
-                Some("reuse in captured graphs goes by their order, which is not recorded")
-            }
-            () if has_fraction && self.capacity.is_none() => {
-                Some("a fraction of an unknown device: --capacity names it")
-            }
-            () => None,
-        }
     }
 
     fn curve(&self, setup: &Setup) -> Vec<CurvePoint> {

@@ -48,7 +48,7 @@ impl Setup {
 
 /// The settings of a recording. Before PyTorch 2.3 nothing is recorded of them; what is mapped shows that segments grow in
 /// place.
-pub(super) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
+pub(in crate::analysis) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
     let settings = track.snapshot.settings.clone();
     let grows = !settings.recorded && track.history.segments.iter().any(|span| span.expandable);
     AllocatorSettings { expandable_segments: settings.expandable_segments || grows, ..settings }
@@ -251,4 +251,23 @@ pub fn play(program: &Program, setup: &Setup) -> Outcome {
     let mut player = Player::new(program, setup);
     player.run(program, setup, &mut ());
     player.outcome
+}
+
+/// The blocks that are allocated where a program allocates most: allocation and bytes.
+pub(in crate::analysis) fn blocks_at_peak(program: &Program, setup: &Setup) -> Vec<(usize, u64)> {
+    let most = play(program, setup).max_allocated;
+    let mut player = Player::new(program, setup);
+    // Blocks that another stream may still use are not allocated any more.
+    let mut is_pending = vec![false; program.allocations];
+    for step in &program.steps {
+        if player.outcome.max_allocated >= most {
+            break;
+        }
+        player.apply(program, setup, step);
+        if let Some(is_pending) = is_pending.get_mut(step.allocation as usize) {
+            *is_pending = step.kind == StepKind::RequestFree;
+        }
+    }
+    let held = player.blocks.iter().zip(is_pending).enumerate().filter(|(_, (_, is_pending))| !is_pending);
+    held.filter_map(|(index, (block, _))| Some((index, player.allocator.size((*block)?)))).collect()
 }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(in crate::analysis) struct Step {
     pub kind: StepKind,
     /// Index into [`Program::pools`], for requests.
     pub pool: u16,
@@ -29,7 +29,7 @@ pub(super) struct Step {
 
 /// What a step asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
+pub(in crate::analysis) enum StepKind {
     /// A block.
     Alloc,
     /// A block that was refused: what the program would have done with it is not known.
@@ -60,19 +60,19 @@ pub struct Releases {
 /// What a recording's program asked for on one device, ready to be played any number of times.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(super) steps: Vec<Step>,
+    pub(in crate::analysis) steps: Vec<Step>,
     /// Stream and private pool of requests.
-    pub(super) pools: Vec<(u64, Option<PoolId>)>,
+    pub(in crate::analysis) pools: Vec<(u64, Option<PoolId>)>,
     /// Segments and blocks before the first step.
-    pub(super) start: Layout,
+    pub(in crate::analysis) start: Layout,
     /// Bytes asked for by the blocks that are there then.
-    pub(super) start_requested: Vec<(usize, u64)>,
+    pub(in crate::analysis) start_requested: Vec<(usize, u64)>,
     /// Number of allocations.
-    pub(super) allocations: usize,
+    pub(in crate::analysis) allocations: usize,
     /// Address that the driver gave for the memory made for a request, by the entry of the request, in order.
-    pub(super) addresses: Vec<(u32, u64)>,
+    pub(in crate::analysis) addresses: Vec<(u32, u64)>,
     /// Private pools whose segments do not grow in place although the setting is on.
-    pub(super) plain_pools: Vec<PoolId>,
+    pub(in crate::analysis) plain_pools: Vec<PoolId>,
     /// What was given back.
     pub releases: Releases,
     /// Requests that were refused: entry, and bytes that the device had for the process then.
@@ -121,7 +121,7 @@ impl Program {
 
     /// Bytes that the blocks in use need at their most, rounded but without what is not split off: no allocator does with
     /// less, wherever it puts them.
-    pub(super) fn live_bytes(&self, rules: &SizeRules) -> u64 {
+    pub(in crate::analysis) fn live_bytes(&self, rules: &SizeRules) -> u64 {
         let mut sizes = vec![0; self.allocations];
         let mut live = 0u64;
         for &(index, requested) in &self.start_requested {

@@ -4,6 +4,7 @@ mod check;
 mod checkpoint;
 mod completions;
 mod diff;
+mod fit;
 mod flamegraph;
 mod fragmentation;
 mod info;
@@ -34,6 +35,7 @@ pub const COMMANDS: &[Entry] = &[
     entry::<leaks::Leaks>("leaks"),
     entry::<checkpoint::Checkpoint>("checkpoint"),
     entry::<simulate::Simulate>("simulate"),
+    entry::<fit::Fit>("fit"),
     entry::<diff::Diff>("diff"),
     entry::<ranks::Ranks>("ranks"),
     entry::<check::Check>("check"),

@@ -1,0 +1,333 @@
+//! What a program needs at another batch size, and the largest that fits a device.
+//!
+//! `align` finds which request of one run is which of another, `growth` how the size of one grows with the number that
+//! the runs differ in, `scaling` makes the program at another number of it. That is played: see [`super::simulate`].
+
+mod align;
+mod growth;
+mod largest;
+mod prediction;
+mod scaling;
+
+pub use largest::Largest;
+pub use prediction::{Doubt, Prediction};
+pub use scaling::Matching;
+
+use super::device::{Device, Devices, ask_each};
+use super::grouping::attribution::Attribution;
+use super::grouping::filter::Filter;
+use super::grouping::{GroupBy, Grouper, Inference};
+use super::simulate::{self, Program, Setup, blocks_at_peak, placement_of, recorded_settings};
+use crate::allocator::Limits;
+use crate::error::{Error, Result};
+use crate::model::{AllocatorSettings, DeviceId};
+use crate::replay::Metric;
+use prediction::Stage;
+use scaling::Scaling;
+
+/// Share of requests, in percent, that must be in both of two runs: below they are no runs of one program.
+const LEAST_MATCHED: u64 = 75;
+/// Numbers beyond those recorded that a table shows where none is asked for: so many times the largest.
+const MULTIPLES: [u64; 2] = [2, 4];
+/// The largest number that is looked at.
+const LARGEST: u64 = 1 << 32;
+
+/// What to work out.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FitOptions {
+    /// Numbers to predict.
+    pub at: Vec<u64>,
+    /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
+    pub capacity: Option<u64>,
+    /// Bytes of it that CUDA keeps; [`simulate::DEFAULT_CONTEXT`] where not given.
+    pub context: Option<u64>,
+    /// Allocator settings; those of the recordings where not given.
+    pub settings: Option<AllocatorSettings>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+    /// Rows of the attribution; the rest becomes one.
+    pub top: Option<usize>,
+}
+
+setters!(FitOptions {
+    at: Vec<u64>,
+    capacity: Option<u64>,
+    context: Option<u64>,
+    settings: Option<AllocatorSettings>,
+    devices: Vec<DeviceId>,
+    top: Option<usize>,
+});
+
+/// A recording, and the number that it differs from the others in.
+#[derive(Clone, Copy, Debug)]
+pub struct FitInput<'a> {
+    /// The number, such as the batch size.
+    pub value: u64,
+    /// The recording.
+    pub devices: &'a Devices<'a>,
+}
+
+/// A recorded run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Its number.
+    pub value: u64,
+    /// `max_memory_allocated()`.
+    pub max_allocated: i64,
+    /// `max_memory_reserved()`.
+    pub max_reserved: i64,
+    /// Entries of the device.
+    pub entries: u32,
+}
+
+/// The largest recorded number, predicted from the smaller ones.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What is predicted.
+    pub predicted: Prediction,
+    /// What was recorded.
+    pub measured: Measured,
+}
+
+/// Where two runs differ first, when they do not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The numbers of both.
+    pub values: (u64, u64),
+    /// How well they match.
+    pub matching: Matching,
+    /// The entry of each at which they differ first, its bytes and its line.
+    pub first: Option<[(u32, u64, String); 2]>,
+}
+
+/// Why nothing is predicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A recording, by its number, cannot be played.
+    NotPlayed(u64, &'static str),
+    /// In a recording, by its number, requests were refused: what would have followed is not known.
+    OutOfMemory(u64),
+    /// A recording, by its number, does not have the device.
+    NoDevice(u64),
+    /// They are no runs of one program.
+    Differ(Box<Mismatch>),
+    /// The settings that were asked for cannot be played.
+    Settings(&'static str),
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceFit {
+    /// Device.
+    pub device: DeviceId,
+    /// The recorded runs, ascending by number.
+    pub points: Vec<Measured>,
+    /// Bytes that the allocator can use, where a device was named.
+    pub capacity: Option<u64>,
+    /// The settings that are played, as a string.
+    pub alloc_conf: String,
+    /// Whether they are the recorded ones.
+    pub is_recorded: bool,
+    /// Why nothing is predicted.
+    pub refused: Option<Refusal>,
+    /// How well each run matches the next.
+    pub matching: Vec<Matching>,
+    /// What keeps all predictions from being sure.
+    pub doubts: Vec<Doubt>,
+    /// Of three recordings, the last predicted from the others.
+    pub check: Option<Check>,
+    /// Recorded numbers and predicted ones, ascending.
+    pub predictions: Vec<Prediction>,
+    /// The largest number that fits, where a device was named.
+    pub largest: Option<Largest>,
+    /// What holds memory at the peak, at the number asked for, or the largest that fits.
+    pub peak: Option<(u64, Attribution)>,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct FitReport {
+    /// What the number is called.
+    pub parameter: String,
+    /// The devices asked for, in order.
+    pub devices: Vec<DeviceFit>,
+}
+
+impl FitReport {
+    /// Predicts what a program needs at other numbers than it was recorded with.
+    ///
+    /// # Errors
+    /// When there are not two or three recordings with numbers that differ, or a device is named that they do not have.
+    pub fn of(parameter: &str, inputs: &[FitInput<'_>], options: &FitOptions) -> Result<Self> {
+        let mut inputs = inputs.to_vec();
+        inputs.sort_by_key(|input| input.value);
+        let values: Vec<u64> = inputs.iter().map(|input| input.value).collect();
+        if !(2..=3).contains(&values.len()) {
+            return Err(Error::Request(format!("expected two or three recordings, found {}", values.len())));
+        }
+        if values[0] == 0 || values.windows(2).any(|pair| pair[0] == pair[1]) || values[values.len() - 1] > LARGEST {
+            let found = values.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+            return Err(Error::Request(format!(
+                "expected a {parameter} above 0 and below {LARGEST} for each recording, no two the same, found {found}"
+            )));
+        }
+        // The largest is likely to give the order of requests: its devices count.
+        let wanted = inputs[inputs.len() - 1].devices.wanted(&options.devices)?;
+        let devices = ask_each(&wanted, |device| Ok(DeviceFit::of(device, &inputs, options)))?.0;
+        Ok(Self { parameter: parameter.to_owned(), devices })
+    }
+}
+
+impl DeviceFit {
+    fn of(device: &Device<'_>, inputs: &[FitInput<'_>], options: &FitOptions) -> Self {
+        let recorded = recorded_settings(device.track);
+        let settings = options.settings.as_ref().unwrap_or(&recorded);
+        let context = options.context.unwrap_or(simulate::DEFAULT_CONTEXT);
+        let mut fit = Self {
+            device: device.id(),
+            points: Vec::new(),
+            capacity: options.capacity.map(|total| total.saturating_sub(context)),
+            alloc_conf: settings.alloc_conf.clone(),
+            is_recorded: options.settings.is_none(),
+            refused: None,
+            matching: Vec::new(),
+            doubts: Vec::new(),
+            check: None,
+            predictions: Vec::new(),
+            largest: None,
+            peak: None,
+        };
+        match fit.predict(device, inputs, (settings, context), options) {
+            Ok(()) => {}
+            Err(refusal) => fit.refused = Some(refusal),
+        }
+        fit
+    }
+
+    fn predict(
+        &mut self,
+        device: &Device<'_>,
+        inputs: &[FitInput<'_>],
+        (settings, context): (&AllocatorSettings, u64),
+        options: &FitOptions,
+    ) -> std::result::Result<(), Refusal> {
+        let mut runs = Vec::new();
+        let mut devices = Vec::new();
+        for input in inputs {
+            let same = same_device(device, input).ok_or(Refusal::NoDevice(input.value))?;
+            let program = program(same).map_err(|because| Refusal::NotPlayed(input.value, because))?;
+            let maxima = same.history().maxima.map(|maximum| maximum.bytes);
+            self.points.push(Measured {
+                value: input.value,
+                max_allocated: maxima[Metric::Allocated as usize],
+                max_reserved: maxima[Metric::Reserved as usize],
+                entries: same.history().entries(),
+            });
+            if !program.refusals.is_empty() {
+                return Err(Refusal::OutOfMemory(input.value));
+            }
+            runs.push((input.value, same.track, program));
+            devices.push(same);
+        }
+        if let Some(because) = simulate::refuses(settings, self.capacity.is_some()) {
+            return Err(Refusal::Settings(because));
+        }
+        let scaling = Scaling::of(runs);
+        for (first, pair) in devices.windows(2).enumerate() {
+            let matching = scaling.matching(first, first + 1);
+            if matching.matched * 100 < matching.longest() * LEAST_MATCHED {
+                return Err(Refusal::Differ(Box::new(mismatch(&scaling, first, matching, pair))));
+            }
+            self.matching.push(matching);
+        }
+        self.doubts = Doubt::of(&devices, &scaling, settings);
+        let last = devices.len() - 1;
+        let program = &scaling.runs()[last].program;
+        let stage = Stage {
+            scaling: &scaling,
+            settings,
+            is_recorded: self.is_recorded,
+            capacity: self.capacity,
+            context,
+            placement: placement_of(devices[last].track, program, &recorded_settings(devices[last].track)),
+            is_sure: self.doubts.is_empty(),
+        };
+        if let [.., measured] = self.points[..]
+            && self.points.len() > 2
+            && self.is_recorded
+        {
+            self.check = Some(Check { predicted: stage.predict_from(measured.value, last), measured });
+        }
+        self.largest = self.capacity.map(|_| Largest::search(scaling.runs()[last].value, |value| stage.fits(value)));
+        let values = self.values(&options.at);
+        self.predictions = values.into_iter().map(|value| stage.predict(value)).collect();
+        let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
+        self.peak = subject.map(|value| (value, peak(&stage, &devices, value, options.top)));
+        Ok(())
+    }
+
+    /// The numbers that the table shows.
+    fn values(&self, at: &[u64]) -> Vec<u64> {
+        let recorded: Vec<u64> = self.points.iter().map(|point| point.value).collect();
+        let largest = recorded.last().copied().unwrap_or(1);
+        let mut values = recorded;
+        let beyond = MULTIPLES.iter().filter_map(|&times| largest.checked_mul(times));
+        match self.largest {
+            _ if !at.is_empty() => values.extend(at.iter().filter(|&&value| value > 0)),
+            Some(Largest::UpTo { value, fails }) => {
+                values.extend(beyond.filter(|&multiple| multiple < value));
+                values.extend([value, fails]);
+            }
+            Some(Largest::None { fails }) => values.push(fails),
+            Some(Largest::Unlimited { .. }) | None => values.extend(beyond),
+        }
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+}
+
+/// The device of another recording that is this one: the one with its number, or the only one on both sides.
+fn same_device<'a>(device: &Device<'_>, input: &FitInput<'a>) -> Option<&'a Device<'a>> {
+    let only = || match input.devices.all() {
+        [only] => Some(only),
+        _ => None,
+    };
+    input.devices.get(device.id()).or_else(only)
+}
+
+fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
+    if let Some(because) = simulate::refusal(device) {
+        return Err(because);
+    }
+    Program::of(device.track).ok_or("the recording has more streams and pools than can be played")
+}
+
+/// What differs first between two runs that do not match.
+fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device<'_>]) -> Mismatch {
+    let runs = scaling.runs();
+    let place = |device: &Device<'_>, entry: u32| {
+        let bytes = device.track.entry(entry).map_or(0, |entry| entry.size);
+        (entry, bytes, device.sites().site(device.track.stack(entry)))
+    };
+    let places = matching.first.map(|(a, b)| [place(pair[0], a), place(pair[1], b)]);
+    Mismatch { values: (runs[first].value, runs[first + 1].value), matching, first: places }
+}
+
+/// What holds memory where the program at a number allocates most.
+fn peak(stage: &Stage<'_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
+    let scaled = stage.scaling.at(value, &stage.setup().rules);
+    let device = devices[scaled.template];
+    let filter = Filter::default();
+    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site).inferring(
+        device,
+        Inference::On,
+        Metric::Allocated,
+        None,
+    );
+    let blocks = blocks_at_peak(&scaled.program, &Setup { limits: Limits::default(), ..stage.setup() });
+    let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
+    attribution.keep_top(top.unwrap_or(usize::MAX));
+    attribution
+}

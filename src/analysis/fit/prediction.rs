@@ -1,0 +1,177 @@
+//! A program at a number, played, and how far that is to be trusted.
+
+use super::scaling::{Scaled, Scaling};
+use crate::allocator::Placement;
+use crate::analysis::device::Device;
+use crate::analysis::simulate::{Outcome, Setup, Trust, compare, play, recorded_settings};
+use crate::model::AllocatorSettings;
+
+/// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
+const MUCH: u64 = 20;
+/// So many times the largest recorded number are far away.
+const FAR: u64 = 8;
+
+/// A program at a number.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The number.
+    pub value: u64,
+    /// Whether it is one of those recorded.
+    pub is_recorded: bool,
+    /// How it goes, on the device that was named, else on one without end.
+    pub outcome: Outcome,
+    /// The least and the most that is reserved, where that depends on where the driver puts segments.
+    pub reserved_range: Option<(u64, u64)>,
+    /// Requests without a partner in other runs, whose sizes were scaled.
+    pub unmatched: u64,
+    /// The most bytes of them that are there at once.
+    pub unmatched_bytes: u64,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// What makes this number doubtful.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Prediction {
+    /// Whether it fits: every request is served.
+    pub fn fits(&self) -> bool {
+        self.outcome.failure().is_none()
+    }
+}
+
+/// What keeps a prediction from being sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A run was recorded at 1: copies and broadcasts vanish there.
+    BaseOfOne,
+    /// A recording, by its number, starts late: what was there before does not grow with the number.
+    StartsLate(u64),
+    /// A recording, by its number, is not complete or contradicts itself.
+    NotComplete(u64),
+    /// The settings of a recording, by its number, played, are not what was recorded.
+    NotReproduced(u64),
+    /// The recordings have other settings than those that are played.
+    OtherSettings(u64),
+    /// The number of requests without a partner is large: bytes.
+    Unmatched(u64),
+    /// The number is far from those recorded.
+    Far,
+    /// The number is smaller than those recorded: kernels take other ways, and copies vanish.
+    Below,
+    /// Where the driver puts segments is not known.
+    Placement,
+    /// Kernels asked for other buffers in one of the recordings, and reserved memory depends on which.
+    OtherOrder,
+}
+
+impl Doubt {
+    /// What goes for all numbers.
+    pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling, settings: &AllocatorSettings) -> Vec<Self> {
+        let mut doubts = Vec::new();
+        for (device, run) in devices.iter().zip(scaling.runs()) {
+            let history = device.history();
+            if run.value == 1 {
+                doubts.push(Self::BaseOfOne);
+            }
+            if history.completeness.has_baseline {
+                doubts.push(Self::StartsLate(run.value));
+            } else if !history.completeness.is_complete() || history.anomalies.total() > 0 {
+                doubts.push(Self::NotComplete(run.value));
+            }
+            let (_, difference) = compare(device.track, &run.program, &Setup::as_recorded(device.track, &run.program));
+            if !difference.is_none() {
+                doubts.push(Self::NotReproduced(run.value));
+            }
+            let recorded = recorded_settings(device.track);
+            if recorded.alloc_conf.trim() != settings.alloc_conf.trim() {
+                doubts.push(Self::OtherSettings(run.value));
+            }
+        }
+        doubts
+    }
+}
+
+/// What every number is played on.
+pub(super) struct Stage<'a> {
+    pub scaling: &'a Scaling,
+    pub settings: &'a AllocatorSettings,
+    /// Whether these are the recorded settings.
+    pub is_recorded: bool,
+    pub capacity: Option<u64>,
+    pub context: u64,
+    /// Where the driver puts segments, if the recordings show it.
+    pub placement: Option<Placement>,
+    /// Whether nothing makes all numbers doubtful.
+    pub is_sure: bool,
+}
+
+impl Stage<'_> {
+    pub fn setup(&self) -> Setup {
+        let setup = Setup::new(self.settings, self.capacity, self.context);
+        Setup { placement: self.placement.unwrap_or_default(), ..setup }
+    }
+
+    /// Whether the program at a number is served on the device.
+    pub fn fits(&self, value: u64) -> bool {
+        let setup = self.setup();
+        play(&self.scaling.at(value, &setup.rules).program, &setup).failure().is_none()
+    }
+
+    /// The program at a number.
+    pub fn predict(&self, value: u64) -> Prediction {
+        self.predict_from(value, self.scaling.runs().len())
+    }
+
+    /// The program at a number, as the first of the runs alone tell.
+    pub fn predict_from(&self, value: u64, known: usize) -> Prediction {
+        let setup = self.setup();
+        let scaled = self.scaling.at_from(value, known, &setup.rules);
+        let outcome = play(&scaled.program, &setup);
+        let runs = &self.scaling.runs()[..known];
+        let is_recorded = runs.iter().any(|run| run.value == value);
+        let mut doubts = Vec::new();
+        let mut reserved = vec![outcome.max_reserved];
+        // Within one expandable segment addresses do not depend on the driver.
+        let needs_placement = !self.settings.expandable_segments && !(is_recorded && self.is_recorded);
+        if self.placement.is_none() && needs_placement {
+            doubts.push(Doubt::Placement);
+            let others = [Placement::Ascending, Placement::Descending].into_iter();
+            let others = others.map(|placement| play(&scaled.program, &Setup { placement, ..setup.clone() }));
+            reserved.extend(others.map(|outcome| outcome.max_reserved));
+        }
+        if !is_recorded {
+            let other = self.in_other_order(value, known, &scaled, &setup);
+            if let Some(other) = other.filter(|&other| other != outcome.max_reserved) {
+                doubts.push(Doubt::OtherOrder);
+                reserved.push(other);
+            }
+            doubts.extend((runs.iter().all(|run| value < run.value)).then_some(Doubt::Below));
+            doubts.extend(runs.iter().all(|run| value / FAR >= run.value).then_some(Doubt::Far));
+            let is_much = scaled.unmatched_bytes.saturating_mul(1000) > outcome.max_allocated.saturating_mul(MUCH);
+            doubts.extend(is_much.then_some(Doubt::Unmatched(scaled.unmatched_bytes)));
+        }
+        let range = reserved.iter().min().copied().zip(reserved.iter().max().copied());
+        let is_exact = is_recorded && self.is_recorded && self.is_sure;
+        Prediction {
+            value,
+            is_recorded,
+            outcome,
+            reserved_range: range.filter(|(least, most)| least < most),
+            unmatched: scaled.unmatched,
+            unmatched_bytes: scaled.unmatched_bytes,
+            trust: if is_exact { Trust::Exact } else { Trust::Predicted },
+            doubts,
+        }
+    }
+
+    /// What is reserved if requests come in the order of a run that asks for others than the one that gave the order.
+    fn in_other_order(&self, value: u64, known: usize, scaled: &Scaled, setup: &Setup) -> Option<u64> {
+        let template = scaled.template;
+        let asks_for_others = |&other: &usize| {
+            other < known && other != template && self.scaling.matching(template, other).alone != (0, 0)
+        };
+        let nearest = [template.checked_sub(1), Some(template + 1)].into_iter().flatten().find(asks_for_others)?;
+        let scaled = self.scaling.in_order_of(nearest, value, known, &setup.rules);
+        Some(play(&scaled.program, setup).max_reserved)
+    }
+}

@@ -1,0 +1,241 @@
+//! `memviz fit`.
+
+use super::Run;
+use crate::Recording;
+use crate::analysis::{FitInput, FitOptions, FitReport};
+use crate::cli::args::{CommonArgs, RowsOrSvg, SharedArgs};
+use crate::cli::progress::Progress;
+use crate::cli::recording::{open, use_threads};
+use crate::cli::{Failure, Outcome, output};
+use crate::input::alloc_conf::{Rest, parse, rest_of};
+use crate::model::bytes::Bytes;
+use crate::report::{Source, fit};
+use clap::Args;
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What another batch size, or sequence length, needs, and the largest that fits a device: from two or three recordings
+/// that differ in it; with -o, the peak against it as SVG
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// Two or three snapshots of one program that differ in a number, plain or compressed with gzip, zstd or zip
+    #[arg(value_name = "INPUT", required = true)]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    shared: SharedArgs,
+    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrSvg>,
+    /// What the recordings differ in, and its value in each, in their order, such as batch=4,8 [default: the number that
+    /// differs between the inputs' names]
+    #[arg(long, value_name = "NAME=N,N")]
+    vary: Option<Vary>,
+    /// A value to predict, such as batch=16 or 16; may be repeated
+    #[arg(long, value_name = "NAME=N")]
+    at: Vec<At>,
+    /// Memory of the device, such as 80GiB, as PyTorch's messages name its total: finds the largest value that fits
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
+    /// What CUDA keeps of it [default: 500MiB]
+    #[arg(long, value_name = "SIZE", requires = "capacity")]
+    context: Option<Bytes>,
+    /// Allocator settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them [default: those recorded]
+    #[arg(long, value_name = "CONF")]
+    alloc_conf: Option<String>,
+    /// Lines that hold memory at the peak; the rest becomes one [default: 10 in text and Markdown, all in JSON]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+}
+
+/// Rows for people; machines get all.
+const DEFAULT_TOP: usize = 10;
+/// What a number without a name is called.
+const UNNAMED: &str = "size";
+
+/// What varies, and its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Vary {
+    name: String,
+    values: Vec<u64>,
+}
+
+impl FromStr for Vary {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("expected a name and a value for each recording, such as batch=4,8, found {text:?}");
+        let (name, values) = text.split_once('=').ok_or_else(bad)?;
+        let values: Result<Vec<u64>, _> = values.split(',').map(|value| value.trim().parse()).collect();
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(bad());
+        }
+        Ok(Self { name: name.to_owned(), values: values.map_err(|_| bad())? })
+    }
+}
+
+/// A value, with the name or without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct At {
+    name: Option<String>,
+    value: u64,
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (Some(name.trim().to_owned()), value),
+            None => (None, text),
+        };
+        let value = value.trim().parse().ok().filter(|&value| value > 0);
+        let value = value.ok_or_else(|| format!("expected a value above 0, such as batch=16, found {text:?}"))?;
+        Ok(Self { name, value })
+    }
+}
+
+impl Run for Fit {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let shared = &self.shared;
+        let format = RowsOrSvg::resolve(self.format, shared.output.as_deref());
+        if format == RowsOrSvg::Svg {
+            output::check_picture_target(shared)?;
+        }
+        output::check_target(shared, &self.inputs)?;
+        if !(2..=3).contains(&self.inputs.len()) {
+            let found = self.inputs.len();
+            return Err(Failure::Message(format!("expected two or three recordings of one program, found {found}")));
+        }
+        let vary = self.vary()?;
+        if let Some(conf) = &self.alloc_conf {
+            parse(conf, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
+        }
+        use_threads(shared);
+        let recordings = self.read()?;
+        let devices: Vec<_> = recordings.iter().map(Recording::devices).collect();
+        let inputs: Vec<FitInput<'_>> = vary
+            .values
+            .iter()
+            .zip(&devices)
+            .map(|(&value, devices)| FitInput { value, devices })
+            .collect();
+        let rest = recordings.first().map(|recording| rest_of(&recording.snapshot.settings)).unwrap_or_default();
+        let options = FitOptions {
+            at: self.at.iter().map(|at| at.value).collect(),
+            capacity: self.capacity.map(|capacity| capacity.0),
+            context: self.context.map(|context| context.0),
+            settings: self.alloc_conf.as_ref().and_then(|conf| parse(conf, rest).ok()),
+            devices: shared.devices(),
+            top: self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP)),
+            ..FitOptions::default()
+        };
+        let report = FitReport::of(&vary.name, &inputs, &options).map_err(|error| Failure::Message(error.to_string()))?;
+        let paths: Vec<String> = self.inputs.iter().map(|path| CommonArgs::shown(path)).collect();
+        let sources: Vec<Source<'_>> =
+            paths.iter().zip(&recordings).map(|(path, recording)| Source { path, recording }).collect();
+        match format {
+            RowsOrSvg::Rows(format) => {
+                let style = output::style(shared);
+                output::write(shared, |out| format.write(&report, &sources, style, out))?;
+            }
+            RowsOrSvg::Svg => output::write(shared, |out| fit::draw(&sources, &report).write(out))?,
+        }
+        let contradicts = recordings.iter().any(|recording| recording.anomalies() > 0);
+        Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
+    }
+}
+
+impl Fit {
+    /// What varies: as typed, or as the names of the inputs tell.
+    fn vary(&self) -> Result<Vary, Failure> {
+        let vary = match &self.vary {
+            Some(vary) => vary.clone(),
+            None => from_names(&self.inputs).ok_or_else(|| {
+                let expected = "expected --vary NAME=N,N: the names of the inputs do not differ in a single number";
+                Failure::Message(expected.to_owned())
+            })?,
+        };
+        if vary.values.len() != self.inputs.len() {
+            let (values, inputs) = (vary.values.len(), self.inputs.len());
+            return Err(Failure::Message(format!(
+                "--vary: expected a value for each of {inputs} recordings, found {values}"
+            )));
+        }
+        let other = self.at.iter().filter_map(|at| at.name.as_deref()).find(|&name| name != vary.name);
+        match other {
+            Some(other) => Err(Failure::Message(format!("--at: expected {}=N, found {other}", vary.name))),
+            None => Ok(vary),
+        }
+    }
+
+    fn read(&self) -> Result<Vec<Recording>, Failure> {
+        let shared = &self.shared;
+        if self.inputs.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::Message("expected one input from standard input, found more".to_owned()));
+        }
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let progress = Progress::start(self.inputs.iter().map(size).sum(), 1, shared.quiet);
+        let read = |path: &PathBuf| {
+            let recording = open(path, shared, shared.view(), progress.bytes.first());
+            recording.map_err(|error| Failure::about(&CommonArgs::shown(path), &error))
+        };
+        self.inputs.par_iter().map(read).collect()
+    }
+}
+
+/// A name in pieces: text and the numbers in it.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_number = first.is_ascii_digit();
+        let end = rest.find(|next: char| next.is_ascii_digit() != is_number).unwrap_or(rest.len());
+        let (piece, behind) = rest.split_at(end);
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// The number in which names differ that are the same otherwise, and the word in front of it.
+fn from_names(paths: &[impl AsRef<Path>]) -> Option<Vary> {
+    let names: Vec<String> = paths.iter().map(|path| path.as_ref().display().to_string()).collect();
+    let all: Vec<Vec<&str>> = names.iter().map(|name| pieces(name)).collect();
+    let first = all.first()?;
+    if all.iter().any(|pieces| pieces.len() != first.len()) {
+        return None;
+    }
+    let differ: Vec<usize> = (0..first.len()).filter(|&at| all.iter().any(|pieces| pieces[at] != first[at])).collect();
+    let [at] = differ[..] else { return None };
+    let values = all.iter().map(|pieces| pieces[at].parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let word = at.checked_sub(1).map_or("", |before| first[before]);
+    let word = word.trim_end_matches(|next: char| !next.is_alphabetic());
+    let word = word.rsplit(|next: char| !next.is_alphabetic()).next().filter(|word| !word.is_empty());
+    Some(Vary { name: word.unwrap_or(UNNAMED).to_owned(), values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_varies() {
+        let vary = |paths: &[&str]| from_names(paths).map(|vary| (vary.name, vary.values));
+        assert_eq!(vary(&["run_batch4.pickle", "run_batch16.pickle"]), Some(("batch".to_owned(), vec![4, 16])));
+        assert_eq!(vary(&["a/seq_128/s.gz", "a/seq_256/s.gz", "a/seq_512/s.gz"]), Some(("seq".to_owned(), vec![128, 256, 512])));
+        assert_eq!(vary(&["2024/4.pickle", "2024/8.pickle"]), Some(("size".to_owned(), vec![4, 8])));
+        assert_eq!(vary(&["a4_b1.pickle", "a8_b2.pickle"]), None, "two numbers");
+        assert_eq!(vary(&["a.pickle", "b.pickle"]), None, "no number");
+    }
+
+    #[test]
+    fn values_are_read_as_people_type_them() {
+        assert_eq!("batch=4,8".parse(), Ok(Vary { name: "batch".to_owned(), values: vec![4, 8] }));
+        assert!("batch".parse::<Vary>().is_err() && "=4,8".parse::<Vary>().is_err() && "a=4,x".parse::<Vary>().is_err());
+        assert_eq!("batch=16".parse(), Ok(At { name: Some("batch".to_owned()), value: 16 }));
+        assert_eq!("16".parse(), Ok(At { name: None, value: 16 }));
+        assert!("0".parse::<At>().is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! The JSON of `memviz fit`.
+
+use super::words;
+use crate::analysis::FitReport;
+use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
+use crate::analysis::simulate::{Outcome, Trust};
+use crate::report::Source;
+use crate::report::common::json::{AttributionRows, InputHead};
+use crate::wire::SCHEMA_VERSION;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The whole answer of `memviz fit`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Fit<'a> {
+    /// Version of the keys: see `memviz schema`.
+    pub schema_version: u32,
+    /// The subcommand.
+    pub command: &'static str,
+    /// The files, in the order in which they were named.
+    pub inputs: Vec<InputHead<'a>>,
+    /// The answer, device by device.
+    pub devices: Vec<FitDevice>,
+}
+
+/// `memviz fit`, one device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitDevice {
+    /// Device.
+    pub device: i32,
+    /// Why nothing is predicted; null where something is.
+    pub refused: Option<String>,
+    /// What must be said, in words.
+    pub notes: Vec<String>,
+    /// The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub alloc_conf: String,
+    /// Bytes that the allocator can use; null where no device was named.
+    pub capacity_bytes: Option<u64>,
+    /// What memory does at other numbers.
+    pub scaling: FitScaling,
+    /// What holds memory at the peak, at the number asked for or the largest that fits; null where neither is.
+    pub peak: Option<FitPeak>,
+}
+
+/// Runs at other numbers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitScaling {
+    /// What the number is called.
+    pub parameter: String,
+    /// The numbers recorded.
+    pub points: Vec<u64>,
+    /// What was recorded at them.
+    pub recorded: Vec<FitPoint>,
+    /// How well each recording matches the next.
+    pub matching: Vec<FitMatching>,
+    /// The largest number that fits; null where no device was named, none fits, or all do.
+    pub largest: Option<u64>,
+    /// The smallest number above it that was found not to fit; null where there is none.
+    pub fails: Option<u64>,
+    /// Of three recordings, the last predicted from the others; null where there are two.
+    pub check: Option<FitCheck>,
+    /// Recorded and predicted numbers, ascending.
+    pub predictions: Vec<FitPrediction>,
+}
+
+/// A recorded run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitPoint {
+    /// Its number.
+    pub value: u64,
+    /// `max_memory_allocated()`.
+    pub max_allocated_bytes: i64,
+    /// `max_memory_reserved()`.
+    pub max_reserved_bytes: i64,
+}
+
+/// Two recordings beside each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitMatching {
+    /// Requests in both.
+    pub matched_requests: u64,
+    /// Requests that only the first has.
+    pub only_first_requests: u64,
+    /// Requests that only the second has.
+    pub only_second_requests: u64,
+}
+
+/// A recorded run, predicted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitCheck {
+    /// Its number.
+    pub value: u64,
+    /// Predicted less recorded `max_memory_allocated()`.
+    pub allocated_difference_bytes: i64,
+    /// Predicted less recorded `max_memory_reserved()`.
+    pub reserved_difference_bytes: i64,
+}
+
+/// A run at a number.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitPrediction {
+    /// The number.
+    pub value: u64,
+    /// Whether it was recorded.
+    pub recorded: bool,
+    /// Whether every request is served.
+    pub finishes: bool,
+    /// The first entry whose request is refused, in the recording whose order of requests is played; null where it
+    /// finishes.
+    pub fails_at_entry: Option<u32>,
+    /// `max_memory_allocated()`.
+    pub max_allocated_bytes: u64,
+    /// `max_memory_reserved()`.
+    pub max_reserved_bytes: u64,
+    /// The least and the most of that, where it depends on where the driver puts segments; else null.
+    pub max_reserved_bytes_range: Option<[u64; 2]>,
+    /// `num_alloc_retries`.
+    pub alloc_retries: u64,
+    /// Requests that only one recording has, or whose sizes follow no rule.
+    pub unmatched_requests: u64,
+    /// The most bytes of them that are there at once.
+    pub unmatched_bytes: u64,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// Whether more than the way from the recorded numbers makes it doubtful.
+    pub uncertain: bool,
+    /// Why it is not exact; empty where it is.
+    pub because: String,
+}
+
+/// What holds memory at the peak.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitPeak {
+    /// At this number.
+    pub value: u64,
+    /// By site.
+    pub attribution: AttributionRows,
+}
+
+impl From<&Measured> for FitPoint {
+    fn from(point: &Measured) -> Self {
+        Self {
+            value: point.value,
+            max_allocated_bytes: point.max_allocated,
+            max_reserved_bytes: point.max_reserved,
+        }
+    }
+}
+
+impl From<&Check> for FitCheck {
+    fn from(check: &Check) -> Self {
+        let Check { predicted, measured } = check;
+        let outcome = &predicted.outcome;
+        Self {
+            value: measured.value,
+            allocated_difference_bytes: (outcome.max_allocated as i64).wrapping_sub(measured.max_allocated),
+            reserved_difference_bytes: (outcome.max_reserved as i64).wrapping_sub(measured.max_reserved),
+        }
+    }
+}
+
+impl FitPrediction {
+    fn of(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> Self {
+        let outcome = &prediction.outcome;
+        Self {
+            value: prediction.value,
+            recorded: prediction.is_recorded,
+            finishes: prediction.fits(),
+            fails_at_entry: Outcome::failure(outcome),
+            max_allocated_bytes: outcome.max_allocated,
+            max_reserved_bytes: outcome.max_reserved,
+            max_reserved_bytes_range: prediction.reserved_range.map(|(least, most)| [least, most]),
+            alloc_retries: outcome.retries,
+            unmatched_requests: prediction.unmatched,
+            unmatched_bytes: prediction.unmatched_bytes,
+            trust: prediction.trust,
+            uncertain: words::trust(device, prediction) == "uncertain",
+            because: words::because(parameter, device, prediction),
+        }
+    }
+}
+
+impl FitDevice {
+    fn of(parameter: &str, device: &DeviceFit) -> Self {
+        let fails = match device.largest {
+            Some(Largest::UpTo { fails, .. } | Largest::None { fails }) => Some(fails),
+            Some(Largest::Unlimited { .. }) | None => None,
+        };
+        let matching = device.matching.iter().map(|matching| FitMatching {
+            matched_requests: matching.matched,
+            only_first_requests: matching.alone.0,
+            only_second_requests: matching.alone.1,
+        });
+        Self {
+            device: device.device,
+            refused: device.refused.as_ref().map(|refusal| words::refused(parameter, refusal)),
+            notes: words::limits(parameter, device),
+            alloc_conf: device.alloc_conf.clone(),
+            capacity_bytes: device.capacity,
+            scaling: FitScaling {
+                parameter: parameter.to_owned(),
+                points: device.points.iter().map(|point| point.value).collect(),
+                recorded: device.points.iter().map(FitPoint::from).collect(),
+                matching: matching.collect(),
+                largest: device.largest.and_then(Largest::value),
+                fails,
+                check: device.check.as_ref().map(FitCheck::from),
+                predictions: device.predictions.iter().map(|it| FitPrediction::of(parameter, device, it)).collect(),
+            },
+            peak: device
+                .peak
+                .as_ref()
+                .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
+        }
+    }
+}
+
+/// The whole answer of `memviz fit`.
+pub fn fit<'a>(sources: &[Source<'a>], report: &FitReport) -> Fit<'a> {
+    Fit {
+        schema_version: SCHEMA_VERSION,
+        command: "fit",
+        inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
+        devices: report.devices.iter().map(|device| FitDevice::of(&report.parameter, device)).collect(),
+    }
+}

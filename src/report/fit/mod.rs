@@ -1,0 +1,42 @@
+//! What `memviz fit` says and draws.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+#[cfg(feature = "plot")]
+pub(crate) mod picture;
+pub(crate) mod text;
+pub(crate) mod words;
+
+#[cfg(feature = "plot")]
+pub use picture::draw;
+
+use crate::analysis::FitReport;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Rows, Source, TextStyle};
+use std::io::{self, Write};
+
+impl Answer for FitReport {
+    const COMMAND: &'static str = "fit";
+    /// The recordings, as they were named.
+    type About<'a> = &'a [Source<'a>];
+    type Json = json::Fit<'static>;
+
+    fn text(&self, sources: &[Source<'_>], style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, sources, self, out)
+    }
+
+    fn markdown(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(sources, self, out)
+    }
+
+    fn json(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&json::fit(sources, self), out)
+    }
+}
+
+impl Rows for FitReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}

@@ -1,0 +1,224 @@
+//! Sentences about runs at other numbers, the same in every format.
+
+use crate::analysis::fit::{Check, DeviceFit, Doubt, Largest, Matching, Mismatch, Prediction, Refusal};
+use crate::analysis::simulate::Trust;
+use crate::model::bytes::Bytes;
+use crate::report::Source;
+use crate::report::common::notes;
+use crate::report::common::words::count;
+
+/// The first line about a device, without its name.
+pub fn headline(parameter: &str, device: &DeviceFit) -> String {
+    if let Some(refusal) = &device.refused {
+        return format!("nothing is predicted: {}", refused(parameter, refusal));
+    }
+    match (device.largest, device.capacity) {
+        (Some(largest), Some(capacity)) => {
+            let capacity = Bytes(capacity);
+            match largest {
+                Largest::UpTo { value, fails } => {
+                    format!("{parameter} {value} is the largest that fits {capacity}; {fails} does not")
+                }
+                Largest::None { fails } => format!("not even {parameter} {fails} fits {capacity}"),
+                Largest::Unlimited { tried } => {
+                    format!("memory does not grow with {parameter}: even {tried} fits {capacity}")
+                }
+            }
+        }
+        _ => match asked(device) {
+            Some(prediction) => format!(
+                "{parameter} {} needs {} reserved, {} of it allocated at most",
+                prediction.value,
+                reserved(prediction),
+                Bytes(prediction.outcome.max_allocated)
+            ),
+            None => format!("memory at other values of {parameter}"),
+        },
+    }
+}
+
+/// The prediction that was asked for: the largest number beyond those recorded.
+fn asked(device: &DeviceFit) -> Option<&Prediction> {
+    device.predictions.iter().rfind(|prediction| !prediction.is_recorded)
+}
+
+/// Why nothing is predicted.
+pub fn refused(parameter: &str, refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
+        Refusal::OutOfMemory(value) => format!(
+            "{parameter} {value} ran out of memory: what would have followed is not known; record a smaller one that \
+             finishes"
+        ),
+        Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
+        Refusal::Differ(mismatch) => differ(parameter, mismatch),
+        Refusal::Settings(because) => format!("the settings cannot be played: {because}"),
+    }
+}
+
+fn differ(parameter: &str, mismatch: &Mismatch) -> String {
+    let Mismatch { values: (first, second), matching, first: places } = mismatch;
+    let mut text = format!(
+        "{parameter} {first} and {second} are no runs of one program: {} of {} are the same",
+        matching.matched,
+        count(matching.longest(), "request")
+    );
+    if let Some([a, b]) = places {
+        let place = |(entry, bytes, site): &(u32, u64, String)| format!("entry {entry}, {} at {site}", Bytes(*bytes));
+        text += &format!("; the first that are not: {} in one, {} in the other", place(a), place(b));
+    }
+    text
+}
+
+/// What was recorded, and how well it matches.
+pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (pair, matching) in device.points.windows(2).zip(&device.matching) {
+        lines.push(matched(parameter, (pair[0].value, pair[1].value), matching));
+    }
+    lines
+}
+
+fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) -> String {
+    let requests = count(matching.matched, "request");
+    match matching.alone {
+        (0, 0) => format!("{parameter} {first} and {second} ask for the same: {requests}"),
+        (a, b) => {
+            format!("{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter")
+        }
+    }
+}
+
+/// The settings that are played.
+pub fn settings(device: &DeviceFit) -> String {
+    let name = match device.alloc_conf.trim() {
+        "" => "defaults".to_owned(),
+        conf => conf.to_owned(),
+    };
+    let whose = if device.is_recorded { "recorded settings" } else { "settings" };
+    match device.capacity {
+        Some(capacity) => {
+            format!("{whose}: {name}; played on a device with {} for the allocator", Bytes(capacity))
+        }
+        None => format!("{whose}: {name}"),
+    }
+}
+
+/// How the prediction of a recorded run compares with the recording.
+pub fn check(parameter: &str, check: &Check) -> String {
+    let Check { predicted, measured } = check;
+    let off = |played: u64, recorded: i64| (played as i64).wrapping_sub(recorded);
+    let allocated = off(predicted.outcome.max_allocated, measured.max_allocated);
+    let reserved = off(predicted.outcome.max_reserved, measured.max_reserved);
+    let value = measured.value;
+    if allocated == 0 && reserved == 0 {
+        return format!("{parameter} {value}, predicted from the smaller ones, is what was recorded, to the byte");
+    }
+    format!(
+        "{parameter} {value}, predicted from the smaller ones, differs from what was recorded: allocated by {}, reserved by {}",
+        difference(allocated, measured.max_allocated),
+        difference(reserved, measured.max_reserved)
+    )
+}
+
+fn difference(bytes: i64, of: i64) -> String {
+    let percent = if of == 0 { 0.0 } else { bytes as f64 * 100.0 / of as f64 };
+    format!("{} ({percent:+.2} %)", notes::signed(bytes))
+}
+
+/// Everything that must be said about one device, a line each.
+pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
+    let mut lines: Vec<String> = device.doubts.iter().map(|&it| doubt(parameter, it)).collect();
+    for prediction in &device.predictions {
+        let about = |it: &Doubt| format!("{parameter} {}: {}", prediction.value, doubt(parameter, *it));
+        lines.extend(prediction.doubts.iter().map(about));
+    }
+    lines.dedup();
+    lines
+}
+
+/// What keeps a prediction from being sure.
+pub fn doubt(parameter: &str, doubt: Doubt) -> String {
+    match doubt {
+        Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: copies and broadcasts vanish there"),
+        Doubt::StartsLate(value) => {
+            format!("{parameter} {value} was recorded late: what was there before does not grow with {parameter}")
+        }
+        Doubt::NotComplete(value) => format!("the recording of {parameter} {value} is not complete, or contradicts itself"),
+        Doubt::NotReproduced(value) => {
+            format!("the settings of {parameter} {value}, played, are not quite what was recorded")
+        }
+        Doubt::OtherSettings(value) => format!("{parameter} {value} was recorded under other allocator settings"),
+        Doubt::Unmatched(bytes) => {
+            format!("up to {} at once belong to requests that only one recording has", Bytes(bytes))
+        }
+        Doubt::Far => "far from what was recorded: kernels may ask for other workspaces there".to_owned(),
+        Doubt::Below => "below what was recorded: kernels may ask for other workspaces there".to_owned(),
+        Doubt::OtherOrder => {
+            "kernels asked for other buffers in one of the recordings; what is reserved was played with either".to_owned()
+        }
+        Doubt::Placement => "where the driver puts segments is not known: three ways of it were played".to_owned(),
+    }
+}
+
+/// How far a row is to be trusted.
+pub fn trust(device: &DeviceFit, prediction: &Prediction) -> &'static str {
+    let is_doubtful = !device.doubts.is_empty() || !prediction.doubts.is_empty();
+    match prediction.trust {
+        _ if prediction.is_recorded && device.is_recorded => "recorded",
+        Trust::Exact => "exact",
+        _ if is_doubtful => "uncertain",
+        _ => "predicted",
+    }
+}
+
+/// Why a prediction is not exact.
+pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> String {
+    if prediction.trust == Trust::Exact {
+        return String::new();
+    }
+    let doubts: Vec<String> = device.doubts.iter().chain(&prediction.doubts).map(|&it| doubt(parameter, it)).collect();
+    if !doubts.is_empty() {
+        return doubts.join("; ");
+    }
+    let values: Vec<String> = device.points.iter().map(|point| point.value.to_string()).collect();
+    format!("worked out from {parameter} {}", values.join(", "))
+}
+
+/// The most that is reserved, as a range where that depends on addresses.
+pub fn reserved(prediction: &Prediction) -> String {
+    match prediction.reserved_range {
+        Some((least, most)) => format!("{} to {}", Bytes(least), Bytes(most)),
+        None => Bytes(prediction.outcome.max_reserved).to_string(),
+    }
+}
+
+/// Whether a prediction fits the device; empty where none was named.
+pub fn fits(device: &DeviceFit, prediction: &Prediction) -> &'static str {
+    match device.capacity {
+        None => "",
+        Some(_) if prediction.fits() => "yes",
+        Some(_) => "no",
+    }
+}
+
+/// Where most is allocated.
+pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
+    format!("at {parameter} {value}, {} are allocated at the peak", Bytes(bytes))
+}
+
+/// What a prediction does not foresee.
+pub const PREDICTED: &str = "predicted: sizes follow from those recorded; buffers that kernels take at some size, and that no \
+                             recording shows, are not foreseen";
+
+/// What the star behind lines means.
+pub const INFERRED: &str = "* inferred: backward has no Python frames";
+
+/// What must be said of the files.
+pub fn files(sources: &[Source<'_>]) -> Vec<String> {
+    let about = |source: &Source<'_>| {
+        let lines = notes::source(&source.recording.snapshot).into_iter();
+        lines.map(|line| format!("{}: {line}", notes::safe(source.path))).collect::<Vec<_>>()
+    };
+    sources.iter().flat_map(about).collect()
+}

@@ -1,0 +1,81 @@
+//! `memviz fit`: what can be typed, and what comes of it.
+#![cfg(feature = "cli")]
+
+use crate::support::{fixture, memviz};
+
+const BATCH_4: &str = "fixtures/fit/minigpt_batch4/snapshot.pickle.gz";
+const BATCH_8: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
+const BATCH_16: &str = "fixtures/fit/minigpt_batch16/snapshot.pickle.gz";
+
+#[test]
+fn what_varies_is_read_from_the_names_or_typed() {
+    for args in [&[BATCH_4, BATCH_8] as &[&str], &[BATCH_8, BATCH_4, "--vary", "batch=8,4"]] {
+        let answer = memviz(&[&["fit", "--format", "json", "--at", "batch=16"], args].concat()).json();
+        let scaling = &answer["devices"][0]["scaling"];
+        assert_eq!(scaling["parameter"], "batch");
+        assert_eq!(scaling["points"], serde_json::json!([4, 8]));
+        let values: Vec<u64> =
+            scaling["predictions"].as_array().unwrap().iter().map(|it| it["value"].as_u64().unwrap()).collect();
+        assert_eq!(values, [4, 8, 16]);
+    }
+}
+
+#[test]
+fn a_third_recording_checks_the_others() {
+    let answer = memviz(&["fit", BATCH_4, BATCH_8, BATCH_16, "--format", "json"]).json();
+    let check = &answer["devices"][0]["scaling"]["check"];
+    assert_eq!((check["value"].as_u64(), check["allocated_difference_bytes"].as_i64()), (Some(16), Some(0)));
+    assert_eq!(check["reserved_difference_bytes"], 0);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let tiny = fixture("tiny");
+    for (args, parts) in [
+        (&[BATCH_4] as &[&str], &["two or three recordings", "found 1"] as &[&str]),
+        (&[BATCH_4, BATCH_8, BATCH_16, BATCH_8], &["two or three recordings", "found 4"]),
+        (&[BATCH_4, &tiny], &["--vary NAME=N,N", "single number"]),
+        (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 recordings", "found 1"]),
+        (&[BATCH_4, BATCH_8, "--vary", "4,8"], &["batch=4,8"]),
+        (&[BATCH_4, BATCH_8, "--vary", "batch=4,4"], &["no two the same", "4,4"]),
+        (&[BATCH_4, BATCH_8, "--vary", "batch=0,4"], &["above 0", "0,4"]),
+        (&[BATCH_4, BATCH_8, "--at", "seq=16"], &["--at", "batch=N", "seq"]),
+        (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),
+        (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
+        (&[BATCH_4, BATCH_8, "--alloc-conf", "frob:1"], &["--alloc-conf", "frob"]),
+        (&["-", "-", "--vary", "batch=4,8"], &["one input from standard input"]),
+        (&[BATCH_4, BATCH_8, "--device", "7"], &["recorded devices (0), found 7"]),
+    ] {
+        let run = memviz(&[&["fit"], args].concat());
+        run.expect(2);
+        assert_eq!(run.stdout, "", "{args:?}");
+        assert_eq!(run.stderr.lines().count(), 1, "{args:?}: {}", run.stderr);
+        for part in parts {
+            assert!(run.stderr.contains(part), "{args:?} does not mention {part:?}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn formats_agree_about_the_largest() {
+    let options = ["--capacity", "4GiB", "--context", "450MiB"];
+    let fit = |format| memviz(&[&["fit", BATCH_4, BATCH_8, "--format", format], &options[..]].concat()).stdout;
+    assert!(fit("text").contains("batch 56 is the largest that fits"), "{}", fit("text"));
+    assert!(fit("markdown").contains("batch 56 is the largest that fits"));
+    assert!(fit("svg").contains("batch 56 is the largest that fits"));
+    let rows = fit("csv");
+    let finishes = |value: u64| {
+        let row = rows.lines().find(|line| line.starts_with(&format!("0,batch,{value},")));
+        row.is_some_and(|row| row.split(',').nth(6) == Some("true"))
+    };
+    assert!(finishes(56) && !finishes(57), "{rows}");
+}
+
+#[test]
+fn recordings_of_different_programs_are_refused() {
+    let answer = memviz(&["fit", BATCH_4, &fixture("resnet_train"), "--vary", "batch=4,8", "--format", "json"]).json();
+    let device = &answer["devices"][0];
+    let refused = device["refused"].as_str().unwrap();
+    assert!(refused.contains("no runs of one program") && refused.contains("entry"), "{refused}");
+    assert_eq!(device["scaling"]["predictions"], serde_json::json!([]));
+}

@@ -1,0 +1,126 @@
+//! Runs at other batch sizes and sequence lengths, predicted from two or three recordings, against what PyTorch did there.
+
+use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
+use memviz::Recording;
+use memviz::analysis::fit::{DeviceFit, Prediction, Refusal};
+use memviz::analysis::{FitInput, FitOptions, FitReport};
+use memviz::input::alloc_conf::{Rest, parse};
+use serde_json::Value;
+
+/// Recordings that belong to the repository, and those that only some machines have.
+const FIXTURE: &str = "fixtures/fit/minigpt_batch";
+const MORE: &str = "../shared/whatif";
+/// What the stand-in runtime takes of a device for its context.
+const CONTEXT: u64 = 450 << 20;
+
+fn predict(paths: &[(u64, String)], options: &FitOptions) -> DeviceFit {
+    let recordings: Vec<(u64, Recording)> = paths.iter().map(|(value, path)| (*value, open(path))).collect();
+    let devices: Vec<_> = recordings.iter().map(|(value, recording)| (*value, recording.devices())).collect();
+    let inputs: Vec<FitInput<'_>> = devices.iter().map(|(value, devices)| FitInput { value: *value, devices }).collect();
+    FitReport::of("batch", &inputs, options).unwrap().devices.remove(0)
+}
+
+/// Recordings in folders whose names end in the number.
+fn recorded(prefix: &str, digits: usize, values: &[u64]) -> Vec<(u64, String)> {
+    values.iter().map(|&value| (value, format!("{prefix}{value:0digits$}/snapshot.pickle.gz"))).collect()
+}
+
+/// What is allocated and reserved at most, predicted and counted.
+fn figures(prefix: &str, digits: usize, prediction: &Prediction) -> [(u64, u64); 2] {
+    let path = format!("{prefix}{:0digits$}/truth.json", prediction.value);
+    let truth: Value = serde_json::from_str(&read_text(&path)).unwrap();
+    let counted = |key: &str| truth["devices"][0][key].as_u64().unwrap();
+    let outcome = &prediction.outcome;
+    [
+        (outcome.max_allocated, counted("max_memory_allocated")),
+        (outcome.max_reserved, counted("max_memory_reserved")),
+    ]
+}
+
+/// Whether every prediction is what was counted, to the byte.
+fn differences(prefix: &str, digits: usize, bases: &[u64], at: &[u64]) -> Vec<String> {
+    let fit = predict(&recorded(prefix, digits, bases), &FitOptions::default().at(at.to_vec()));
+    assert_eq!(fit.refused, None, "{prefix} {bases:?}");
+    let mut wrong = Vec::new();
+    for prediction in &fit.predictions {
+        let figures = figures(prefix, digits, prediction);
+        if figures.iter().any(|(predicted, counted)| predicted != counted) {
+            wrong.push(format!("{prefix}{} from {bases:?}: {figures:?}", prediction.value));
+        }
+    }
+    // Of three, the last is predicted from the others.
+    if let Some(check) = &fit.check {
+        let figures = figures(prefix, digits, &check.predicted);
+        if figures.iter().any(|(predicted, counted)| predicted.abs_diff(*counted) * 100 > *counted) {
+            wrong.push(format!("{prefix}{} from the others: {figures:?}", check.measured.value));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn another_batch_size_is_predicted_to_the_byte() {
+    assert_none(&differences(FIXTURE, 0, &[4, 8], &[16]));
+}
+
+#[test]
+fn so_is_every_one_that_was_recorded() {
+    if corpus().is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for workload in ["minigpt", "unet", "llama", "lora", "kv"] {
+        let prefix = format!("{MORE}/b_{workload}_");
+        wrong.extend(differences(&prefix, 2, &[4, 8], &[6, 12, 16, 24, 32]));
+        wrong.extend(differences(&prefix, 2, &[8, 16], &[24, 32]));
+        wrong.extend(differences(&prefix, 2, &[4, 8, 16], &[24, 32]));
+        wrong.extend(differences(&prefix, 2, &[2, 4], &[8, 16, 32]));
+    }
+    wrong.extend(differences(&format!("{MORE}/bp_gpt2_"), 2, &[4, 8], &[16]));
+    for workload in ["gpt2", "gpt2_sdpa"] {
+        wrong.extend(differences(&format!("{MORE}/s_{workload}_"), 4, &[128, 256, 512], &[1024]));
+    }
+    assert_none(&wrong);
+}
+
+/// Two settings on two devices for each of three programs.
+#[test]
+fn the_largest_batch_is_found() {
+    if corpus().is_none() {
+        return;
+    }
+    let truth: Value = serde_json::from_str(&read_text(&format!("{MORE}/largest_batch.json"))).unwrap();
+    let mut wrong = Vec::new();
+    for (name, truth) in truth.as_object().unwrap() {
+        let settings = parse(truth["conf"].as_str().unwrap(), Rest::AfterLast).unwrap();
+        let capacity = truth["total_mib"].as_u64().unwrap() << 20;
+        let options =
+            FitOptions::default().capacity(Some(capacity)).context(Some(CONTEXT)).settings(Some(settings));
+        let prefix = format!("{MORE}/b_{}_", truth["workload"].as_str().unwrap());
+        for bases in [[4, 8], [8, 16]] {
+            let fit = predict(&recorded(&prefix, 2, &bases), &options);
+            let found = fit.largest.and_then(memviz::analysis::fit::Largest::value);
+            if found != truth["largest_batch"].as_u64() {
+                wrong.push(format!("{name} from {bases:?}: {found:?} instead of {}", truth["largest_batch"]));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn other_programs_are_refused_with_what_differs_first() {
+    let other = |name: &str| format!("{FIXTURES}/{name}/snapshot.pickle.gz");
+    for name in ["resnet_train", "llama_hf_all"] {
+        let paths = [(4, format!("{FIXTURE}4/snapshot.pickle.gz")), (8, other(name))];
+        let fit = predict(&paths, &FitOptions::default());
+        let Some(Refusal::Differ(mismatch)) = fit.refused else { panic!("{name}: {:?}", fit.refused) };
+        assert!(mismatch.first.is_some() && fit.predictions.is_empty(), "{mismatch:?}");
+    }
+}
+
+#[test]
+fn a_recording_that_ran_out_of_memory_is_no_base() {
+    let paths = [(4, format!("{FIXTURE}4/snapshot.pickle.gz")), (8, format!("{FIXTURES}/oom/snapshot.pickle.gz"))];
+    assert_eq!(predict(&paths, &FitOptions::default()).refused, Some(Refusal::OutOfMemory(8)));
+}
