@@ -35,8 +35,8 @@ pub use common::text::TextStyle;
 
 use crate::Recording;
 use crate::analysis::{
-    CheckpointReport, DiffReport, FitReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport, RanksReport,
-    SimulateReport, TriageReport,
+    CheckpointReport, DiffReport, FitReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
+    RanksReport, SimulateReport, TriageReport,
 };
 use check::words::CheckedInput;
 use schemars::JsonSchema;

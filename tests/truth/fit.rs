@@ -16,7 +16,8 @@ const CONTEXT: u64 = 450 << 20;
 fn predict(paths: &[(u64, String)], options: &FitOptions) -> DeviceFit {
     let recordings: Vec<(u64, Recording)> = paths.iter().map(|(value, path)| (*value, open(path))).collect();
     let devices: Vec<_> = recordings.iter().map(|(value, recording)| (*value, recording.devices())).collect();
-    let inputs: Vec<FitInput<'_>> = devices.iter().map(|(value, devices)| FitInput { value: *value, devices }).collect();
+    let inputs: Vec<FitInput<'_>> =
+        devices.iter().map(|(value, devices)| FitInput { value: *value, devices }).collect();
     FitReport::of("batch", &inputs, options).unwrap().devices.remove(0)
 }
 
@@ -31,10 +32,7 @@ fn figures(prefix: &str, digits: usize, prediction: &Prediction) -> [(u64, u64);
     let truth: Value = serde_json::from_str(&read_text(&path)).unwrap();
     let counted = |key: &str| truth["devices"][0][key].as_u64().unwrap();
     let outcome = &prediction.outcome;
-    [
-        (outcome.max_allocated, counted("max_memory_allocated")),
-        (outcome.max_reserved, counted("max_memory_reserved")),
-    ]
+    [(outcome.max_allocated, counted("max_memory_allocated")), (outcome.max_reserved, counted("max_memory_reserved"))]
 }
 
 /// Whether every prediction is what was counted, to the byte.
@@ -94,8 +92,7 @@ fn the_largest_batch_is_found() {
     for (name, truth) in truth.as_object().unwrap() {
         let settings = parse(truth["conf"].as_str().unwrap(), Rest::AfterLast).unwrap();
         let capacity = truth["total_mib"].as_u64().unwrap() << 20;
-        let options =
-            FitOptions::default().capacity(Some(capacity)).context(Some(CONTEXT)).settings(Some(settings));
+        let options = FitOptions::default().capacity(Some(capacity)).context(Some(CONTEXT)).settings(Some(settings));
         let prefix = format!("{MORE}/b_{}_", truth["workload"].as_str().unwrap());
         for bases in [[4, 8], [8, 16]] {
             let fit = predict(&recorded(&prefix, 2, &bases), &options);

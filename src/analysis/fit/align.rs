@@ -220,7 +220,11 @@ fn step(reach: &[usize], diagonal: usize, middle: usize, differences: usize) -> 
 }
 
 /// The pairs on the path to a place that took so many differences.
-fn walk_back(earlier: &[Vec<usize>], (row, column, differences): (usize, usize, usize), middle: usize) -> Vec<(usize, usize)> {
+fn walk_back(
+    earlier: &[Vec<usize>],
+    (row, column, differences): (usize, usize, usize),
+    middle: usize,
+) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let (mut row, mut column) = (row, column);
     let mut all = vec![0; 2 * MOST_DIFFERENCES + 3];
@@ -248,7 +252,8 @@ mod tests {
     use super::*;
 
     fn requests(all: &[(u32, u64)]) -> Vec<Request> {
-        let request = |(step, &(stack, bytes)): (u32, &(u32, u64))| Request { step, stack, has_stack: stack > 0, pool: 0, bytes };
+        let request =
+            |(step, &(stack, bytes)): (u32, &(u32, u64))| Request { step, stack, has_stack: stack > 0, pool: 0, bytes };
         (0..).zip(all).map(request).collect()
     }
 

@@ -128,6 +128,9 @@ impl Parabola {
     fn through(points: &[Point]) -> Option<Self> {
         let [(v0, s0), (v1, s1), rest @ ..] = points else { return None };
         let (v0, s0, v1, s1) = (i128::from(*v0), i128::from(*s0), i128::from(*v1), i128::from(*s1));
+        if v0 >= v1 || rest.first().is_some_and(|&(v2, _)| v1 >= i128::from(v2)) {
+            return None;
+        }
         let slope = (s1 - s0, v1 - v0);
         let bend = match rest.first() {
             None => (0, 1),
@@ -140,7 +143,8 @@ impl Parabola {
             }
         };
         // A size that falls, grows ever more slowly, or faster than what it is made of, is none of tensors' sizes.
-        let is_tensor = slope.0 >= 0 && bend.0 >= 0 && (!rest.is_empty() || s1 * v0 <= s0 * v1);
+        let is_steep = || s1.checked_mul(v0) > s0.checked_mul(v1);
+        let is_tensor = slope.0 >= 0 && bend.0 >= 0 && (!rest.is_empty() || !is_steep());
         is_tensor.then_some(Self { first: v0, second: v1, base: s0, slope, bend })
     }
 

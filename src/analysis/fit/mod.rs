@@ -25,7 +25,8 @@ use crate::replay::Metric;
 use prediction::Stage;
 use scaling::Scaling;
 
-/// Share of requests, in percent, that must be in both of two runs: below they are no runs of one program.
+/// Share of requests, in percent, that must be in both of two runs: below they are runs of two programs, or of one that asks
+/// for more and more, as a loop over a batch does.
 const LEAST_MATCHED: u64 = 75;
 /// Numbers beyond those recorded that a table shows where none is asked for: so many times the largest.
 const MULTIPLES: [u64; 2] = [2, 4];
@@ -110,7 +111,7 @@ pub enum Refusal {
     OutOfMemory(u64),
     /// A recording, by its number, does not have the device.
     NoDevice(u64),
-    /// They are no runs of one program.
+    /// They have too little in common.
     Differ(Box<Mismatch>),
     /// The settings that were asked for cannot be played.
     Settings(&'static str),

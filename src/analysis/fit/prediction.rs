@@ -132,8 +132,8 @@ impl Stage<'_> {
         let mut doubts = Vec::new();
         let mut reserved = vec![outcome.max_reserved];
         // Within one expandable segment addresses do not depend on the driver.
-        let needs_placement = !self.settings.expandable_segments && !(is_recorded && self.is_recorded);
-        if self.placement.is_none() && needs_placement {
+        let is_measured = is_recorded && self.is_recorded;
+        if self.placement.is_none() && !self.settings.expandable_segments && !is_measured {
             doubts.push(Doubt::Placement);
             let others = [Placement::Ascending, Placement::Descending].into_iter();
             let others = others.map(|placement| play(&scaled.program, &Setup { placement, ..setup.clone() }));
@@ -151,7 +151,7 @@ impl Stage<'_> {
             doubts.extend(is_much.then_some(Doubt::Unmatched(scaled.unmatched_bytes)));
         }
         let range = reserved.iter().min().copied().zip(reserved.iter().max().copied());
-        let is_exact = is_recorded && self.is_recorded && self.is_sure;
+        let is_exact = is_measured && self.is_sure;
         Prediction {
             value,
             is_recorded,

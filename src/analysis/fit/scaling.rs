@@ -100,10 +100,7 @@ impl Scaling {
         };
         Matching {
             matched: matched as u64,
-            alone: (
-                (partners.len() - matched) as u64,
-                (self.runs[second].requests.len() - matched) as u64,
-            ),
+            alone: ((partners.len() - matched) as u64, (self.runs[second].requests.len() - matched) as u64),
             first: (place < longest).then(|| (entry(first), entry(second))),
         }
     }
@@ -159,7 +156,8 @@ impl Scaling {
             let (low, high) = (run.value.min(value), run.value.max(value));
             high as f64 / (low as f64).max(0.5)
         };
-        let nearest = self.runs[..known].iter().enumerate().rev().min_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
+        let nearest =
+            self.runs[..known].iter().enumerate().rev().min_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
         nearest.map_or(0, |(index, _)| index)
     }
 }

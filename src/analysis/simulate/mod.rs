@@ -12,10 +12,10 @@ mod sweep;
 mod warning;
 
 pub use capacity::{Capacities, Search};
-pub(super) use play::{blocks_at_peak, recorded_settings};
 pub use play::{Outcome, Setup, play};
-pub(super) use program::{Step, StepKind};
+pub(super) use play::{blocks_at_peak, recorded_settings};
 pub use program::{Program, Releases};
+pub(super) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use warning::SettingsWarning;
 

@@ -115,12 +115,8 @@ impl Run for Fit {
         use_threads(shared);
         let recordings = self.read()?;
         let devices: Vec<_> = recordings.iter().map(Recording::devices).collect();
-        let inputs: Vec<FitInput<'_>> = vary
-            .values
-            .iter()
-            .zip(&devices)
-            .map(|(&value, devices)| FitInput { value, devices })
-            .collect();
+        let inputs: Vec<FitInput<'_>> =
+            vary.values.iter().zip(&devices).map(|(&value, devices)| FitInput { value, devices }).collect();
         let rest = recordings.first().map(|recording| rest_of(&recording.snapshot.settings)).unwrap_or_default();
         let options = FitOptions {
             at: self.at.iter().map(|at| at.value).collect(),
@@ -131,7 +127,8 @@ impl Run for Fit {
             top: self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP)),
             ..FitOptions::default()
         };
-        let report = FitReport::of(&vary.name, &inputs, &options).map_err(|error| Failure::Message(error.to_string()))?;
+        let report =
+            FitReport::of(&vary.name, &inputs, &options).map_err(|error| Failure::Message(error.to_string()))?;
         let paths: Vec<String> = self.inputs.iter().map(|path| CommonArgs::shown(path)).collect();
         let sources: Vec<Source<'_>> =
             paths.iter().zip(&recordings).map(|(path, recording)| Source { path, recording }).collect();
@@ -163,6 +160,8 @@ impl Fit {
                 "--vary: expected a value for each of {inputs} recordings, found {values}"
             )));
         }
+        let named = self.at.iter().find_map(|at| at.name.clone()).filter(|_| self.vary.is_none());
+        let vary = Vary { name: named.unwrap_or(vary.name), ..vary };
         let other = self.at.iter().filter_map(|at| at.name.as_deref()).find(|&name| name != vary.name);
         match other {
             Some(other) => Err(Failure::Message(format!("--at: expected {}=N, found {other}", vary.name))),
@@ -224,7 +223,10 @@ mod tests {
     fn names_tell_what_varies() {
         let vary = |paths: &[&str]| from_names(paths).map(|vary| (vary.name, vary.values));
         assert_eq!(vary(&["run_batch4.pickle", "run_batch16.pickle"]), Some(("batch".to_owned(), vec![4, 16])));
-        assert_eq!(vary(&["a/seq_128/s.gz", "a/seq_256/s.gz", "a/seq_512/s.gz"]), Some(("seq".to_owned(), vec![128, 256, 512])));
+        assert_eq!(
+            vary(&["a/seq_128/s.gz", "a/seq_256/s.gz", "a/seq_512/s.gz"]),
+            Some(("seq".to_owned(), vec![128, 256, 512]))
+        );
         assert_eq!(vary(&["2024/4.pickle", "2024/8.pickle"]), Some(("size".to_owned(), vec![4, 8])));
         assert_eq!(vary(&["a4_b1.pickle", "a8_b2.pickle"]), None, "two numbers");
         assert_eq!(vary(&["a.pickle", "b.pickle"]), None, "no number");
@@ -233,7 +235,9 @@ mod tests {
     #[test]
     fn values_are_read_as_people_type_them() {
         assert_eq!("batch=4,8".parse(), Ok(Vary { name: "batch".to_owned(), values: vec![4, 8] }));
-        assert!("batch".parse::<Vary>().is_err() && "=4,8".parse::<Vary>().is_err() && "a=4,x".parse::<Vary>().is_err());
+        assert!(
+            "batch".parse::<Vary>().is_err() && "=4,8".parse::<Vary>().is_err() && "a=4,x".parse::<Vary>().is_err()
+        );
         assert_eq!("batch=16".parse(), Ok(At { name: Some("batch".to_owned()), value: 16 }));
         assert_eq!("16".parse(), Ok(At { name: None, value: 16 }));
         assert!("0".parse::<At>().is_err());

@@ -108,7 +108,7 @@ pub struct FitPrediction {
     /// The first entry whose request is refused, in the recording whose order of requests is played; null where it
     /// finishes.
     pub fails_at_entry: Option<u32>,
-    /// `max_memory_allocated()`.
+    /// `max_memory_allocated()`; where it does not finish, up to there, as are the figures below.
     pub max_allocated_bytes: u64,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: u64,
@@ -139,11 +139,7 @@ pub struct FitPeak {
 
 impl From<&Measured> for FitPoint {
     fn from(point: &Measured) -> Self {
-        Self {
-            value: point.value,
-            max_allocated_bytes: point.max_allocated,
-            max_reserved_bytes: point.max_reserved,
-        }
+        Self { value: point.value, max_allocated_bytes: point.max_allocated, max_reserved_bytes: point.max_reserved }
     }
 }
 

@@ -44,7 +44,7 @@ fn fit(parameter: &str, device: &DeviceFit, out: &mut dyn Write) -> io::Result<(
             out,
             "| {} | {} | {} | {} | {} | {} |",
             prediction.value,
-            Bytes(prediction.outcome.max_allocated),
+            words::allocated(prediction),
             words::reserved(prediction),
             prediction.outcome.retries,
             words::fits(device, prediction),

@@ -81,7 +81,8 @@ fn plot(parameter: &str, device: &DeviceFit) -> Group {
     for prediction in device.predictions.iter().filter(|it| it.fits()) {
         for (bytes, color) in [(reserved(prediction), RESERVED), (allocated(prediction), ALLOCATED)] {
             let (cx, cy) = place((prediction.value as f64, bytes as f64));
-            let mark = Circle::new().set("cx", px(cx)).set("cy", px(cy)).set("stroke", color.light).set("stroke-width", 1.5);
+            let mark =
+                Circle::new().set("cx", px(cx)).set("cy", px(cy)).set("stroke", color.light).set("stroke-width", 1.5);
             // Recorded runs are filled.
             let fill = if prediction.is_recorded { color.light } else { palette::BACKGROUND.light };
             let title = format!("{parameter} {}: {}", prediction.value, Bytes(bytes));

@@ -54,7 +54,8 @@ impl TextStyle {
         self.notes(&words::limits(parameter, device), out)?;
         writeln!(out)?;
         let fits = if device.capacity.is_some() { "fits" } else { "" };
-        let head = self.fit_row([&shorten_end(&safe(parameter), 14), "allocated", "reserved", "retries", fits], "trust");
+        let head =
+            self.fit_row([&shorten_end(&safe(parameter), 14), "allocated", "reserved", "retries", fits], "trust");
         writeln!(out, "{}", self.dim(&head))?;
         for prediction in &device.predictions {
             writeln!(out, "{}", self.predicted(device, prediction))?;
@@ -70,7 +71,7 @@ impl TextStyle {
         let line = self.fit_row(
             [
                 &prediction.value.to_string(),
-                &Bytes(prediction.outcome.max_allocated).to_string(),
+                &words::allocated(prediction),
                 &words::reserved(prediction),
                 &prediction.outcome.retries.to_string(),
                 words::fits(device, prediction),

@@ -59,7 +59,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
 fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     let Mismatch { values: (first, second), matching, first: places } = mismatch;
     let mut text = format!(
-        "{parameter} {first} and {second} are no runs of one program: {} of {} are the same",
+        "{parameter} {first} and {second} have too little in common: {} of {} are the same",
         matching.matched,
         count(matching.longest(), "request")
     );
@@ -84,7 +84,9 @@ fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) ->
     match matching.alone {
         (0, 0) => format!("{parameter} {first} and {second} ask for the same: {requests}"),
         (a, b) => {
-            format!("{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter")
+            format!(
+                "{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter"
+            )
         }
     }
 }
@@ -144,7 +146,9 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         Doubt::StartsLate(value) => {
             format!("{parameter} {value} was recorded late: what was there before does not grow with {parameter}")
         }
-        Doubt::NotComplete(value) => format!("the recording of {parameter} {value} is not complete, or contradicts itself"),
+        Doubt::NotComplete(value) => {
+            format!("the recording of {parameter} {value} is not complete, or contradicts itself")
+        }
         Doubt::NotReproduced(value) => {
             format!("the settings of {parameter} {value}, played, are not quite what was recorded")
         }
@@ -155,7 +159,8 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         Doubt::Far => "far from what was recorded: kernels may ask for other workspaces there".to_owned(),
         Doubt::Below => "below what was recorded: kernels may ask for other workspaces there".to_owned(),
         Doubt::OtherOrder => {
-            "kernels asked for other buffers in one of the recordings; what is reserved was played with either".to_owned()
+            "kernels asked for other buffers in one of the recordings; what is reserved was played with either"
+                .to_owned()
         }
         Doubt::Placement => "where the driver puts segments is not known: three ways of it were played".to_owned(),
     }
@@ -185,9 +190,15 @@ pub fn because(parameter: &str, device: &DeviceFit, prediction: &Prediction) -> 
     format!("worked out from {parameter} {}", values.join(", "))
 }
 
-/// The most that is reserved, as a range where that depends on addresses.
+/// The most that is allocated; nothing where the play ends early.
+pub fn allocated(prediction: &Prediction) -> String {
+    if prediction.fits() { Bytes(prediction.outcome.max_allocated).to_string() } else { "-".to_owned() }
+}
+
+/// The most that is reserved, as a range where that is not known exactly; nothing where the play ends early.
 pub fn reserved(prediction: &Prediction) -> String {
     match prediction.reserved_range {
+        _ if !prediction.fits() => "-".to_owned(),
         Some((least, most)) => format!("{} to {}", Bytes(least), Bytes(most)),
         None => Bytes(prediction.outcome.max_reserved).to_string(),
     }
