@@ -1,9 +1,10 @@
 //! `memviz fit`.
 
-use super::Run;
+use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::{FitInput, FitOptions, FitReport};
-use crate::cli::args::{CommonArgs, RowsOrSvg, SharedArgs};
+use crate::cli::args::{CommonArgs, SharedArgs};
+use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, output};
@@ -15,18 +16,19 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What another batch size, or sequence length, needs, and the largest that fits a device: from two or three recordings
-/// that differ in it; with -o, the peak against it as SVG
+/// What another batch size, or sequence length, needs, and the largest that fits a device
+///
+/// From two or three recordings that differ in it: their requests are aligned, extrapolated and played. With -o and a
+/// picture, the peak against what varies.
 #[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
+    ("memviz fit a.pickle b.pickle --vary seq=512,1024 --at seq=4096", "another length"),
+]))]
 pub struct Fit {
     /// Two or three snapshots of one program that differ in a number, plain or compressed with gzip, zstd or zip
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
-    #[command(flatten)]
-    shared: SharedArgs,
-    /// Format of the answer [default: svg where the output file's name ends in .svg, else text]
-    #[arg(long, value_enum)]
-    format: Option<RowsOrSvg>,
     /// What the recordings differ in, and its value in each, in their order, such as batch=4,8 [default: the number that
     /// differs between the inputs' names]
     #[arg(long, value_name = "NAME=N,N")]
@@ -35,10 +37,10 @@ pub struct Fit {
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
     /// Memory of the device, such as 80GiB, as PyTorch's messages name its total: finds the largest value that fits
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
     /// What CUDA keeps of it [default: 500MiB]
-    #[arg(long, value_name = "SIZE", requires = "capacity")]
+    #[arg(long, value_name = "SIZE", requires = "capacity", value_parser = Bytes::of_device)]
     context: Option<Bytes>,
     /// Allocator settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them [default: those recorded]
     #[arg(long, value_name = "CONF")]
@@ -46,6 +48,11 @@ pub struct Fit {
     /// Lines that hold memory at the peak; the rest becomes one [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// Format of the answer [default: what the output file's name stands for, else text]
+    #[arg(long, value_enum)]
+    format: Option<RowsOrPicture>,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 /// Rows for people; machines get all.
@@ -99,10 +106,7 @@ impl FromStr for At {
 impl Run for Fit {
     fn run(&self) -> Result<Outcome, Failure> {
         let shared = &self.shared;
-        let format = RowsOrSvg::resolve(self.format, shared.output.as_deref());
-        if format == RowsOrSvg::Svg {
-            output::check_picture_target(shared)?;
-        }
+        let format = output::format(shared, self.format)?;
         output::check_target(shared, &self.inputs)?;
         if !(2..=3).contains(&self.inputs.len()) {
             let found = self.inputs.len();
@@ -133,11 +137,13 @@ impl Run for Fit {
         let sources: Vec<Source<'_>> =
             paths.iter().zip(&recordings).map(|(path, recording)| Source { path, recording }).collect();
         match format {
-            RowsOrSvg::Rows(format) => {
+            RowsOrPicture::Rows(format) => {
                 let style = output::style(shared);
                 output::write(shared, |out| format.write(&report, &sources, style, out))?;
             }
-            RowsOrSvg::Svg => output::write(shared, |out| fit::draw(&sources, &report).write(out))?,
+            RowsOrPicture::Picture(format) => {
+                output::write(shared, |out| fit::draw(&sources, &report).write_as(format, out))?;
+            }
         }
         let contradicts = recordings.iter().any(|recording| recording.anomalies() > 0);
         Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
