@@ -20,6 +20,7 @@ from torch_memviz._table import Answer, Answers
 from .conftest import FIXTURES, fixture
 
 GPT, LATER, OOM = fixture("gpt_train"), fixture("gpt_train_ckpt"), fixture("oom")
+FIT = FIXTURES.parent / "fit"
 RANKS = [FIXTURES / "ranks8" / f"rank{rank}.pickle.gz" for rank in range(8)]
 
 #: What each command is asked, beside the command itself.
@@ -32,6 +33,7 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "leaks": [([fixture("leak")], {"capacity": "24GiB"})],
     "checkpoint": [([GPT], {}), ([fixture("tiny")], {})],
     "simulate": [([OOM], {})],
+    "fit": [([FIT / f"minigpt_batch{size}" / "snapshot.pickle.gz" for size in (4, 8)], {"capacity": "4GiB"})],
     "diff": [([GPT, LATER], {"top": 5})],
     "check": [([GPT, LATER], {"max_peak": "4GiB", "max_leak": "1MiB"}), ([fixture("ring")], {"max_peak": "10GiB"})],
     "ranks": [(RANKS, {}), ([GPT, FIXTURES / "README.md"], {})],

@@ -69,6 +69,11 @@ def simulate(path: Input, **options: Option) -> answers.SimulateAnswer:
     return _answer(answers.SimulateAnswer, "simulate", [path], options)
 
 
+def fit(*paths: Input, **options: Option) -> answers.FitAnswer:
+    """Predict what another batch size needs, and the largest that fits, from two or three recordings."""
+    return _answer(answers.FitAnswer, "fit", paths, options)
+
+
 def diff(base: Input, new: Input, **options: Option) -> answers.DiffAnswer:
     """Compare two recordings, line by line."""
     return _answer(answers.DiffAnswer, "diff", [base, new], options)

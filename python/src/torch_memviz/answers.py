@@ -1026,6 +1026,177 @@ class FindingRow:
     """The same in words."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FitAnswer(Answer):
+    """The whole answer of `memviz fit`."""
+
+    command: str
+    """The subcommand."""
+
+    devices: tuple[FitDevice, ...]
+    """The answer, device by device."""
+
+    inputs: tuple[InputHead, ...]
+    """The files, in the order in which they were named."""
+
+    schema_version: int
+    """Version of the keys: see `memviz schema`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitCheck:
+    """A recorded run, predicted."""
+
+    allocated_difference_bytes: int
+    """Predicted less recorded `max_memory_allocated()`."""
+
+    reserved_difference_bytes: int
+    """Predicted less recorded `max_memory_reserved()`."""
+
+    value: int
+    """Its number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitDevice:
+    """`memviz fit`, one device."""
+
+    alloc_conf: str
+    """The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
+
+    capacity_bytes: int | None
+    """Bytes that the allocator can use; null where no device was named."""
+
+    device: int
+    """Device."""
+
+    notes: tuple[str, ...]
+    """What must be said, in words."""
+
+    peak: FitPeak | None
+    """What holds memory at the peak, at the number asked for or the largest that fits; null where neither is."""
+
+    refused: str | None
+    """Why nothing is predicted; null where something is."""
+
+    scaling: FitScaling
+    """What memory does at other numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitMatching:
+    """Two recordings beside each other."""
+
+    matched_requests: int
+    """Requests in both."""
+
+    only_first_requests: int
+    """Requests that only the first has."""
+
+    only_second_requests: int
+    """Requests that only the second has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPeak:
+    """What holds memory at the peak."""
+
+    attribution: AttributionRows
+    """By site."""
+
+    value: int
+    """At this number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPoint:
+    """A recorded run."""
+
+    max_allocated_bytes: int
+    """`max_memory_allocated()`."""
+
+    max_reserved_bytes: int
+    """`max_memory_reserved()`."""
+
+    value: int
+    """Its number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPrediction:
+    """A run at a number."""
+
+    alloc_retries: int
+    """`num_alloc_retries`."""
+
+    because: str
+    """Why it is not exact; empty where it is."""
+
+    fails_at_entry: int | None
+    """The first entry whose request is refused, in the recording whose order of requests is played; null where it
+    finishes.
+    """
+
+    finishes: bool
+    """Whether every request is served."""
+
+    max_allocated_bytes: int
+    """`max_memory_allocated()`; where it does not finish, up to there, as are the figures below."""
+
+    max_reserved_bytes: int
+    """`max_memory_reserved()`."""
+
+    max_reserved_bytes_range: tuple[int, ...] | None
+    """The least and the most of that, where it depends on where the driver puts segments; else null."""
+
+    recorded: bool
+    """Whether it was recorded."""
+
+    trust: Trust
+    """How far to trust it."""
+
+    uncertain: bool
+    """Whether more than the way from the recorded numbers makes it doubtful."""
+
+    unmatched_bytes: int
+    """The most bytes of them that are there at once."""
+
+    unmatched_requests: int
+    """Requests that only one recording has, or whose sizes follow no rule."""
+
+    value: int
+    """The number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitScaling:
+    """Runs at other numbers."""
+
+    check: FitCheck | None
+    """Of three recordings, the last predicted from the others; null where there are two."""
+
+    fails: int | None
+    """The smallest number above it that was found not to fit; null where there is none."""
+
+    largest: int | None
+    """The largest number that fits; null where no device was named, none fits, or all do."""
+
+    matching: tuple[FitMatching, ...]
+    """How well each recording matches the next."""
+
+    parameter: str
+    """What the number is called."""
+
+    points: tuple[int, ...]
+    """The numbers recorded."""
+
+    predictions: tuple[FitPrediction, ...]
+    """Recorded and predicted numbers, ascending."""
+
+    recorded: tuple[FitPoint, ...]
+    """What was recorded at them."""
+
+
 #: What kind of file a recording comes from.
 Format = Literal[
     # `torch.cuda.memory._dump_snapshot`.
@@ -2938,6 +3109,7 @@ ANSWERS: dict[str, Any] = {
     "leaks": LeaksAnswer,
     "checkpoint": CheckpointAnswer,
     "simulate": SimulateAnswer,
+    "fit": FitAnswer,
     "diff": DiffAnswer,
     "check": CheckOutcome,
     "ranks": RanksAnswer,
