@@ -22,7 +22,7 @@ pub enum Placement {
 }
 
 /// The address space of one device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     placement: Placement,
     /// Nothing from here on is taken.

@@ -7,11 +7,15 @@
 mod addresses;
 mod blocks;
 mod expandable;
+#[cfg(test)]
+mod invariants;
 mod limits;
 mod model;
 mod release;
 mod restore;
 mod rules;
+mod standing;
+mod warnings;
 
 pub use addresses::Placement;
 pub use blocks::{BlockId, PoolIndex};
@@ -19,3 +23,5 @@ pub use limits::{Limits, Threshold};
 pub use model::{Allocator, Request, SegmentEvent, Stats};
 pub use restore::Restored;
 pub use rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};
+pub(crate) use standing::Standing;
+pub use warnings::SettingsWarning;

@@ -64,7 +64,7 @@ pub(super) struct Range {
 /// The caching allocator of one device: `DeviceCachingAllocator` of PyTorch, without the memory.
 ///
 /// Blocks are rows of one table and neighbours name each other by index, so that a request allocates nothing on the heap
-/// but the nodes of its pool's order. The invariants, checked by `tests`: blocks of a segment are linked in address order
+/// but the nodes of its pool's order. The invariants, checked by `invariants`: blocks of a segment are linked in address order
 /// and tile it; no two neighbours are both free, or both unmapped; exactly the free blocks are in their pool's order, and
 /// exactly the unmapped ones in its list of those; the counters are the sums over blocks.
 #[derive(Clone, Debug)]

@@ -44,13 +44,13 @@ impl Allocator {
 
     /// `release_available_cached_blocks`: where blocks from `max_split_size` on are kept whole, gives back one that is large
     /// enough for the request, or several from the largest down. Whether that is enough for it. What lies in expandable
-    /// segments stays.
+    /// segments stays, as do parts of plain ones, which no settings that PyTorch takes leave that large.
     pub(super) fn release_oversize(&mut self, request: &Request) -> bool {
         let Some(oversize) = self.rules.max_split_size() else { return false };
         let wanted = request.bytes.max(oversize);
-        let is_plain = |index: u32| self.blocks[index as usize].range == NONE;
+        let is_whole = |index: u32| self.blocks[index as usize].is_whole_segment();
         let free = &self.pools[request.pool.0 as usize].free;
-        if let Some((_, &index)) = free.range((wanted, 0)..).next().filter(|&(_, &index)| is_plain(index)) {
+        if let Some((_, &index)) = free.range((wanted, 0)..).next().filter(|&(_, &index)| is_whole(index)) {
             self.give_back(index);
             return true;
         }
@@ -60,7 +60,7 @@ impl Allocator {
             if released >= wanted || size < oversize {
                 break;
             }
-            if is_plain(index) {
+            if is_whole(index) {
                 released += size;
                 gone.push(index);
             }

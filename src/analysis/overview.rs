@@ -1,16 +1,20 @@
 //! Everything a report on a recording shows.
 
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
-use crate::analysis::device::Devices;
+use crate::analysis::device::{Device, Devices};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
+use crate::analysis::simulate::SettingsAdvice;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
 use crate::model::DeviceId;
+
+/// Steps that are played for a line about allocator settings: well below a second.
+const STEPS_OF_SETTINGS: u64 = 8_000_000;
 
 /// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first
 /// request failed, or at its peak.
@@ -34,6 +38,8 @@ pub struct Overview {
     pub leaks: LeakReport,
     /// What checkpointing would save on the devices that hold many activations.
     pub checkpoint: CheckpointReport,
+    /// What other allocator settings would do, of each device for which that is told by a few plays.
+    pub settings: Vec<(DeviceId, SettingsAdvice)>,
 }
 
 impl Overview {
@@ -47,6 +53,7 @@ impl Overview {
         let PeakOptions { by, inference, devices, .. } = peak.clone();
         let triage = TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone() })?;
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
+        let wanted = devices.clone();
         let oom = OomOptions { by, inference, devices: devices.clone(), ..OomOptions::default() };
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
         let peaks = peaks_or_failures(recording, &peak)?;
@@ -74,6 +81,7 @@ impl Overview {
             oom: OomReport::of(recording, &oom)?,
             leaks,
             checkpoint: checkpoint?,
+            settings: settings(recording, &wanted)?,
             peak: peaks,
             triage,
         })
@@ -84,4 +92,11 @@ impl Overview {
 fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<DeviceId> {
     let found = triage.devices.iter().filter(|device| device.findings.iter().any(&is_such));
     found.map(|device| device.peak.device).collect()
+}
+
+fn settings(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Vec<(DeviceId, SettingsAdvice)>> {
+    let wanted = recording.wanted(devices)?;
+    let steps = STEPS_OF_SETTINGS / wanted.len().max(1) as u64;
+    let advice = |device: &&Device<'_>| Some((device.id(), SettingsAdvice::of(device, steps)?));
+    Ok(wanted.iter().filter_map(advice).collect())
 }

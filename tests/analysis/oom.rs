@@ -146,7 +146,9 @@ fn fragmentation_names_who_pins_and_what_would_have_helped() {
         _ => None,
     });
     assert_eq!(pinned, Some((1_714_742_272, "cases.py:280 fragmented")));
-    let [Advice::FreeSites { sites, fit }, Advice::ExpandableSegments(replayed)] = &oom.advice[..] else {
+    let [Advice::FreeSites { sites, fit }, Advice::ExpandableSegments(replayed), Advice::NoSettings { .. }] =
+        &oom.advice[..]
+    else {
         panic!("{:?}", oom.advice)
     };
     assert_eq!(sites.iter().map(|site| site.0.as_str()).collect::<Vec<_>>(), ["cases.py:280 fragmented"]);
@@ -263,7 +265,9 @@ fn rounding_is_named_where_it_matters() {
     program.config.divisions = [2; 16];
     let with = failing(&program, 30 * MIB, 32 * MIB);
     assert_eq!(with.figures.allocated, 48 * MIB);
-    assert_eq!(with.advice, [Advice::Rounding { bytes: 15 * MIB, missing: 2 * MIB }]);
+    let [Advice::Settings { replayed, .. }, rounding] = &with.advice[..] else { panic!("{:?}", with.advice) };
+    assert_eq!(replayed.fails_at, None);
+    assert_eq!(rounding, &Advice::Rounding { bytes: 15 * MIB, missing: 2 * MIB });
 }
 
 /// Blocks from before the recording have no name.
@@ -430,6 +434,11 @@ fn served(advice: &Advice, oom: &Oom) -> Result<(), TestCaseError> {
             }
         }
         Advice::ExpandableSegments(replayed) => prop_assert!(replayed.reserved <= replayed.capacity),
+        Advice::Settings { replayed, .. } => {
+            prop_assert!(replayed.fails_at.is_none() && replayed.reserved <= replayed.capacity);
+        }
+        Advice::NoSettings { tried } => prop_assert!(*tried > 0),
+        Advice::AlreadyExpandable => prop_assert!(oom.request.expandable || oom.request.pool.is_some()),
         Advice::WholePages { whole_pages, together, .. } => {
             prop_assert!(*whole_pages <= oom.figures.inactive);
             prop_assert_eq!(*together, oom.device_free + whole_pages);

@@ -5,10 +5,11 @@ use crate::support::programs::{plain_or_expandable, programs};
 use crate::support::{FIXTURES, corpus, names, open, read_text};
 use memviz::Recording;
 use memviz::allocator::Placement;
-use memviz::analysis::simulate::{Outcome, Program, Search, Setup, compare, play};
+use memviz::analysis::SimulateOptions;
+use memviz::analysis::simulate::{Outcome, Program, Run, Search, Setup, Trust, compare, play};
 use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{Rest, parse};
-use memviz::model::AllocatorSettings;
+use memviz::model::{AllocatorSettings, HOST_DEVICE};
 use memviz::replay::{Track, replay};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -149,6 +150,7 @@ fn predicts(folder: &str) {
             placement: Placement::LowestFree,
             context: CONTEXT,
             least: 0,
+            refusals_fail: true,
             budget: u64::MAX,
         };
         let found = search.run();
@@ -175,6 +177,40 @@ fn so_it_is_for_every_prediction() {
     if corpus().is_some() {
         predicts(&format!("{MORE_WHATIF}/c_varlen"));
     }
+}
+
+/// Pinned memory of one program, recorded under two settings: each recording tells what PyTorch reserved under the other, the
+/// one with rounded blocks as a range.
+#[test]
+fn pinned_memory_is_predicted_as_far_as_its_sizes_are_known() {
+    let read = |name: &str| {
+        let truth: Value = serde_json::from_str(&read_text(&format!("fixtures/pinned/{name}/truth.json"))).unwrap();
+        let recording = open(&format!("fixtures/pinned/{name}/snapshot.pickle.gz"));
+        (recording, [&truth["max_reserved"], &truth["segments_made"]].map(|value| value.as_u64().unwrap()))
+    };
+    let runs = |recording: &Recording, conf: &str| {
+        let settings = vec![parse(conf, Rest::AfterLast).unwrap()];
+        let options = SimulateOptions::default().settings(settings).devices(vec![HOST_DEVICE]);
+        recording.simulate(&options).unwrap().devices.remove(0).runs
+    };
+    let figures = |run: &Run| {
+        let outcome = run.outcome.as_ref().unwrap();
+        [outcome.max_reserved, outcome.device_allocs]
+    };
+    let ((rounded, rounded_truth), (uncached, uncached_truth)) = (read("rounded"), read("uncached"));
+    let [recorded, predicted] = &runs(&uncached, "")[..] else { panic!("two runs") };
+    assert_eq!((recorded.trust, figures(recorded)), (Trust::Exact, uncached_truth));
+    assert_eq!((predicted.trust, figures(predicted)), (Trust::Exact, rounded_truth));
+
+    let [recorded, predicted] = &runs(&rounded, "pinned_max_cached_size_mb:8")[..] else { panic!("two runs") };
+    assert_eq!((recorded.trust, figures(recorded)), (Trust::Exact, rounded_truth));
+    let (least, most) = predicted.reserved_range.unwrap();
+    assert!(least <= uncached_truth[0] && uncached_truth[0] <= most, "{least} to {most}");
+    assert!(2 * least >= most, "more than half of each block was wanted");
+    assert_eq!(predicted.trust, Trust::Predicted);
+
+    let [_, refused] = &runs(&rounded, "pinned_max_round_threshold_mb:8")[..] else { panic!("two runs") };
+    assert_eq!(refused.trust, Trust::Refused);
 }
 
 /// What a recording tells apart. The other model gives memory of private pools back as if nobody needed it any more; and

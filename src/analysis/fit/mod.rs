@@ -20,7 +20,7 @@ use super::grouping::{GroupBy, Grouper, Inference};
 use super::simulate::{self, Program, Setup, blocks_at_peak, placement_of, recorded_settings};
 use crate::allocator::Limits;
 use crate::error::{Error, Result};
-use crate::model::{AllocatorSettings, DeviceId};
+use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::replay::Metric;
 use prediction::Stage;
 use scaling::Scaling;
@@ -299,6 +299,9 @@ fn same_device<'a>(device: &Device<'_>, input: &FitInput<'a>) -> Option<&'a Devi
 }
 
 fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
+    if device.id() == HOST_DEVICE {
+        return Err("pinned host memory is not played");
+    }
     if let Some(because) = simulate::refusal(device) {
         return Err(because);
     }

@@ -147,7 +147,7 @@ impl Scaling {
             }
         }
         let unmatched_bytes = most_of(&program, rules, &is_unmatched);
-        Scaled { program, template, unmatched, unmatched_bytes }
+        Scaled { program: program.with_its_loop(), template, unmatched, unmatched_bytes }
     }
 
     /// The run whose number is nearest by ratio; of two the larger.

@@ -1,13 +1,13 @@
 //! What would have helped: only what the recording shows, each with its figure.
 
 use super::cause::{Cause, Facts};
-use super::expandable::{self, Replayed};
 use super::request::{Request, Serving};
+use super::settings::{Plays, Replayed};
 use crate::allocator::SizeRules;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::Layout;
-use crate::model::{Action, BlockState, DEFAULT_POOL, PoolId, SegmentType, StackId};
+use crate::model::{Action, AllocatorSettings, BlockState, DEFAULT_POOL, PoolId, SegmentType, StackId};
 use crate::replay::Track;
 use indexmap::IndexMap;
 use std::cmp::Reverse;
@@ -37,6 +37,20 @@ pub enum Advice {
     },
     /// How the same requests fare with `expandable_segments:True` from the start: whether it would have helped.
     ExpandableSegments(Replayed),
+    /// Other settings that would have served it, where `expandable_segments:True` would not, or is not for these settings.
+    Settings {
+        /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
+        alloc_conf: String,
+        /// How the same requests fare with them.
+        replayed: Replayed,
+    },
+    /// `expandable_segments` is on, although PyTorch's message recommends to set it.
+    AlreadyExpandable,
+    /// No other settings that are usually tried would have served it.
+    NoSettings {
+        /// How many were played.
+        tried: usize,
+    },
     /// Inactive bytes in whole pages, which expandable segments could have used elsewhere, where the history is not
     /// known well enough to play it again. With that setting from the start the blocks would lie elsewhere.
     WholePages {
@@ -87,8 +101,8 @@ pub(super) struct Adviser<'a> {
     pub serving: &'a Serving,
     pub layout: &'a Layout,
     pub cause: Cause,
-    /// Whether the history may be played again.
-    pub may_replay: bool,
+    /// The history to be played again, where it may be.
+    pub plays: Option<&'a Plays<'a>>,
 }
 
 impl Adviser<'_> {
@@ -101,32 +115,63 @@ impl Adviser<'_> {
         if !matches!(cause, Cause::Unknown | Cause::Limit) {
             advice.extend(other_pool(facts, serving, layout));
             advice.extend(free_sites(facts, layout, turnover, sites));
-            advice.extend(self.expandable_segments());
+            advice.extend(self.settings());
             advice.extend(smaller_causes(facts));
         }
         advice.extend(record_earlier(facts, layout));
         advice
     }
 
-    /// Whether `expandable_segments` would have helped, where it is off. Where it could hardly be expected to, it is
-    /// mentioned only if it would have.
-    fn expandable_segments(&self) -> Option<Advice> {
-        let Facts { track: Track { snapshot, history }, request, device_free, figures, .. } = *self.facts;
+    /// Whether other allocator settings would have helped: `expandable_segments` where it is off, else the best of those
+    /// that are usually tried. Where they could hardly be expected to, they are mentioned only if they would have.
+    fn settings(&self) -> Vec<Advice> {
         let expected = self.cause == Cause::Fragmentation;
-        if request.expandable || !(expected || self.cause == Cause::Capacity) {
-            return None;
+        if !(expected || self.cause == Cause::Capacity) {
+            return Vec::new();
         }
-        // What is played again must be known from the start, and follow rules that are mirrored.
-        let known = history.completeness.is_complete() && history.anomalies.total() == 0;
+        let settings = &self.facts.track.snapshot.settings;
+        let mut advice = self.played();
+        let is_on = self.facts.request.expandable || settings.expandable_segments;
+        if advice.is_empty() && expected && !is_on {
+            advice.push(whole_pages(self.facts, self.layout));
+        }
+        if settings.expandable_segments {
+            advice.insert(0, Advice::AlreadyExpandable);
+        }
+        advice
+    }
+
+    /// What plays of the history tell of other settings.
+    fn played(&self) -> Vec<Advice> {
+        let Facts { track: Track { snapshot, history }, request, device_free, figures, entry, .. } = *self.facts;
+        let expected = self.cause == Cause::Fragmentation;
+        // What is played again must follow rules that are mirrored.
         let settings = &snapshot.settings;
         let is_limited = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
-        if self.may_replay && known && !is_limited && settings.max_split_size.is_none() {
-            let capacity = figures.reserved.saturating_add(device_free);
-            let replayed = expandable::replay(snapshot, history, self.facts.entry, capacity);
-            let worth_saying = expected || replayed.fails_at.is_none();
-            return worth_saying.then_some(Advice::ExpandableSegments(replayed));
+        let contradicts = history.anomalies.total() > 0 || history.completeness.truncated;
+        let Some(plays) = self.plays.filter(|_| !is_limited && !contradicts) else { return Vec::new() };
+        let capacity = figures.reserved.saturating_add(device_free);
+        // Segments from before the recording are what they are: a failure then says nothing about settings from the start.
+        let is_told = history.completeness.is_complete() && expected;
+        let mut advice = Vec::new();
+        if !request.expandable && !settings.expandable_segments && settings.max_split_size.is_none() {
+            let expandable = AllocatorSettings { expandable_segments: true, ..settings.clone() };
+            match plays.replay(&expandable, entry, capacity) {
+                Some(replayed) if replayed.fails_at.is_none() && plays.may_trust(entry, capacity) => {
+                    return vec![Advice::ExpandableSegments(replayed)];
+                }
+                Some(replayed) if replayed.fails_at.is_some() && is_told => {
+                    advice.push(Advice::ExpandableSegments(replayed));
+                }
+                _ => {}
+            }
         }
-        expected.then(|| whole_pages(self.facts, self.layout))
+        match plays.best(entry, capacity, !advice.is_empty()) {
+            (_, Some((alloc_conf, replayed))) => advice.push(Advice::Settings { alloc_conf, replayed }),
+            (tried, None) if tried > 0 && is_told => advice.push(Advice::NoSettings { tried }),
+            _ => {}
+        }
+        advice
     }
 }
 

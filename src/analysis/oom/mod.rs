@@ -2,14 +2,15 @@
 
 mod advice;
 mod cause;
-mod expandable;
 mod request;
+mod settings;
 
 pub use advice::{Advice, Fit};
 pub use cause::{Cause, KnownCapacity, Symptom};
-pub use expandable::Replayed;
 pub use request::{Request, Retry, Serving};
+pub use settings::Replayed;
 
+use crate::allocator::SettingsWarning;
 use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::grouping::filter::Filter;
@@ -24,6 +25,7 @@ use crate::error::Result;
 use crate::model::{Action, BlockState, DeviceId};
 use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use advice::Turnover;
+use settings::Plays;
 
 /// Failed requests of a device whose history is played again with other settings: that costs as much as reading it.
 const REPLAYED: usize = 3;
@@ -96,6 +98,8 @@ pub struct DeviceOoms {
     pub peak: Option<DevicePeak>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
+    /// Allocator settings that do not do what they seem to; told where a request failed.
+    pub warnings: Vec<SettingsWarning>,
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -164,6 +168,7 @@ struct Explainer<'d, 'a> {
     options: &'d OomOptions,
     grouper: Grouper<'d>,
     capacity: cause::KnownCapacity,
+    plays: Plays<'a>,
 }
 
 impl DeviceOoms {
@@ -180,7 +185,7 @@ impl DeviceOoms {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated, None);
         }
         let capacity = cause::known_capacity(track, &failed);
-        let explainer = Explainer { device, options, grouper, capacity };
+        let explainer = Explainer { device, options, grouper, capacity, plays: Plays::of(track) };
         let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {
             let layout = sweep.at(entry + 1);
@@ -195,7 +200,9 @@ impl DeviceOoms {
             unattributed += usize::from(detail == Detail::Totals);
             explainer.explain(entry, &layout, &turnover, detail)
         };
-        let ooms = failed.into_iter().enumerate().map(explain).collect();
+        let ooms: Vec<Oom> = failed.into_iter().enumerate().map(explain).collect();
+        let settings = &track.snapshot.settings;
+        let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
         Self {
             device: device.id(),
             entries: history.entries(),
@@ -203,6 +210,7 @@ impl DeviceOoms {
             unattributed,
             peak: None,
             baseline: history.start,
+            warnings,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
         }
@@ -211,7 +219,7 @@ impl DeviceOoms {
 
 impl Explainer<'_, '_> {
     fn explain(&self, entry: u32, layout: &Layout, turnover: &Turnover<'_>, detail: Detail) -> Oom {
-        let Self { device, options, ref grouper, capacity } = *self;
+        let Self { device, options, ref grouper, capacity, ref plays } = *self;
         let (track, history, sites) = (device.track, device.history(), device.deep_sites());
         let instant: Instant = entry + 1;
         let device_free = track.entry(entry).map_or(0, |recorded| recorded.addr);
@@ -232,8 +240,8 @@ impl Explainer<'_, '_> {
         let retry = Retry::before(track, entry);
         let facts = cause::Facts { track, entry, request: &request, retry, device_free, figures: &figures };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
-        let may_replay = detail == Detail::Replayed && !serving.assumed;
-        let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, may_replay };
+        let plays = (detail == Detail::Replayed && !serving.assumed).then_some(plays);
+        let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, plays };
         let advice = if detail == Detail::Totals { Vec::new() } else { advice.advise(turnover, sites) };
         let later = matches!(detail, Detail::Largest | Detail::Totals);
         if later {

@@ -12,7 +12,7 @@ use crate::model::AllocatorSettings;
 /// What is known of the capacities on which a program works, in bytes that the allocator can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacities {
-    /// The lowest on which it works; `None` where that was not found out.
+    /// The lowest on which it works; `None` where that was not found out. It may be known where `safe` is not.
     pub first: Option<u64>,
     /// The lowest from which on it always works; `None` where that was not found out.
     pub safe: Option<u64>,
@@ -33,6 +33,9 @@ struct Stretch {
     steps: u64,
 }
 
+/// One part in so many of the budget is kept for the search upward.
+const UPWARD_PART: u64 = 4;
+
 /// A device that no program fills.
 const ENDLESS: u64 = 1 << 50;
 
@@ -49,6 +52,9 @@ pub struct Search<'a> {
     pub context: u64,
     /// Capacities below need not be looked at: nothing works there.
     pub least: u64,
+    /// Whether a request that was refused when it was recorded must be served for the program to work; else it may be
+    /// refused again.
+    pub refusals_fail: bool,
     /// Steps to play at most.
     pub budget: u64,
 }
@@ -58,35 +64,21 @@ impl Search<'_> {
     /// budget is spent.
     pub fn run(&self) -> Capacities {
         let mut found = Capacities::default();
-        let mut left = self.budget;
-        let mut look = |capacity: u64| {
-            let stretch = (left > 0).then(|| self.stretch(capacity))?;
-            left = left.saturating_sub(stretch.steps);
-            Some(stretch)
-        };
-        let mut below = ENDLESS;
-        loop {
-            let Some(here) = look(below) else { return found };
-            if !here.works {
-                break;
-            }
-            // Where nothing is ever compared with a limit, the play itself knows no lowest capacity.
-            found.enough = Some(here.from.max(self.least));
-            if here.from <= self.least {
-                break;
-            }
-            below = here.from - 1;
-        }
-        let Some(safe) = found.enough else { return found };
-        found.safe = Some(safe);
+        // What is left of it must do for the lowest capacity.
+        let mut left = self.budget - self.budget / UPWARD_PART;
+        let (enough, is_safe_known) = self.downward(&mut left);
+        found.enough = enough;
+        let Some(enough) = enough else { return found };
+        found.safe = is_safe_known.then_some(enough);
+        left = left.saturating_add(self.budget / UPWARD_PART);
         let mut at = self.least;
-        while at < safe {
-            let Some(here) = look(at) else {
+        while at < enough && (is_safe_known || found.first.is_none()) {
+            let Some(here) = self.look(at, &mut left) else {
                 // What lies above is not known to work or to fail.
                 found.holes.clear();
                 return found;
             };
-            let end = here.to.unwrap_or(safe).min(safe);
+            let end = here.to.unwrap_or(enough).min(enough);
             if here.works {
                 found.first = found.first.or(Some(at));
             } else if found.first.is_some() {
@@ -97,8 +89,38 @@ impl Search<'_> {
             }
             at = end;
         }
-        found.first = found.first.or(Some(safe));
+        found.first = found.first.or(Some(enough));
         found
+    }
+
+    /// A capacity from which on the program always works, if there is one and it is found, and whether it is the lowest.
+    fn downward(&self, left: &mut u64) -> (Option<u64>, bool) {
+        let mut enough = None;
+        let mut below = ENDLESS;
+        loop {
+            let Some(here) = self.look(below, left) else { return (enough, false) };
+            if !here.works {
+                return (enough, true);
+            }
+            // Where nothing is ever compared with a limit, the play itself knows no lowest capacity.
+            enough = Some(here.from.max(self.least));
+            if here.from <= self.least {
+                return (enough, true);
+            }
+            below = here.from - 1;
+        }
+    }
+
+    /// A capacity from which on the program always works: the lowest one, if the budget lasts.
+    pub fn enough(&self) -> Option<u64> {
+        self.downward(&mut self.budget.clone()).0
+    }
+
+    /// As [`Search::stretch`], as long as the budget lasts.
+    fn look(&self, capacity: u64, left: &mut u64) -> Option<Stretch> {
+        let stretch = (*left > 0).then(|| self.stretch(capacity))?;
+        *left = left.saturating_sub(stretch.steps);
+        Some(stretch)
     }
 
     /// Plays on a device of one capacity. Around it lie others on which every comparison with a limit comes out the same.
@@ -121,7 +143,8 @@ impl Search<'_> {
                 to = Some(to.map_or(end, |to| to.min(end)));
             }
         }
-        Stretch { works: player.outcome.failure().is_none(), from, to, steps: player.done as u64 + 1 }
+        let failure = if self.refusals_fail { player.outcome.failure() } else { player.outcome.fails_at };
+        Stretch { works: failure.is_none(), from, to, steps: player.applied + 1 }
     }
 }
 

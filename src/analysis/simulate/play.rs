@@ -1,6 +1,7 @@
 //! A program played on an allocator.
 
 use super::program::{Program, Step, StepKind};
+use super::rounds::Rounds;
 use crate::allocator::{
     Allocator, BlockId, Limits, Placement, PoolIndex, Request, Restored, SegmentEvent, SizeRules, Threshold,
 };
@@ -89,6 +90,8 @@ impl Outcome {
 
 /// What is told while a program is played.
 pub(super) trait Observer {
+    /// Whether every step must be played, since somebody listens.
+    const LISTENS: bool = true;
     /// The allocator asked the driver for memory or gave it back, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
     /// So many bytes are reserved after the step at `entry`.
@@ -97,6 +100,8 @@ pub(super) trait Observer {
 
 /// Nobody listens.
 impl Observer for () {
+    const LISTENS: bool = false;
+
     fn segment(&mut self, _: u32, _: SegmentEvent) {}
     fn reserved(&mut self, _: u32, _: u64) {}
 }
@@ -111,9 +116,12 @@ pub(super) struct Player {
     /// Pools of the allocator by the program's number of them: small and large.
     pools: Vec<[PoolIndex; 2]>,
     /// The block of each allocation that was made.
-    blocks: Vec<Option<BlockId>>,
+    pub(super) blocks: Vec<Option<BlockId>>,
     /// Requests so far whose address is known.
     addressed: usize,
+    /// Steps applied: fewer than are done where rounds of a loop were skipped.
+    pub applied: u64,
+    pub(super) rounds: Rounds,
 }
 
 impl Player {
@@ -146,16 +154,34 @@ impl Player {
         for &private in &program.plain_pools {
             allocator.keep_plain(private);
         }
-        let mut player = Self { allocator, done: 0, outcome: Outcome::default(), pools, blocks, addressed: 0 };
+        // Where segments lie as recorded, no two rounds are the same.
+        let mut rounds = if setup.recorded_addresses { Rounds::default() } else { Rounds::of(program) };
+        for (allocation, block) in (0u32..).zip(&blocks) {
+            if let Some(block) = block {
+                rounds.own(block.row(), allocation);
+            }
+        }
+        let outcome = Outcome::default();
+        let mut player = Self { allocator, done: 0, outcome, pools, blocks, addressed: 0, applied: 0, rounds };
         player.measure();
         player
     }
 
     /// Plays to the end, or to a request that is refused.
     pub fn run(&mut self, program: &Program, setup: &Setup, observer: &mut impl Observer) {
-        while self.done < program.len() && self.outcome.fails_at.is_none() {
+        self.run_to(program.len(), program, setup, observer);
+    }
+
+    /// Plays until so many steps are done, or to a request that is refused.
+    pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
+        while self.done < end && self.outcome.fails_at.is_none() {
+            if self.rounds.begin_at(self.done) && !O::LISTENS {
+                self.skip_rounds(program, end);
+                continue;
+            }
             let step = program.steps[self.done];
             self.done += 1;
+            self.applied += 1;
             self.apply(program, setup, &step);
             if self.allocator.has_events() {
                 for event in self.allocator.drain_events() {
@@ -219,6 +245,7 @@ impl Player {
             return;
         };
         self.measure();
+        self.rounds.own(block.row(), step.allocation);
         if let Some(slot) = self.blocks.get_mut(step.allocation as usize) {
             *slot = Some(block);
         }
@@ -270,4 +297,12 @@ pub(in crate::analysis) fn blocks_at_peak(program: &Program, setup: &Setup) -> V
     }
     let held = player.blocks.iter().zip(is_pending).enumerate().filter(|(_, (_, is_pending))| !is_pending);
     held.filter_map(|(index, (block, _))| Some((index, player.allocator.size((*block)?)))).collect()
+}
+
+/// Plays a program from start to the request that was refused at an entry, that included: how it went, and what is reserved
+/// then.
+pub(in crate::analysis) fn play_to_refusal(program: &Program, setup: &Setup, entry: u32) -> (Outcome, u64) {
+    let mut player = Player::new(program, setup);
+    player.run_to(program.steps_to_refusal(entry), program, setup, &mut ());
+    (player.outcome, player.allocator.stats().reserved)
 }

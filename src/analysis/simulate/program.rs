@@ -5,6 +5,7 @@
 //! request began: a retry waits for pending frees and gives memory back before the entry of its block is written, and all
 //! of that happens only because the search for a free block had failed before.
 
+use super::repetition::Repetition;
 use crate::allocator::SizeRules;
 use crate::analysis::segments::layout::Layout;
 use crate::model::trace_entry::TraceEntry;
@@ -53,6 +54,8 @@ pub struct Releases {
     pub retries: u32,
     /// Calls of `empty_cache`.
     pub empty_cache: u32,
+    /// Of these, those that may as well be retries of the next request: what they gave back has no stack, as in PyTorch 2.0.
+    pub uncertain_calls: u32,
     /// Of the former, those that may as well be `empty_cache` right before a request: neither has a stack.
     pub uncertain: u32,
 }
@@ -63,6 +66,8 @@ pub struct Program {
     pub(in crate::analysis) steps: Vec<Step>,
     /// Stream and private pool of requests.
     pub(in crate::analysis) pools: Vec<(u64, Option<PoolId>)>,
+    /// The loop that most of the steps are of.
+    pub(super) repetition: Option<Repetition>,
     /// Segments and blocks before the first step.
     pub(in crate::analysis) start: Layout,
     /// Bytes asked for by the blocks that are there then.
@@ -75,6 +80,8 @@ pub struct Program {
     pub(in crate::analysis) plain_pools: Vec<PoolId>,
     /// What was given back.
     pub releases: Releases,
+    /// Whether the program asked for more after a request was refused.
+    pub goes_on: bool,
     /// Requests that were refused: entry, and bytes that the device had for the process then.
     pub refusals: Vec<(u32, u64)>,
 }
@@ -96,7 +103,10 @@ impl Program {
         }
         let held = start.pieces.iter().filter_map(|piece| piece.allocation);
         let start_requested = held.map(|index| (index, history.allocations[index].requested)).collect();
+        let refused = reader.steps.iter().position(|step| step.kind == StepKind::Refused);
+        let goes_on = refused.is_some_and(|at| reader.steps[at..].iter().any(|step| step.kind == StepKind::Alloc));
         Some(Self {
+            repetition: Repetition::of(&reader.steps, history.allocations.len()),
             steps: reader.steps,
             pools: reader.pools,
             start,
@@ -105,8 +115,15 @@ impl Program {
             addresses: reader.addresses,
             plain_pools: plain_pools(track),
             releases: reader.releases,
+            goes_on,
             refusals: reader.refusals,
         })
+    }
+
+    /// The same after its steps were changed: they may repeat otherwise.
+    #[must_use]
+    pub(in crate::analysis) fn with_its_loop(self) -> Self {
+        Self { repetition: Repetition::of(&self.steps, self.allocations), ..self }
     }
 
     /// Number of steps: what a play of it costs.
@@ -119,9 +136,20 @@ impl Program {
         self.steps.is_empty()
     }
 
+    /// Number of steps up to the request that was refused at an entry, that included.
+    pub(in crate::analysis) fn steps_to_refusal(&self, entry: u32) -> usize {
+        let is_it = |step: &Step| step.kind == StepKind::Refused && step.entry == entry;
+        self.steps.iter().position(is_it).map_or(self.steps.len(), |index| index + 1)
+    }
+
     /// Bytes that the blocks in use need at their most, rounded but without what is not split off: no allocator does with
     /// less, wherever it puts them.
     pub(in crate::analysis) fn live_bytes(&self, rules: &SizeRules) -> u64 {
+        self.live_bytes_to(self.steps.len(), rules)
+    }
+
+    /// As [`Program::live_bytes`], of the first steps.
+    pub(in crate::analysis) fn live_bytes_to(&self, end: usize, rules: &SizeRules) -> u64 {
         let mut sizes = vec![0; self.allocations];
         let mut live = 0u64;
         for &(index, requested) in &self.start_requested {
@@ -129,7 +157,7 @@ impl Program {
             live = live.saturating_add(sizes[index]);
         }
         let mut most = live;
-        for step in &self.steps {
+        for step in self.steps.iter().take(end) {
             if step.kind == StepKind::Refused {
                 most = most.max(live.saturating_add(step.bytes));
             }
@@ -282,7 +310,9 @@ impl<'a> Reader<'a> {
         let (before, own) = segments.split_at(segments.len() - own);
         let is_retry = own.iter().any(is_release);
         self.release_pools(&segments, step.entry);
-        if before.iter().any(is_release) {
+        if let Some(last) = before.iter().rfind(|entry| is_release(entry)) {
+            let may_be_retry = step.kind == StepKind::Refused || !segments.iter().all(is_release);
+            self.releases.uncertain_calls += u32::from(may_be_retry && last.stack == StackId::EMPTY);
             self.steps.append(&mut self.completed);
             self.empty_cache(step.entry);
         }

@@ -1,5 +1,6 @@
 //! Settings worth trying.
 
+use crate::allocator::SettingsWarning;
 use crate::input::alloc_conf::{Rest, parse};
 use crate::model::AllocatorSettings;
 
@@ -29,6 +30,15 @@ pub(super) fn candidates(recorded: &AllocatorSettings, is_known_device: bool) ->
     all.filter(|text| *text != recorded.alloc_conf.trim())
         .filter_map(|text| parse(text, Rest::AfterLast).ok())
         .collect()
+}
+
+/// Settings for a line of advice, the defaults first and then the one that helps most often: without those that need a release of their own, or
+/// that do not do what they seem to.
+pub(in crate::analysis) fn advisable(recorded: &AllocatorSettings) -> Vec<AllocatorSettings> {
+    let mut all = candidates(recorded, false);
+    all.retain(|settings| SettingsWarning::of_proposed(settings).is_empty());
+    all.sort_by_key(|settings| (!settings.alloc_conf.is_empty(), !settings.expandable_segments));
+    all
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ impl Run for Simulate {
                 sweep: self.sweep,
                 capacity: self.capacity.map(|capacity| capacity.0),
                 context: self.context.map(|context| context.0),
+                curves: matches!(format, RowsOrPicture::Picture(_)),
                 devices: self.common.devices(),
             };
             let report = recording.simulate(&options)?;

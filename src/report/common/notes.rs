@@ -2,6 +2,7 @@
 
 use super::words::count;
 use crate::Recording;
+use crate::allocator::SettingsWarning;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Moment};
 use crate::model::bytes::Bytes;
@@ -230,6 +231,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
         }
         lines.push(line);
     }
+    lines.extend(device.warnings.iter().map(|&warning| settings_warning(warning)));
     lines.extend(anomalies(&device.anomalies));
     lines
 }
@@ -392,6 +394,40 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
         lines.push("default allocator settings".to_owned());
     }
     lines
+}
+
+/// What is to be said of settings that do not do what they seem to, a line each.
+pub fn settings_warnings(settings: &AllocatorSettings) -> Vec<String> {
+    SettingsWarning::of_recorded(settings).into_iter().map(settings_warning).collect()
+}
+
+/// One of them in words.
+pub fn settings_warning(warning: SettingsWarning) -> String {
+    match warning {
+        SettingsWarning::ExpandableAndMaxSplit => {
+            "expandable_segments and max_split_size_mb work against each other: free ranges grow beyond the limit and then \
+             serve no smaller request, so reserved memory grows step by step"
+                .to_owned()
+        }
+        SettingsWarning::CollectionWithoutFraction => {
+            "garbage_collection_threshold collects nothing without a memory fraction below 1 \
+             (per_process_memory_fraction, or torch.cuda.set_per_process_memory_fraction, which recordings do not hold)"
+                .to_owned()
+        }
+        SettingsWarning::ThrowWithoutFraction => {
+            "throw_on_cudamalloc_oom does nothing without a memory fraction below 1".to_owned()
+        }
+        SettingsWarning::RoundingWithoutMaxSplit => {
+            "max_non_split_rounding_mb does nothing without max_split_size_mb".to_owned()
+        }
+        SettingsWarning::NotInForce(key) => format!(
+            "{key} was not in force although PYTORCH_CUDA_ALLOC_CONF sets it: the platform or the release does not follow \
+             it, or the program set it anew"
+        ),
+        SettingsWarning::SinceRelease(key, release) => {
+            format!("{key} is known to PyTorch {release} and later; older releases refuse to start")
+        }
+    }
 }
 
 /// The ring buffer of the recording, where the file tells of it.

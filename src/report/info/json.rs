@@ -135,6 +135,8 @@ pub struct Settings {
     pub per_process_memory_fraction: Option<f64>,
     /// Every other setting as text.
     pub other: IndexMap<String, String>,
+    /// What of these settings does not do what it seems to, in words.
+    pub warnings: Vec<String>,
 }
 
 /// Annotations of one name.
@@ -162,6 +164,7 @@ impl From<&AllocatorSettings> for Settings {
             max_non_split_rounding_bytes: settings.max_non_split_rounding,
             per_process_memory_fraction: settings.memory_fraction,
             other: settings.other.iter().cloned().collect(),
+            warnings: notes::settings_warnings(settings),
         }
     }
 }

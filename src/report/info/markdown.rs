@@ -13,6 +13,9 @@ pub(crate) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write
     for line in notes::source(&source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
+    for line in notes::settings_warnings(&source.recording.snapshot.settings) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
     for device in &report.devices {
         writeln!(out, "### {}\n", device_name(device.device))?;
         let mut lines = notes::limits(&device.completeness, &device.baseline);

@@ -65,6 +65,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, ou
     let mut settings = notes::settings(&recording.snapshot.settings);
     settings.extend(notes::ring(file));
     text.wrapped("  ", &settings, out)?;
+    text.notes(&notes::settings_warnings(&recording.snapshot.settings), out)?;
     text.annotations(report, out)?;
     text.advice(source, out)?;
     text.next(&next(source, report), out)

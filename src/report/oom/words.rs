@@ -203,6 +203,35 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             )
         }
         Advice::ExpandableSegments(replayed) => expandable(oom, replayed),
+        Advice::Settings { ref alloc_conf, replayed: Replayed { reserved, capacity, .. } } => {
+            let settings = if alloc_conf.is_empty() {
+                "the allocator's default settings".to_owned()
+            } else {
+                format!("PYTORCH_CUDA_ALLOC_CONF={alloc_conf}")
+            };
+            statement(
+                "settings",
+                [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)],
+                format!(
+                    "{settings} would have served it: replayed so, {} of {} would be reserved",
+                    Bytes(reserved),
+                    Bytes(capacity)
+                ),
+            )
+        }
+        Advice::AlreadyExpandable => statement(
+            "already_expandable",
+            [],
+            "expandable_segments is on already, which PyTorch's message recommends all the same".to_owned(),
+        ),
+        Advice::NoSettings { tried } => statement(
+            "no_settings",
+            [("tried", tried as u64)],
+            format!(
+                "{} of the allocator, replayed, would not have served it either",
+                count(tried as u64, "other setting")
+            ),
+        ),
         Advice::WholePages { whole_pages, page, together, needed } => statement(
             "whole_pages",
             [("whole_pages_bytes", whole_pages), ("together_bytes", together), ("needed_bytes", needed)],
@@ -250,7 +279,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
 
 fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) -> Statement {
     let figures = [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)];
-    let (mapped, free) = (Bytes(reserved), Bytes(capacity - reserved));
+    let (mapped, free) = (Bytes(reserved), Bytes(capacity.saturating_sub(reserved)));
     let (kind, text) = match fails_at {
         None => (
             "expandable_segments",

@@ -6,6 +6,7 @@ use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trus
 use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::json::{Head, InputHead};
+use crate::report::common::notes;
 use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -48,6 +49,8 @@ pub struct RecordedSettings {
     pub retries: u32,
     /// Calls of `empty_cache`; they are played where they were.
     pub empty_cache_calls: u32,
+    /// Of these, those that may as well be retries of the next request.
+    pub uncertain_empty_cache_calls: u32,
     /// Of the retries, those that may as well be calls of `empty_cache`.
     pub uncertain_retries: u32,
 }
@@ -87,6 +90,9 @@ pub struct SimulatedRun {
     pub safe_capacity_bytes: Option<u64>,
     /// A capacity from which on it always works: the safe one, or more where that is not known.
     pub enough_capacity_bytes: Option<u64>,
+    /// Where the program went on after a refused request: a capacity from which on it always goes as it went, whether that
+    /// request is refused again or not; else null. The capacities above are those on which nothing is refused.
+    pub as_it_went_capacity_bytes: Option<u64>,
     /// Capacities between the first and the safe one on which it fails.
     pub failing_capacities: Vec<FailingCapacities>,
     /// Requests that were refused when they were recorded.
@@ -139,6 +145,7 @@ impl SimulatedRun {
             first_capacity_bytes: capacities.first,
             safe_capacity_bytes: capacities.safe,
             enough_capacity_bytes: capacities.enough,
+            as_it_went_capacity_bytes: run.as_it_went,
             failing_capacities: capacities.holes.iter().map(hole).collect(),
             refused_requests: outcome
                 .iter()
@@ -147,7 +154,7 @@ impl SimulatedRun {
                 .collect(),
             trust: run.trust,
             because: run.because.clone(),
-            warnings: run.warnings.iter().map(|warning| warning.words().to_owned()).collect(),
+            warnings: run.warnings.iter().map(|&warning| notes::settings_warning(warning)).collect(),
         }
     }
 }
@@ -166,6 +173,7 @@ impl From<&DeviceSimulation> for SimulateDevice {
                 differs_from_entry: device.difference.as_ref().and_then(|difference| difference.first),
                 retries: device.releases.retries,
                 empty_cache_calls: device.releases.empty_cache,
+                uncertain_empty_cache_calls: device.releases.uncertain_calls,
                 uncertain_retries: device.releases.uncertain,
             },
             capacity_bytes: device.capacity,

@@ -1,6 +1,6 @@
 //! Sentences about plays, the same in every format.
 
-use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trust};
+use crate::analysis::simulate::{Capacities, DeviceSimulation, Difference, Outcome, Run, SettingsAdvice, Trust};
 use crate::model::bytes::Bytes;
 use crate::report::common::notes;
 use crate::report::common::words::count;
@@ -67,7 +67,12 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
     let releases = device.releases;
     let mut parts = Vec::new();
     if releases.empty_cache > 0 {
-        parts.push(format!("{} of empty_cache, played where they were", count(releases.empty_cache, "call")));
+        let calls = count(releases.empty_cache, "call");
+        let doubt = match releases.uncertain_calls {
+            0 => String::new(),
+            uncertain => format!(" ({uncertain} of which may be retries: what they gave back has no stack)"),
+        };
+        parts.push(format!("{calls} of empty_cache{doubt}, played where they were"));
     }
     if releases.retries > 0 {
         parts.push(format!("{} that gave memory back first", count(releases.retries, "request")));
@@ -84,7 +89,7 @@ pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut warnings: Vec<_> =
         device.runs.iter().flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
     warnings.dedup_by_key(|(warning, _)| *warning);
-    lines.extend(warnings.into_iter().map(|(warning, name)| format!("{name}: {}", warning.words())));
+    lines.extend(warnings.into_iter().map(|(warning, name)| format!("{name}: {}", notes::settings_warning(warning))));
     let mut reasons: Vec<&str> = Vec::new();
     for run in device.runs.iter().filter(|run| run.trust == Trust::Predicted) {
         if !reasons.contains(&run.because.as_str()) {
@@ -116,17 +121,25 @@ pub fn reserved(run: &Run) -> String {
     }
 }
 
-/// Devices on which settings work and others on which they do not, where that does not depend on size alone.
+/// Devices on which settings work and others on which they do not, where that does not depend on size alone or not all were
+/// tried.
 pub fn holes(run: &Run) -> Option<String> {
-    let (first, safe) = (run.capacities.first?, run.capacities.safe?);
-    if run.capacities.holes.is_empty() {
+    let Capacities { first, safe, enough, ref holes } = run.capacities;
+    let (first, Some(safe)) = (first?, safe) else {
+        let (first, enough) = (mebibytes(first?), mebibytes(enough?));
+        return Some(format!(
+            "{}: works from {first}, and from {enough} on always; what lies between was not all tried",
+            name(run)
+        ));
+    };
+    if holes.is_empty() {
         return None;
     }
     let mut text = format!("{}: works from {}", name(run), mebibytes(first));
-    for &(from, to) in run.capacities.holes.iter().take(HOLES_TOLD) {
+    for &(from, to) in holes.iter().take(HOLES_TOLD) {
         text += &format!(", fails from {} to below {}", mebibytes(from), mebibytes(to));
     }
-    let more = run.capacities.holes.len().saturating_sub(HOLES_TOLD);
+    let more = holes.len().saturating_sub(HOLES_TOLD);
     if more > 0 {
         text += &format!(" and in {more} more ranges");
     }
@@ -145,16 +158,57 @@ pub fn ending(run: &Run) -> Option<String> {
     Some(format!("{}: out of memory at entry {entry}, which was served when recorded", name(run)))
 }
 
-/// What becomes of requests that were refused when they were recorded: under which settings all of them are served.
-pub fn refusals(device: &DeviceSimulation) -> Option<String> {
+/// What becomes of requests that were refused when they were recorded, a line each: under which settings all of them are
+/// served, and what the figures mean with them.
+pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let outcomes = device.runs.iter().filter_map(|run| Some((run, run.outcome.as_ref()?)));
-    let all = outcomes.clone().map(|(_, outcome)| outcome.refusals.len()).max().filter(|&all| all > 0)?;
+    let Some(all) = outcomes.clone().map(|(_, outcome)| outcome.refusals.len()).max().filter(|&all| all > 0) else {
+        return Vec::new();
+    };
+    let requests = count(all as u64, "refused request");
     let serves = |(run, outcome): (&Run, &Outcome)| outcome.failure().is_none().then(|| name(run));
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
-    let requests = count(all as u64, "refused request");
-    Some(match serving.as_slice() {
+    let mut lines = vec![match serving.as_slice() {
+        _ if device.refused_otherwise => format!(
+            "{requests} that this device, played, would serve: something that is not recorded refused it, such as \
+             torch.cuda.set_per_process_memory_fraction"
+        ),
         [] => format!("{requests}: on this device no settings here serve all"),
         names => format!("{requests}, all served on this device under: {}", names.join("; ")),
+    }];
+    let (it, they_are) = if all == 1 { ("it", "it is") } else { ("them", "they are") };
+    lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
+        Some(bytes) => format!(
+            "the program went on after {it}: as it went, whether {they_are} refused again or not, the recorded settings need \
+             {}; the needs above are those of serving {it}",
+            Bytes(bytes)
+        ),
+        None => format!("needs are those of serving {it}; what the program would have asked for then is not known"),
+    });
+    lines
+}
+
+/// What other settings would do for a recording, for answers that have a line for it. `None` where they do nothing worth a
+/// line.
+pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
+    let better = advice.better.as_ref()?;
+    let name = match better.alloc_conf.trim() {
+        "" => format!("without {VARIABLE}"),
+        conf => format!("with {VARIABLE}={conf}"),
+    };
+    let predicted = if better.trust == Trust::Exact { "" } else { " (predicted)" };
+    let reserved = Bytes(better.max_reserved);
+    Some(if advice.refused > 0 {
+        let refused = count(advice.refused as u64, "refused request");
+        let retries = match better.retries {
+            0 => String::new(),
+            retries => format!(", of which some stall ({})", count(retries, "retried request")),
+        };
+        format!(
+            "{name}, the {refused} would have been served on the same device, with {reserved} reserved{retries}{predicted}"
+        )
+    } else {
+        format!("{name}, {reserved} would be reserved instead of {}{predicted}", Bytes(advice.recorded_reserved))
     })
 }
 
@@ -168,6 +222,12 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if device.runs.len() < 2 {
         return None;
+    }
+    let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
+    if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
+        let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
+        let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, ", name(run), Bytes(needs)));
+        return Some(format!("nothing of it helps on this device: {least}and there are {}", Bytes(capacity)));
     }
     match device.best() {
         Some(best) if best.alloc_conf.trim().is_empty() => Some(format!("unset {VARIABLE}")),

@@ -1,0 +1,108 @@
+//! How an allocator stands, to tell whether what follows must repeat what was before.
+
+use super::addresses::Addresses;
+use super::blocks::{BlockId, NONE, State};
+use super::model::{Allocator, Stats};
+
+/// What decides how an allocator serves all requests to come. Two that stand alike serve the same requests with the same
+/// blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    blocks: Vec<StandingBlock>,
+    addresses: Addresses,
+    released: Vec<bool>,
+    /// Rows of the blocks in use, in address order.
+    in_use: Vec<u32>,
+    stats: Stats,
+}
+
+/// A block, without where the allocator keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StandingBlock {
+    addr: u64,
+    size: u64,
+    requested: u64,
+    state: State,
+    pool: u32,
+    /// First address of the range of an expandable segment.
+    range: Option<u64>,
+    is_first: bool,
+    is_last: bool,
+    /// Searches since it became free, where that matters.
+    age: u32,
+}
+
+impl PartialEq for Standing {
+    /// Whether both serve what is to come alike; what was counted so far has no part in that.
+    fn eq(&self, other: &Self) -> bool {
+        self.blocks == other.blocks && self.addresses == other.addresses && self.released == other.released
+    }
+}
+
+impl Standing {
+    /// Rows of the blocks in use, in address order: [`BlockId::row`].
+    pub fn in_use(&self) -> &[u32] {
+        &self.in_use
+    }
+
+    /// Number of blocks.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The counters then.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+}
+
+impl BlockId {
+    /// The row of the block in its allocator's table, which other blocks have after it.
+    pub(crate) fn row(self) -> u32 {
+        self.index
+    }
+}
+
+impl Allocator {
+    /// How it stands.
+    pub(crate) fn standing(&self) -> Standing {
+        let rows = (0u32..).zip(&self.blocks).filter(|(_, block)| block.state != State::Gone);
+        let mut rows: Vec<u32> = rows.map(|(row, _)| row).collect();
+        rows.sort_unstable_by_key(|&row| self.blocks[row as usize].addr);
+        let is_in_use = |row: &u32| matches!(self.blocks[*row as usize].state, State::Allocated | State::Pending);
+        Standing {
+            in_use: rows.iter().copied().filter(is_in_use).collect(),
+            blocks: rows.into_iter().map(|row| self.standing_block(row)).collect(),
+            addresses: self.addresses.clone(),
+            released: self.pools.iter().map(|pool| pool.is_released).collect(),
+            stats: self.stats,
+        }
+    }
+
+    fn standing_block(&self, row: u32) -> StandingBlock {
+        let block = &self.blocks[row as usize];
+        let is_free = block.state == State::Free;
+        let ages = is_free && self.limits.collected.is_some();
+        let counts_in = self.pools[block.pool as usize].counts_in;
+        let searches = self.pools[counts_in as usize].searches;
+        StandingBlock {
+            addr: block.addr,
+            size: block.size,
+            requested: if is_free || block.state == State::Unmapped { 0 } else { block.requested },
+            state: block.state,
+            pool: block.pool,
+            range: self.ranges.get(block.range as usize).map(|range| range.addr),
+            is_first: block.previous == NONE,
+            is_last: block.next == NONE,
+            age: if ages { searches.wrapping_sub(block.free_since) } else { 0 },
+        }
+    }
+
+    /// Counts what was counted since it stood somewhere so many times more.
+    pub(crate) fn count_again(&mut self, since: &Stats, times: u64) {
+        let stats = &mut self.stats;
+        stats.retries += (stats.retries - since.retries) * times;
+        stats.device_allocs += (stats.device_allocs - since.device_allocs) * times;
+        stats.device_frees += (stats.device_frees - since.device_frees) * times;
+    }
+}

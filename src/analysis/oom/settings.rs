@@ -1,0 +1,126 @@
+//! What would have happened under other allocator settings: the requests of a recording, played up to one that failed.
+
+use crate::allocator::{Placement, SizeRules};
+use crate::analysis::simulate::{
+    DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, recorded_settings,
+};
+use crate::model::AllocatorSettings;
+use crate::replay::Track;
+use std::cell::OnceCell;
+
+/// Steps that are played to find settings for one failed request: the answer is to be there at once.
+const STEPS: usize = 2_000_000;
+
+/// How a recording ends when its requests are played with other settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The entry whose request fails; `None` when all are served, the one that failed included.
+    pub fails_at: Option<u32>,
+    /// Bytes reserved at the end, or at the failure.
+    pub reserved: u64,
+    /// Bytes that the device has for the process.
+    pub capacity: u64,
+}
+
+/// The program of a device, read when it is first played.
+pub(super) struct Plays<'a> {
+    track: Track<'a>,
+    program: OnceCell<Option<Program>>,
+    is_reproduced: OnceCell<bool>,
+}
+
+impl<'a> Plays<'a> {
+    pub fn of(track: Track<'a>) -> Self {
+        Self { track, program: OnceCell::new(), is_reproduced: OnceCell::new() }
+    }
+
+    fn program(&self) -> Option<&Program> {
+        self.program.get_or_init(|| Program::of(self.track)).as_ref()
+    }
+
+    /// Whether the recorded settings, played, are what was recorded.
+    fn is_reproduced(&self) -> bool {
+        let difference = |program| compare(self.track, program, &Setup::as_recorded(self.track, program)).1;
+        *self.is_reproduced.get_or_init(|| self.program().is_some_and(|program| difference(program).is_none()))
+    }
+
+    /// Plays the requests before an `oom` entry, and the one that failed there, on a device with `capacity` bytes for the
+    /// process.
+    pub fn replay(&self, settings: &AllocatorSettings, oom: u32, capacity: u64) -> Option<Replayed> {
+        self.replay_at(Placement::LowestFree, settings, oom, capacity)
+    }
+
+    fn replay_at(
+        &self,
+        placement: Placement,
+        settings: &AllocatorSettings,
+        oom: u32,
+        capacity: u64,
+    ) -> Option<Replayed> {
+        let setup = Setup { placement, ..Setup::new(settings, Some(capacity), DEFAULT_CONTEXT) };
+        let (outcome, reserved) = play_to_refusal(self.program()?, &setup, oom);
+        let is_served = outcome.refusals.last() == Some(&(oom, true));
+        let fails_at = outcome.fails_at.or((!is_served).then_some(oom));
+        Some(Replayed { fails_at, reserved, capacity })
+    }
+
+    /// Whether what other settings serve is to be trusted: the recorded ones, played, are what was recorded, and fail where
+    /// they failed, so that it is the settings that make the difference.
+    pub fn may_trust(&self, oom: u32, capacity: u64) -> bool {
+        let recorded = self.replay(&recorded_settings(self.track), oom, capacity);
+        self.is_reproduced() && recorded.is_some_and(|replayed| replayed.fails_at == Some(oom))
+    }
+
+    /// How many other settings can be played in [`STEPS`], and the first of them that serve the request, the plainest before
+    /// others. Those with `expandable_segments` may be left out.
+    pub fn best(&self, oom: u32, capacity: u64, only_plain: bool) -> (usize, Option<(String, Replayed)>) {
+        let Some(program) = self.program() else { return (0, None) };
+        let steps = program.steps_to_refusal(oom);
+        // Whatever the settings, what is in use must fit.
+        if program.live_bytes_to(steps, &SizeRules::default()) > capacity {
+            return (0, None);
+        }
+        let mut others = advisable(&recorded_settings(self.track));
+        others.retain(|settings| !(only_plain && settings.expandable_segments));
+        others.truncate(STEPS / (steps + 1));
+        // Wherever the driver puts segments; in expandable ones that does not matter.
+        let elsewhere = [Placement::Ascending, Placement::Descending];
+        let served = others.iter().find_map(|settings| {
+            let serves = |replayed: &Replayed| replayed.fails_at.is_none();
+            let replayed = self.replay(settings, oom, capacity).filter(serves)?;
+            let serves_at = |&at: &Placement| self.replay_at(at, settings, oom, capacity).is_some_and(|it| serves(&it));
+            let is_safe = settings.expandable_segments || elsewhere.iter().all(serves_at);
+            is_safe.then(|| (settings.alloc_conf.clone(), replayed))
+        });
+        (others.len(), served.filter(|_| self.may_trust(oom, capacity)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recording;
+
+    fn recording(name: &str) -> Recording {
+        let path = format!("fixtures/snapshots/{name}/snapshot.pickle.gz");
+        Recording::open(path.as_ref(), &crate::input::ReadOptions::default()).unwrap()
+    }
+
+    /// PyTorch ran one program with plain and with expandable segments. Its requests, recorded with plain ones and played
+    /// again, end in the same failure with the same bytes reserved as PyTorch's own run.
+    #[test]
+    fn what_is_played_again_is_what_pytorch_does() {
+        let [plain, expandable] = ["oom", "oom_expandable"].map(recording);
+        let [failed, really] = [&plain, &expandable].map(|recording| {
+            let report = recording.oom(&super::super::OomOptions::default()).unwrap();
+            report.devices[0].ooms[0].clone()
+        });
+        let capacity = failed.figures.reserved + failed.device_free;
+        assert_eq!(capacity, really.figures.reserved + really.device_free);
+        let entry = failed.moment.entry.unwrap();
+        let plays = Plays::of(Track::new(&plain.snapshot, &plain.histories[0]));
+        let settings = AllocatorSettings { expandable_segments: true, ..plain.snapshot.settings.clone() };
+        let replayed = plays.replay(&settings, entry, capacity);
+        assert_eq!(replayed, Some(Replayed { fails_at: Some(entry), reserved: really.figures.reserved, capacity }));
+    }
+}

@@ -1,0 +1,101 @@
+//! Loops of a program.
+//!
+//! Training asks for the same again and again. Once the allocator stands at the start of a round as it stood at the start of an
+//! earlier one, all that follows repeats itself as well, and need not be played to be known.
+
+use super::program::{Step, StepKind};
+
+/// Steps over which two places of a program are compared to see whether a round may begin at both.
+const WINDOW: usize = 64;
+/// Places with equal windows that are tried.
+const MOST_TRIED: usize = 256;
+/// Rounds below which there is nothing to win.
+const FEWEST_ROUNDS: usize = 4;
+
+/// A part of a program that asks for the same in every round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repetition {
+    /// The first step of the first round.
+    pub start: usize,
+    /// The step after the last round; a part of a round may be before it.
+    pub end: usize,
+    /// Steps of a round.
+    pub period: usize,
+    /// Allocations made in a round: so much higher is the number of each in the next one.
+    pub made: u32,
+    /// By allocation: the step at which its last free is asked for; `u32::MAX` where there is none.
+    freed_at: Vec<u32>,
+}
+
+/// A step without what differs from round to round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    what: StepKind,
+    pool: u16,
+    /// By how much the number of the allocation exceeds that of the allocation made last.
+    distance: u32,
+    bytes: u64,
+}
+
+impl Repetition {
+    /// The loop in whose midst the middle of the program is, if there is one.
+    pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
+        let shapes = shapes(steps);
+        let middle = shapes.len() / 2;
+        let window = shapes.get(middle..middle + WINDOW)?;
+        let equal = |from: usize, period: usize| {
+            shapes[from..].iter().zip(&shapes[from + period..]).take_while(|(one, other)| one == other).count()
+        };
+        let periods =
+            (1..shapes.len() - middle - WINDOW).filter(|&period| shapes[middle + period..].starts_with(window));
+        for period in periods.take(MOST_TRIED) {
+            let ahead = equal(middle, period);
+            // Layers repeat themselves as well, but not as often as the program does.
+            let pairs = shapes[..middle].iter().rev().zip(shapes[..middle + period].iter().rev());
+            let back = pairs.take_while(|(one, other)| one == other).count();
+            let (start, end) = (middle - back, middle + ahead + period);
+            if end - start >= shapes.len() / 2 && (end - start) / period >= FEWEST_ROUNDS {
+                let rounds = steps[start..start + period].iter().zip(&steps[start + period..]);
+                let mut allocations_of = rounds.filter(|(step, _)| step.kind == StepKind::Alloc);
+                let made = allocations_of.next().map_or(0, |(one, next)| next.allocation.wrapping_sub(one.allocation));
+                return Some(Self { start, end, period, made, freed_at: freed_at(steps, allocations) });
+            }
+        }
+        None
+    }
+
+    /// Whether an allocation stays until the last round is over.
+    pub fn outlives(&self, allocation: u32) -> bool {
+        self.freed_at.get(allocation as usize).is_some_and(|&step| step as usize >= self.end)
+    }
+}
+
+fn shapes(steps: &[Step]) -> Vec<Shape> {
+    let mut last = 0u32;
+    let shape = |step: &Step| {
+        let about_allocation = !matches!(step.kind, StepKind::EmptyCache | StepKind::ReleasePool | StepKind::Refused);
+        let distance = match step.kind {
+            // No two refused requests are the same: what came of them is recorded one by one.
+            StepKind::Refused => step.entry,
+            _ if about_allocation => step.allocation.wrapping_sub(last),
+            _ => 0,
+        };
+        if step.kind == StepKind::Alloc {
+            last = step.allocation;
+        }
+        Shape { what: step.kind, pool: step.pool, distance, bytes: step.bytes }
+    };
+    steps.iter().map(shape).collect()
+}
+
+fn freed_at(steps: &[Step], allocations: usize) -> Vec<u32> {
+    let mut freed_at = vec![u32::MAX; allocations];
+    for (index, step) in (0u32..).zip(steps) {
+        if matches!(step.kind, StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree)
+            && let Some(freed) = freed_at.get_mut(step.allocation as usize)
+        {
+            *freed = index;
+        }
+    }
+    freed_at
+}
