@@ -2,7 +2,8 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use memviz::Recording;
-use memviz::analysis::{PeakOptions, TimelineOptions, XAxis};
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::timeline::{TimelineOptions, XAxis};
 use memviz::input::ReadOptions;
 use memviz::report::Source;
 use memviz::report::page::Page;

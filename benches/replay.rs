@@ -3,8 +3,9 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use memviz::Recording;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::simulate::{Program, Setup, play};
-use memviz::analysis::{GroupBy, PeakOptions};
 use memviz::input::ReadOptions;
 use memviz::replay::{Track, replay};
 

@@ -4,7 +4,7 @@
 //!         fixtures/snapshots/gpt_train_ckpt/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::PeakOptions;
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use std::collections::BTreeMap;
 

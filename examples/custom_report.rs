@@ -3,7 +3,7 @@
 //!     cargo run --release --example custom_report -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::{PeakOptions, PeakReport};
+use memviz::analysis::peak::{PeakOptions, PeakReport};
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
 use memviz::report::{Answer, Source, TextStyle};

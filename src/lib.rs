@@ -12,7 +12,8 @@
 #![cfg_attr(feature = "compressed", doc = "```")]
 #![cfg_attr(not(feature = "compressed"), doc = "```no_run")]
 //! use memviz::Recording;
-//! use memviz::analysis::{GroupBy, PeakOptions};
+//! use memviz::analysis::grouping::GroupBy;
+//! use memviz::analysis::peak::PeakOptions;
 //! use memviz::model::bytes::Bytes;
 //!
 //! # fn main() -> memviz::Result<()> {
@@ -32,19 +33,19 @@
 //!
 //! | question | ask | answer |
 //! |---|---|---|
-//! | What is there to know at first sight? | [`Recording::triage`] | [`analysis::TriageReport`] |
-//! | What is in the file? | [`Recording::info`] | [`analysis::InfoReport`] |
-//! | When is most memory held, and by which lines of code? | [`Recording::peak`] | [`analysis::PeakReport`] |
-//! | How does memory move over time? | [`Recording::timeline`] | [`analysis::TimelineReport`] |
-//! | Which stacks hold it? | [`Recording::flame`] | [`analysis::FlameReport`] |
-//! | How much of what is reserved is of no use, and why? | [`Recording::fragmentation`] | [`analysis::FragmentationReport`] |
-//! | Why did a request fail? | [`Recording::oom`] | [`analysis::OomReport`] |
-//! | What grows from step to step? | [`Recording::leaks`] | [`analysis::LeakReport`] |
-//! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::CheckpointReport`] |
-//! | What does another batch size need, and which is the largest that fits? | [`analysis::FitReport::of`] | [`analysis::FitReport`] |
-//! | Does a run keep its budget? | [`Recording::check`] | [`analysis::CheckReport`] |
-//! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::DiffReport`] |
-//! | Which rank differs from the others? | [`ranks::RankInputs::summarise`] | [`analysis::RanksReport`] |
+//! | What is there to know at first sight? | [`Recording::triage`] | [`analysis::triage::TriageReport`] |
+//! | What is in the file? | [`Recording::info`] | [`analysis::info::InfoReport`] |
+//! | When is most memory held, and by which lines of code? | [`Recording::peak`] | [`analysis::peak::PeakReport`] |
+//! | How does memory move over time? | [`Recording::timeline`] | [`analysis::timeline::TimelineReport`] |
+//! | Which stacks hold it? | [`Recording::flame`] | [`analysis::flame::FlameReport`] |
+//! | How much of what is reserved is of no use, and why? | [`Recording::fragmentation`] | [`analysis::fragmentation::FragmentationReport`] |
+//! | Why did a request fail? | [`Recording::oom`] | [`analysis::oom::OomReport`] |
+//! | What grows from step to step? | [`Recording::leaks`] | [`analysis::leaks::LeakReport`] |
+//! | What would checkpointing of activations save? | [`Recording::checkpoint`] | [`analysis::checkpoint::CheckpointReport`] |
+//! | What does another batch size need, and which is the largest that fits? | [`analysis::fit::FitReport::of`] | [`analysis::fit::FitReport`] |
+//! | Does a run keep its budget? | [`Recording::check`] | [`analysis::check::CheckReport`] |
+//! | What is different between two runs? | [`Recording::diff_input`] of each | [`analysis::diff::DiffReport`] |
+//! | Which rank differs from the others? | [`ranks::RankInputs::summarise`] | [`analysis::ranks::RanksReport`] |
 //!
 //! Bytes are exact integers, or marked as a bound, or not there. Errors are one type, [`Error`], of one line each. The
 //! library neither prints nor exits, and no thread outlives a call.

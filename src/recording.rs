@@ -1,12 +1,20 @@
 //! The whole way from a file to its histories.
 
+use crate::analysis::check::{CheckOptions, CheckReport};
+use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
+use crate::analysis::device::Devices;
 use crate::analysis::diff::DiffInput;
-use crate::analysis::{
-    CheckOptions, CheckReport, CheckpointOptions, CheckpointReport, Devices, FlameOptions, FlameReport,
-    FragmentationOptions, FragmentationReport, InfoReport, LeakOptions, LeakReport, OomOptions, OomReport, Overview,
-    PeakOptions, PeakReport, SegmentMapReport, SimulateOptions, SimulateReport, TimelineOptions, TimelineReport,
-    TriageOptions, TriageReport,
-};
+use crate::analysis::flame::{FlameOptions, FlameReport};
+use crate::analysis::fragmentation::segment_map::SegmentMapReport;
+use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
+use crate::analysis::info::InfoReport;
+use crate::analysis::leaks::{LeakOptions, LeakReport};
+use crate::analysis::oom::{OomOptions, OomReport};
+use crate::analysis::overview::Overview;
+use crate::analysis::peak::{PeakOptions, PeakReport};
+use crate::analysis::simulate::{SimulateOptions, SimulateReport};
+use crate::analysis::timeline::{TimelineOptions, TimelineReport};
+use crate::analysis::triage::{TriageOptions, TriageReport};
 use crate::error::{Error, Result};
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};

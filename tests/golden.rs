@@ -6,10 +6,17 @@
 mod support;
 
 use memviz::Recording;
-use memviz::analysis::{
-    Budgets, CheckOptions, CheckpointOptions, DiffReport, EachOptions, FragmentationOptions, GroupBy, LeakOptions,
-    OomOptions, PeakOptions, TriageOptions, When,
-};
+use memviz::analysis::check::{Budgets, CheckOptions};
+use memviz::analysis::checkpoint::CheckpointOptions;
+use memviz::analysis::diff::DiffReport;
+use memviz::analysis::fragmentation::FragmentationOptions;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::oom::OomOptions;
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::peak::each::EachOptions;
+use memviz::analysis::time::when::When;
+use memviz::analysis::triage::TriageOptions;
 use memviz::input::ReadOptions;
 use memviz::model::{Action, View};
 use memviz::report::check::words::CheckedInput;

@@ -2,9 +2,15 @@
 
 use memviz::Recording;
 use memviz::analysis::check::EarlierRun;
-use memviz::analysis::{
-    CheckpointOptions, DiffReport, FragmentationOptions, GroupBy, LeakOptions, OomOptions, PeakOptions, RanksReport, TimelineOptions, XAxis,
-};
+use memviz::analysis::checkpoint::CheckpointOptions;
+use memviz::analysis::diff::DiffReport;
+use memviz::analysis::fragmentation::FragmentationOptions;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::oom::OomOptions;
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::ranks::RanksReport;
+use memviz::analysis::timeline::{TimelineOptions, XAxis};
 use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
 use memviz::replay::{AnomalyKind, HeadStart, History, Metric, Track, replay};

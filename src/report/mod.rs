@@ -34,10 +34,17 @@ pub use common::picture::{Picture, PictureFormat, WIDTH};
 pub use common::text::TextStyle;
 
 use crate::Recording;
-use crate::analysis::{
-    CheckpointReport, DiffReport, FitReport, FragmentationReport, InfoReport, LeakReport, OomReport, PeakReport,
-    RanksReport, SimulateReport, TriageReport,
-};
+use crate::analysis::checkpoint::CheckpointReport;
+use crate::analysis::diff::DiffReport;
+use crate::analysis::fit::FitReport;
+use crate::analysis::fragmentation::FragmentationReport;
+use crate::analysis::info::InfoReport;
+use crate::analysis::leaks::LeakReport;
+use crate::analysis::oom::OomReport;
+use crate::analysis::peak::PeakReport;
+use crate::analysis::ranks::RanksReport;
+use crate::analysis::simulate::SimulateReport;
+use crate::analysis::triage::TriageReport;
 use check::words::CheckedInput;
 use schemars::JsonSchema;
 use std::io::{self, Write};

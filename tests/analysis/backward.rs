@@ -2,7 +2,11 @@
 
 use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
 use memviz::Recording;
-use memviz::analysis::{Attribution, BackwardSites, GroupBy, Inference, PeakOptions, Roles, Row, Sites};
+use memviz::analysis::code::sites::Sites;
+use memviz::analysis::grouping::attribution::{Attribution, Row};
+use memviz::analysis::grouping::{GroupBy, Inference};
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::training::{BackwardSites, Roles};
 use memviz::model::StackId;
 use memviz::replay::{Metric, Track};
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
+use memviz::analysis::device::Devices;
 use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
-use memviz::analysis::{Devices, OomOptions, OomReport};
+use memviz::analysis::oom::{OomOptions, OomReport};
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};
@@ -164,7 +165,7 @@ fn recordings_without_a_failed_request_show_the_peak() {
         let recording = open(&fixture(name));
         let report = recording.oom(&OomOptions::default()).unwrap();
         assert_eq!(report.count(), 0, "{name}");
-        let peaks = recording.peak(&memviz::analysis::PeakOptions::default()).unwrap();
+        let peaks = recording.peak(&memviz::analysis::peak::PeakOptions::default()).unwrap();
         assert_eq!(report.devices.len(), peaks.devices.len(), "{name}");
         for (device, peak) in report.devices.iter().zip(&peaks.devices) {
             let shown = device.peak.as_ref().unwrap();

@@ -5,7 +5,8 @@ use crate::support::{
     self, FIXTURES, MALFORMED, Run, command, fixture, memviz, memviz_reading, names, read_text, read_unpacked,
 };
 use memviz::Recording;
-use memviz::analysis::{PeakOptions, RanksReport};
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::ranks::RanksReport;
 use memviz::input::ReadOptions;
 use memviz::ranks::{RankInputs, RanksOptions};
 use memviz::replay::Metric;

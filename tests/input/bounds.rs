@@ -3,7 +3,10 @@
 
 use crate::support::{self, memviz};
 use memviz::Recording;
-use memviz::analysis::{FlameOptions, GroupBy, OomOptions, PeakOptions};
+use memviz::analysis::flame::FlameOptions;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::oom::OomOptions;
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use serde_json::{Value, json};
 use std::fs;

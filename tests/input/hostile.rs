@@ -4,7 +4,8 @@
 //! of each.
 
 use crate::support::{self, MALFORMED, fixture, names, read_unpacked};
-use memviz::analysis::{LeakOptions, PeakOptions};
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use memviz::replay::{History, Metric, Track};
 use memviz::report::{AnswerFormat, Rows, Source, TextStyle};

@@ -2,8 +2,8 @@
 
 use crate::support::memviz_reading;
 use crate::{notes, read};
-use memviz::analysis::OomOptions;
 use memviz::analysis::oom::Cause;
+use memviz::analysis::oom::OomOptions;
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;

@@ -90,6 +90,6 @@ fn a_list_of_segments_is_a_state_without_a_history() {
     assert!(recording.snapshot.notes.segments_only);
     let notes = notes(&recording);
     assert!(notes.contains("torch.cuda.memory_snapshot()"), "{notes}");
-    let report = recording.peak(&memviz::analysis::PeakOptions::default()).unwrap();
+    let report = recording.peak(&memviz::analysis::peak::PeakOptions::default()).unwrap();
     assert_eq!(report.devices[0].attribution.rows[0].label, "model.py:3 make");
 }

@@ -2,7 +2,7 @@
 
 use crate::read;
 use crate::support::{open, read_unpacked};
-use memviz::analysis::PeakOptions;
+use memviz::analysis::peak::PeakOptions;
 use memviz::model::CPU_DEVICE;
 use memviz::replay::{Bound, Metric, Track};
 use serde_json::{Value, json};

@@ -3,7 +3,8 @@
 use crate::support::assert_none;
 use crate::{error, read};
 use memviz::Recording;
-use memviz::analysis::{LeakOptions, PeakOptions};
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use memviz::model::{CPU_DEVICE, Format};
 use std::io::Cursor;

@@ -2,7 +2,8 @@
 
 use crate::support::read_unpacked;
 use memviz::Recording;
-use memviz::analysis::{GroupBy, PeakOptions};
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use memviz::report::{Source, info, peak};
 use std::io::{Cursor, Read};

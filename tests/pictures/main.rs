@@ -8,11 +8,15 @@ mod browser;
 mod synthetic;
 
 use memviz::Recording;
+use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::checkpoint::CurveOptions;
+use memviz::analysis::flame::FlameOptions;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::time::when::When;
 use memviz::analysis::timeline::Band;
-use memviz::analysis::{
-    CheckpointOptions, DeviceTimeline, FlameOptions, GroupBy, PeakOptions, Phase, TimelineOptions, When, XAxis,
-};
+use memviz::analysis::timeline::{DeviceTimeline, TimelineOptions, XAxis};
+use memviz::analysis::training::Phase;
 use memviz::input::ReadOptions;
 use memviz::replay::{Metric, Track};
 use memviz::report::flamegraph::folded;

@@ -3,7 +3,7 @@
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
 use memviz::Recording;
 use memviz::analysis::fit::{DeviceFit, Prediction, Refusal};
-use memviz::analysis::{FitInput, FitOptions, FitReport};
+use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
 use memviz::input::alloc_conf::{Rest, parse};
 use serde_json::Value;
 

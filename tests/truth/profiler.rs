@@ -2,9 +2,11 @@
 
 use crate::support::{self, CORPUS, assert_none, corpus, names, open, read_text, read_unpacked};
 use memviz::Recording;
+use memviz::analysis::flame::FlameOptions;
 use memviz::analysis::grouping::BASELINE;
+use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::grouping::attribution::Row;
-use memviz::analysis::{FlameOptions, GroupBy, PeakOptions};
+use memviz::analysis::peak::PeakOptions;
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;
 use memviz::model::{CPU_DEVICE, DeviceId, Format};
@@ -536,9 +538,9 @@ fn ask_everything(recording: &Recording) {
     }
     let _ = recording.flame(&FlameOptions::default());
     let _ = recording.timeline(
-        &memviz::analysis::TimelineOptions::default()
+        &memviz::analysis::timeline::TimelineOptions::default()
             .peak(PeakOptions::default())
-            .axis(memviz::analysis::XAxis::Time)
+            .axis(memviz::analysis::timeline::XAxis::Time)
             .columns(10)
             .inactive(true),
     );

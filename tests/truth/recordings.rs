@@ -5,7 +5,9 @@
 
 use crate::support::{self, Case, assert_none, cases, fixture, open};
 use memviz::Recording;
-use memviz::analysis::{GroupBy, PeakOptions, When};
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::peak::PeakOptions;
+use memviz::analysis::time::when::When;
 use memviz::replay::{Counters, History, Metric, Track};
 use memviz::report::CounterBytes;
 use memviz::report::Source;

@@ -5,7 +5,7 @@ use crate::support::programs::{plain_or_expandable, programs};
 use crate::support::{FIXTURES, corpus, names, open, read_text};
 use memviz::Recording;
 use memviz::allocator::Placement;
-use memviz::analysis::SimulateOptions;
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::simulate::{Outcome, Program, Run, Search, Setup, Trust, compare, play};
 use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{Rest, parse};

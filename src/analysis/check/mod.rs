@@ -3,13 +3,13 @@
 //! In: a recording and [`Budgets`]. Out: a [`Check`] for each of them on each device. A figure that is not known well
 //! enough to judge it is [`CheckVerdict::Unknown`], never passed.
 
-pub mod budget;
+pub(crate) mod budget;
 #[cfg(feature = "config")]
 pub mod config;
-pub mod culprits;
-pub mod earlier;
+pub(crate) mod culprits;
+pub(crate) mod earlier;
 mod judge;
-pub mod measure;
+pub(crate) mod measure;
 mod outcome;
 
 pub use budget::{Budgets, Ceiling, SiteLimit};

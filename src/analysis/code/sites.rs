@@ -21,7 +21,7 @@ pub struct CodeOrigin {
     pub stack: StackId,
     /// For one that backward made, the stack in forward that it goes back to.
     pub forward: Option<StackId>,
-    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`crate::analysis::BackwardSites`].
+    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`crate::analysis::training::BackwardSites`].
     pub is_recorded: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'s> Sites<'s> {
     }
 
     /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
-    /// model below it (see [`crate::analysis::Device::deep_sites`]); else the innermost Python frame; else the first
+    /// model below it (see [`crate::analysis::device::Device::deep_sites`]); else the innermost Python frame; else the first
     /// operator, or C++ frame that is not plumbing; else the innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);

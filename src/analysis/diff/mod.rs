@@ -4,12 +4,12 @@
 //! the difference.
 
 pub mod functions;
-pub mod growth;
-pub mod input;
-pub mod matching;
-pub mod overlay;
-pub mod rows;
-pub mod settings;
+pub(crate) mod growth;
+pub(crate) mod input;
+pub(crate) mod matching;
+pub(crate) mod overlay;
+pub(crate) mod rows;
+pub(crate) mod settings;
 
 pub use growth::{Growth, GrowthLimit};
 pub use input::{DiffInput, DiffInputDevice};

@@ -47,7 +47,7 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// Groups, largest first.
     pub rows: Vec<Row>,
-    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::analysis::Device::deep_sites`].
+    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::analysis::device::Device::deep_sites`].
     pub library_below: Vec<String>,
 }
 

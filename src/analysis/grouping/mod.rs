@@ -53,11 +53,11 @@ pub enum GroupBy {
     ModulePath,
     /// What the memory is for: parameters, gradients, optimizer state, activations and so on.
     ///
-    /// See [`crate::analysis::Category`].
+    /// See [`crate::analysis::training::Category`].
     Category,
     /// The part of the training step that allocated it.
     ///
-    /// See [`crate::analysis::Phase`].
+    /// See [`crate::analysis::training::Phase`].
     Phase,
 }
 
@@ -118,7 +118,7 @@ impl GroupBy {
 /// Whether what the recording does not tell is inferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inference {
-    /// Memory that backward passes allocate is attributed to lines of forward: see [`crate::analysis::BackwardSites`].
+    /// Memory that backward passes allocate is attributed to lines of forward: see [`crate::analysis::training::BackwardSites`].
     #[default]
     On,
     /// Nothing is inferred.

@@ -4,11 +4,11 @@
 //! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order,
 //! [`calls`] finds the calls of the model's functions, [`categories`] says what each allocation is for.
 
-pub mod backward;
+pub(crate) mod backward;
 mod caches;
-pub mod calls;
-pub mod categories;
-pub mod category;
+pub(crate) mod calls;
+pub(crate) mod categories;
+pub(crate) mod category;
 mod forwards;
 mod functions;
 mod heirs;
@@ -16,14 +16,14 @@ pub mod library;
 pub mod module_path;
 mod nodes;
 mod origin;
-pub mod outside;
+pub(crate) mod outside;
 mod own_lines;
 mod parameters;
-pub mod phases;
-pub mod role;
+pub(crate) mod phases;
+pub(crate) mod role;
 pub mod steps;
 mod stretches;
-pub mod summary;
+pub(crate) mod summary;
 mod tape;
 pub mod turns;
 mod workspace;

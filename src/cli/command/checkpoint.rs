@@ -1,8 +1,9 @@
 //! `memviz checkpoint`.
 
 use super::{Run, examples};
+use crate::analysis::checkpoint::CheckpointOptions;
 use crate::analysis::checkpoint::CurveOptions;
-use crate::analysis::{CheckpointOptions, XAxis};
+use crate::analysis::timeline::XAxis;
 use crate::cli::args::CommonArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_recording};

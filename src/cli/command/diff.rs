@@ -2,8 +2,11 @@
 
 use super::{Run, examples};
 use crate::Recording;
+use crate::analysis::diff::DiffReport;
 use crate::analysis::diff::{Align, DiffInput, Growth, GrowthLimit, Overlay};
-use crate::analysis::{DiffReport, GroupBy, PeakOptions, When};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;

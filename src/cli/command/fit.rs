@@ -2,7 +2,7 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::{FitInput, FitOptions, FitReport};
+use crate::analysis::fit::{FitInput, FitOptions, FitReport};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;

@@ -1,7 +1,10 @@
 //! `memviz flamegraph`.
 
 use super::{Run, examples};
-use crate::analysis::{FlameOptions, GroupBy, PeakOptions, When};
+use crate::analysis::flame::FlameOptions;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, one_of};
 use crate::cli::format::FlameFormat;
 use crate::cli::recording::{Reply, with_recording};

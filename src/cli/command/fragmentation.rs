@@ -1,7 +1,11 @@
 //! `memviz fragmentation`.
 
 use super::{Run, examples};
-use crate::analysis::{Filter, FragmentationOptions, GroupBy, PeakOptions, When};
+use crate::analysis::fragmentation::FragmentationOptions;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_folded, with_recording};

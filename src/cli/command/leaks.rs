@@ -1,7 +1,8 @@
 //! `memviz leaks`.
 
 use super::{Run, examples};
-use crate::analysis::{GroupBy, LeakOptions};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::leaks::LeakOptions;
 use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};

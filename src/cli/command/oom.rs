@@ -1,7 +1,8 @@
 //! `memviz oom`.
 
 use super::{Run, examples};
-use crate::analysis::{GroupBy, OomOptions};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};

@@ -1,7 +1,10 @@
 //! `memviz peak`.
 
 use super::{Run, examples};
-use crate::analysis::{Each, EachOptions, GroupBy, PeakOptions, When};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::peak::each::{Each, EachOptions};
+use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};

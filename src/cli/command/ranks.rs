@@ -1,7 +1,7 @@
 //! `memviz ranks`.
 
 use super::{Run, examples};
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::SummaryOptions;
 use crate::cli::args::SharedArgs;
 use crate::cli::format::RowsOrPicture;

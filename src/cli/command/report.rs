@@ -1,7 +1,10 @@
 //! `memviz report`.
 
 use super::{Run, examples};
-use crate::analysis::{GroupBy, PeakOptions, TimelineOptions, When, XAxis};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::time::when::When;
+use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FrameArgs, InferArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};

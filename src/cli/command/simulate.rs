@@ -1,7 +1,7 @@
 //! `memviz simulate`.
 
 use super::{Run, examples};
-use crate::analysis::SimulateOptions;
+use crate::analysis::simulate::SimulateOptions;
 use crate::cli::args::CommonArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_recording};

@@ -1,7 +1,11 @@
 //! `memviz timeline`.
 
 use super::{Run, examples};
-use crate::analysis::{Each, EachOptions, GroupBy, PeakOptions, TimelineOptions, When, XAxis};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::peak::PeakOptions;
+use crate::analysis::peak::each::{Each, EachOptions};
+use crate::analysis::time::when::When;
+use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};

@@ -1,6 +1,6 @@
 //! What reports say about budgets, in words; the same in every format.
 
-use crate::analysis::CheckReport;
+use crate::analysis::check::CheckReport;
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict};
 use crate::analysis::doubts::Doubt;
 use crate::analysis::leaks::MIN_STEPS;

@@ -1,6 +1,6 @@
 //! `memviz checkpoint` as CSV: a line per candidate and plan, the first with every call checkpointed.
 
-use crate::analysis::{CheckpointReport, DeviceCheckpoint};
+use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

@@ -4,7 +4,8 @@ use super::words;
 use crate::analysis::checkpoint::{
     Candidate, Checkpointed, CodeChange, HeldByCalls, NoCandidates, OptimizerPeak, Plan, RemainingPeak,
 };
-use crate::analysis::{CheckpointReport, DeviceCheckpoint, Phase};
+use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
+use crate::analysis::training::Phase;
 use crate::report::Source;
 use crate::report::common::json::{AttributionRow, Head};
 use crate::report::fragmentation::json::Instant;

@@ -11,7 +11,7 @@ pub(crate) mod words;
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
-use crate::analysis::CheckpointReport;
+use crate::analysis::checkpoint::CheckpointReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Head, Rows, Source, TextStyle};
 use std::io::{self, Write};

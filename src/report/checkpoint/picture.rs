@@ -2,8 +2,8 @@
 
 use super::words;
 use crate::analysis::checkpoint::Candidate;
+use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::analysis::diff::DeviceOverlay;
-use crate::analysis::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;

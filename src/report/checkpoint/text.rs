@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::checkpoint::Candidate;
-use crate::analysis::{CheckpointReport, DeviceCheckpoint};
+use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::report::Source;

@@ -1,7 +1,8 @@
 //! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
 
+use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
-use crate::analysis::{DeviceCheckpoint, Row};
+use crate::analysis::grouping::attribution::Row;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, duration, signed};

@@ -5,8 +5,10 @@
 
 use super::comparison::json::DeviceComparison;
 use super::notes;
+use crate::analysis::grouping::GroupBy;
 use crate::analysis::grouping::attribution::Reason;
-use crate::analysis::{Attribution, Comparison, GroupBy, Row};
+use crate::analysis::grouping::attribution::{Attribution, Row};
+use crate::analysis::peak::comparison::Comparison;
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use crate::report::{Answer, Source};
 use crate::wire::SCHEMA_VERSION;

@@ -3,8 +3,13 @@
 use super::words::count;
 use crate::Recording;
 use crate::allocator::SettingsWarning;
+use crate::analysis::fragmentation::DeviceFragmentation;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::grouping::attribution::Attribution;
+use crate::analysis::oom::DeviceOoms;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
-use crate::analysis::{Attribution, DeviceFragmentation, DeviceOoms, DevicePeak, GroupBy, Moment};
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::time::moment::Moment;
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
 use crate::model::{AllocatorSettings, CPU_DEVICE, DeviceId, Format, HOST_DEVICE, Snapshot, SourceNotes};

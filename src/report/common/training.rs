@@ -2,7 +2,10 @@
 
 use super::notes;
 use super::words::count;
-use crate::analysis::{DeviceInfo, PhaseSummary, StepSource, Steps, TurnKind};
+use crate::analysis::info::DeviceInfo;
+use crate::analysis::training::PhaseSummary;
+use crate::analysis::training::steps::{StepSource, Steps};
+use crate::analysis::training::turns::TurnKind;
 use crate::report::percent;
 
 /// How many steps there are and what they are.

@@ -1,6 +1,6 @@
 //! `memviz diff` as CSV.
 
-use crate::analysis::DiffReport;
+use crate::analysis::diff::DiffReport;
 use crate::replay::Bound;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};

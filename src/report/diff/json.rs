@@ -1,7 +1,10 @@
 //! The JSON of `memviz diff`.
 
+use crate::analysis::diff as analysis;
+use crate::analysis::diff::{DeviceDiff, DiffReport};
 use crate::analysis::diff::{DiffInputDevice, Fate, SettingDiff};
-use crate::analysis::{DeviceDiff, DiffReport, Figures, GroupBy, diff as analysis};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::segments::figures::Figures;
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;
 use crate::report::common::json::{CounterBytes, InputHead, PeakInstant};

@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::diff::Fate;
-use crate::analysis::{DeviceDiff, DiffReport};
+use crate::analysis::diff::{DeviceDiff, DiffReport};
 use crate::report::Sources;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::notes::signed;

@@ -12,7 +12,7 @@ pub(crate) mod words;
 pub use picture::draw;
 pub use words::{exceeded_growth, unknown_growth};
 
-use crate::analysis::DiffReport;
+use crate::analysis::diff::DiffReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Sources, TextStyle};
 use std::io::{self, Write};

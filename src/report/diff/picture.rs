@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::analysis::diff::{Curve, DeviceOverlay, DiffInputDevice, Overlay};
-use crate::analysis::{DeviceDiff, DiffReport};
+use crate::analysis::diff::{DeviceDiff, DiffReport};
 use crate::report::Sources;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};

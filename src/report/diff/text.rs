@@ -2,7 +2,8 @@
 
 use super::words;
 use crate::analysis::diff::Fate;
-use crate::analysis::{DeviceDiff, DiffReport, DiffRow, GroupBy};
+use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
+use crate::analysis::grouping::GroupBy;
 use crate::report::Sources;
 use crate::report::common::fit::shorten;
 use crate::report::common::next::Next;

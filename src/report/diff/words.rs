@@ -1,7 +1,9 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
 use crate::analysis::diff::{CodePlace, DiffInputDevice, Fate, Growth, GrowthLimit, SettingDiff};
-use crate::analysis::{DeviceDiff, DiffReport, DiffRow, Figures, GroupBy};
+use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::segments::figures::Figures;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Counters, Metric};

@@ -1,7 +1,7 @@
 //! `memviz fit` as CSV: a line per device and number, ascending.
 
 use super::words;
-use crate::analysis::FitReport;
+use crate::analysis::fit::FitReport;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

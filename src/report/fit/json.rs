@@ -1,7 +1,7 @@
 //! The JSON of `memviz fit`.
 
 use super::words;
-use crate::analysis::FitReport;
+use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
 use crate::analysis::simulate::{Outcome, Trust};
 use crate::report::Source;

@@ -1,8 +1,8 @@
 //! `memviz fit` as Markdown.
 
 use super::words;
-use crate::analysis::FitReport;
 use crate::analysis::fit::DeviceFit;
+use crate::analysis::fit::FitReport;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::markdown::{cell, code, escape};

@@ -11,7 +11,7 @@ pub(crate) mod words;
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
-use crate::analysis::FitReport;
+use crate::analysis::fit::FitReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source, TextStyle};
 use std::io::{self, Write};

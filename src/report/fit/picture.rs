@@ -1,7 +1,7 @@
 //! `memviz fit -o`: peaks against the number that varies, with the device as a line and recorded runs as marks.
 
 use super::words;
-use crate::analysis::FitReport;
+use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{DeviceFit, Prediction};
 use crate::model::bytes::Bytes;
 use crate::report::Source;

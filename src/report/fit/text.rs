@@ -1,7 +1,7 @@
 //! `memviz fit` as text.
 
 use super::words;
-use crate::analysis::FitReport;
+use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{DeviceFit, Largest, Prediction};
 use crate::model::bytes::Bytes;
 use crate::report::Source;

@@ -1,6 +1,6 @@
 //! Folded stacks: a line per stack, `root;caller;callee bytes`, as flame graph tools read them.
 
-use crate::analysis::FlameReport;
+use crate::analysis::flame::FlameReport;
 use crate::report::common::notes::{device_name, safe};
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! `memviz flamegraph`: live bytes by stack, root on top.
 
+use crate::analysis::flame::{DeviceFlame, FlameReport};
 use crate::analysis::flame::{FlameNode, Owner};
-use crate::analysis::{DeviceFlame, FlameReport};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;

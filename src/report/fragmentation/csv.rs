@@ -1,6 +1,6 @@
 //! `memviz fragmentation` as CSV: the rows of the pinning, or the rows over time.
 
-use crate::analysis::{DeviceFragmentation, FragmentationReport};
+use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

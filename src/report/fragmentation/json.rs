@@ -1,9 +1,13 @@
 //! The JSON of `memviz fragmentation`.
 
-use crate::analysis::{
-    DeviceFragmentation, Figures, FragmentationReport, GroupBy, Moment, OverTimeRow, PinningRow, PoolFragmentation,
-    SegmentFragmentation, SizeClass,
+use crate::analysis::fragmentation::over_time::OverTimeRow;
+use crate::analysis::fragmentation::{
+    DeviceFragmentation, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::segments::figures::{Figures, SizeClass};
+use crate::analysis::segments::pinning::PinningRow;
+use crate::analysis::time::moment::Moment;
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
 use crate::report::Source;

@@ -10,7 +10,7 @@ pub(crate) mod text;
 #[cfg(feature = "plot")]
 pub use picture::{BlockColor, draw};
 
-use crate::analysis::FragmentationReport;
+use crate::analysis::fragmentation::FragmentationReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Head, Rows, Source, TextStyle};
 use std::io::{self, Write};

@@ -1,7 +1,8 @@
 //! The segment map: segments with holes to scale, all at one scale, their blocks by address; the others summed up.
 
+use crate::analysis::fragmentation::segment_map::{DeviceSegmentMap, SegmentMapReport};
+use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Piece, SegmentLayout};
-use crate::analysis::{DeviceSegmentMap, Figures, SegmentMapReport};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
 use crate::report::common::fit::{broken, shorten};

@@ -1,9 +1,12 @@
 //! `memviz fragmentation` as text.
 
+use crate::analysis::fragmentation::over_time::OverTimeRow;
+use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
+use crate::analysis::grouping::GroupBy;
 use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::{
-    DeviceFragmentation, Figures, FragmentationReport, GroupBy, OverTimeRow, Pinning, PinningRow, Row, SizeClass,
-};
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::segments::figures::{Figures, SizeClass};
+use crate::analysis::segments::pinning::{Pinning, PinningRow};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;

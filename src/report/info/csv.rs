@@ -1,6 +1,6 @@
 //! `memviz info` as CSV.
 
-use crate::analysis::InfoReport;
+use crate::analysis::info::InfoReport;
 use crate::model::Action;
 use crate::replay::Metric;
 use crate::report::common::csv::{cell, io_error};

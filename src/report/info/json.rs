@@ -1,6 +1,8 @@
 //! The JSON of `memviz info`.
 
-use crate::analysis::{DeviceInfo, InfoReport, Phase, PhaseSummary, Steps};
+use crate::analysis::info::{DeviceInfo, InfoReport};
+use crate::analysis::training::steps::Steps;
+use crate::analysis::training::{Phase, PhaseSummary};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head};

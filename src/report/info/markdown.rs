@@ -1,6 +1,6 @@
 //! `memviz info` as Markdown.
 
-use crate::analysis::InfoReport;
+use crate::analysis::info::InfoReport;
 use crate::model::Action;
 use crate::report::Source;
 use crate::report::common::markdown::{cell, code, counters, escape};

@@ -5,7 +5,7 @@ pub mod json;
 pub(crate) mod markdown;
 pub(crate) mod text;
 
-use crate::analysis::InfoReport;
+use crate::analysis::info::InfoReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source, TextStyle};
 use std::io::{self, Write};

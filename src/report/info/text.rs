@@ -1,7 +1,7 @@
 //! `memviz info` as text.
 
-use crate::analysis::InfoReport;
 use crate::analysis::info::DeviceInfo;
+use crate::analysis::info::InfoReport;
 use crate::model::bytes::Bytes;
 use crate::model::{Action, Format};
 use crate::replay::Metric;

@@ -1,6 +1,6 @@
 //! `memviz leaks` as CSV.
 
-use crate::analysis::LeakReport;
+use crate::analysis::leaks::LeakReport;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

@@ -1,7 +1,8 @@
 //! `memviz leaks` as Markdown.
 
 use super::words;
-use crate::analysis::{DeviceLeaks, LeakReport, LeakRow, Verdict};
+use crate::analysis::leaks::growth::Verdict;
+use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::markdown::{cell, code, escape};

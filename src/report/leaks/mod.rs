@@ -6,7 +6,7 @@ pub(crate) mod markdown;
 pub(crate) mod text;
 pub(crate) mod words;
 
-use crate::analysis::LeakReport;
+use crate::analysis::leaks::LeakReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Head, Rows, Source, TextStyle};
 use std::io::{self, Write};

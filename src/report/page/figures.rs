@@ -1,7 +1,7 @@
 //! The figures of every device, a row each.
 
 use super::Page;
-use crate::analysis::DevicePeak;
+use crate::analysis::peak::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::notes::{self, device_name, signed};

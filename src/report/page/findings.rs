@@ -1,9 +1,12 @@
 //! What there is to say in words: why memory ran out, how devices differ, and what leaks.
 
 use super::Page;
+use crate::analysis::leaks::DeviceLeaks;
+use crate::analysis::leaks::growth::Verdict;
+use crate::analysis::oom::{DeviceOoms, Oom};
+use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::comparison::GroupShares;
 use crate::analysis::simulate::SettingsAdvice;
-use crate::analysis::{Comparison, DeviceLeaks, DeviceOoms, Oom, Verdict};
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::report::common::comparison::words as comparison;

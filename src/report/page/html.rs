@@ -2,7 +2,7 @@
 
 use super::findings::findings;
 use super::{Page, Section, figures, verdict};
-use crate::analysis::DevicePeak;
+use crate::analysis::peak::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};

@@ -2,7 +2,8 @@
 
 use super::findings::findings;
 use super::{Page, SITES, figures, verdict};
-use crate::analysis::{DevicePeak, DeviceTimeline};
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::timeline::DeviceTimeline;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
 use crate::report::common::markdown::{code, escape};
@@ -116,7 +117,7 @@ fn curve(timeline: &DeviceTimeline) -> String {
 fn span(timeline: &DeviceTimeline) -> String {
     let (first, last) = timeline.axis.range();
     match timeline.axis.counts {
-        crate::analysis::XAxis::Time => notes::duration(last.saturating_sub(first)),
-        crate::analysis::XAxis::Entry => format!("{} entries", last.saturating_sub(first)),
+        crate::analysis::timeline::XAxis::Time => notes::duration(last.saturating_sub(first)),
+        crate::analysis::timeline::XAxis::Entry => format!("{} entries", last.saturating_sub(first)),
     }
 }

@@ -13,8 +13,12 @@ use super::flamegraph::picture as flamegraph;
 use super::fragmentation::picture as segments;
 use super::fragmentation::picture::BlockColor;
 use super::timeline::picture as timeline;
+use crate::analysis::fragmentation::segment_map::DeviceSegmentMap;
 use crate::analysis::grouping::GroupBy;
-use crate::analysis::{Category, DevicePeak, DeviceSegmentMap, DeviceTimeline, Overview};
+use crate::analysis::overview::Overview;
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::timeline::DeviceTimeline;
+use crate::analysis::training::Category;
 use crate::model::DeviceId;
 use std::io::{self, Write};
 

@@ -1,8 +1,9 @@
 //! What a report says first: the verdict, and what can be done about it.
 
 use super::Page;
+use crate::analysis::checkpoint::DeviceCheckpoint;
+use crate::analysis::oom::DeviceOoms;
 use crate::analysis::triage::{DeviceTriage, Finding};
-use crate::analysis::{DeviceCheckpoint, DeviceOoms};
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;

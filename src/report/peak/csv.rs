@@ -1,7 +1,7 @@
 //! `memviz peak` as CSV.
 
 use super::each::csv as each;
-use crate::analysis::PeakReport;
+use crate::analysis::peak::PeakReport;
 use crate::replay::Bound;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 use super::each::json::{EachRange, RangeRow};
 use crate::analysis::check::Measured;
 use crate::analysis::check::measure::maximum;
-use crate::analysis::{DevicePeak, PeakReport};
+use crate::analysis::peak::{DevicePeak, PeakReport};
 use crate::replay::{Bound, History, Metric, OperatorUsage, Track};
 use crate::report::Source;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head, PeakInstant};

@@ -2,7 +2,8 @@
 
 use super::each::markdown::ranges;
 use super::operators::{COLUMNS, ROWS, cells};
-use crate::analysis::{Attribution, DevicePeak, PeakReport};
+use crate::analysis::grouping::attribution::Attribution;
+use crate::analysis::peak::{DevicePeak, PeakReport};
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::comparison::markdown::comparison;

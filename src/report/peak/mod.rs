@@ -7,7 +7,7 @@ pub(crate) mod markdown;
 pub(crate) mod operators;
 pub(crate) mod text;
 
-use crate::analysis::PeakReport;
+use crate::analysis::peak::PeakReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Head, Rows, Source, TextStyle};
 use std::io::{self, Write};

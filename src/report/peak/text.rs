@@ -2,8 +2,10 @@
 
 use super::operators;
 use crate::analysis::code::sites::NO_STACK;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::grouping::attribution::{Attribution, Row};
+use crate::analysis::peak::{DevicePeak, PeakReport};
 use crate::analysis::triage::Finding;
-use crate::analysis::{Attribution, DevicePeak, GroupBy, PeakReport, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::fit::{shorten, shorten_end};

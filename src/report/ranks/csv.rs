@@ -1,6 +1,6 @@
 //! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
 
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::Relation;
 use crate::replay::{Bound, Metric};
 use crate::report::common::csv::{cell, io_error};

@@ -2,7 +2,7 @@
 //! [`crate::wire::ranks::RankSummary`] and what else [`crate::wire::ranks::RankLine`] holds.
 
 use super::words::relation;
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{Group, Outlier, Relation, Scale};
 use crate::replay::{Bound, Metric};
 use crate::wire::ranks::{EmptyRank, FailedInput, RankLine, RankSummary, SkippedInput};

@@ -1,7 +1,7 @@
 //! `memviz ranks` as Markdown.
 
 use super::words;
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{Group, Outlier};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;

@@ -11,7 +11,7 @@ pub(crate) mod words;
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::report::common::no_commands::NoCommands;
 use crate::report::{Answer, Rows, TextStyle};
 use crate::wire::rank_lines::{write_body, write_line};

@@ -1,7 +1,7 @@
 //! `memviz ranks`: a bar for each rank, those that stand out marked, and what they hold that the median rank does not.
 
 use super::words;
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{Difference, Figure, Group as Ranks, Outlier, Spread};
 use crate::replay::Metric;
 use crate::report::common::fit::{broken, shorten_end};

@@ -1,7 +1,7 @@
 //! `memviz ranks` as text: a row for each rank as soon as it is there, then what the ranks are together.
 
 use super::words;
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{Difference, Group, Outlier};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;

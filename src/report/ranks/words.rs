@@ -1,6 +1,6 @@
 //! What is said about ranks, the same in every format.
 
-use crate::analysis::RanksReport;
+use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{
     Difference, DifferenceRow, Figure, Group, MIN_RANKS, MIN_SHARE, MemoryKind, Outlier, Relation, Scale, Spread,
 };

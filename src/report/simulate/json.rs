@@ -1,7 +1,7 @@
 //! The JSON of `memviz simulate`.
 
 use super::words;
-use crate::analysis::SimulateReport;
+use crate::analysis::simulate::SimulateReport;
 use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trust};
 use crate::replay::Metric;
 use crate::report::Source;

@@ -1,7 +1,7 @@
 //! `memviz simulate` as Markdown.
 
 use super::words;
-use crate::analysis::SimulateReport;
+use crate::analysis::simulate::SimulateReport;
 use crate::analysis::simulate::{DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
 use crate::report::Source;

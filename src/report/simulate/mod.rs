@@ -11,7 +11,7 @@ pub(crate) mod words;
 #[cfg(feature = "plot")]
 pub use picture::draw;
 
-use crate::analysis::SimulateReport;
+use crate::analysis::simulate::SimulateReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Head, Rows, Source, TextStyle};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! `memviz simulate -o`: reserved memory as recorded, and under the settings that need least.
 
 use super::words;
-use crate::analysis::SimulateReport;
+use crate::analysis::simulate::SimulateReport;
 use crate::analysis::simulate::{CurvePoint, DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
 use crate::report::Source;

@@ -1,8 +1,9 @@
 //! The capacity, the peak, peaks of ranges and failed requests, with their labels.
 
 use super::scale::{Scale, at, column, stacked};
+use crate::analysis::peak::each::RangePeak;
+use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::OomMark;
-use crate::analysis::{DeviceTimeline, RangePeak};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
 use crate::report::common::notes::{safe, signed};

@@ -4,7 +4,7 @@ use super::scale::{NO_LABELS, Scale};
 use super::{legend, marks, ribbons, stack, strip, ticks};
 use crate::analysis::grouping::GroupBy;
 use crate::analysis::timeline::Band;
-use crate::analysis::{DeviceTimeline, TimelineReport};
+use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::picture::chart::{self, Area};

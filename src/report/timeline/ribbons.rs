@@ -2,7 +2,7 @@
 
 use super::scale::at;
 use crate::analysis::timeline::Ribbon;
-use crate::analysis::{DeviceTimeline, XAxis};
+use crate::analysis::timeline::{DeviceTimeline, XAxis};
 use crate::report::common::notes;
 use crate::report::common::picture::plot::LEFT;
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};

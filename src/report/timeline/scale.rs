@@ -1,7 +1,7 @@
 //! From bytes and x to pixels.
 
 use super::picture::Stack;
-use crate::analysis::DeviceTimeline;
+use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Axis as Columns, OomMark};
 use crate::report::common::picture::chart::{Axis, Unit};
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH};

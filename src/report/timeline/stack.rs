@@ -2,9 +2,9 @@
 
 use super::picture::Stack;
 use super::scale::{Scale, column};
-use crate::analysis::DeviceTimeline;
 use crate::analysis::grouping::GroupBy;
 use crate::analysis::grouping::attribution::OTHER;
+use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;

@@ -2,8 +2,8 @@
 
 use super::scale::{at, column};
 use super::stack::outline;
-use crate::analysis::XAxis;
 use crate::analysis::timeline::Run;
+use crate::analysis::timeline::XAxis;
 use crate::replay::Metric;
 use crate::report::common::notes;
 use crate::report::common::picture::palette;

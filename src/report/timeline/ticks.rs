@@ -2,7 +2,7 @@
 
 use super::scale::column;
 use crate::analysis::timeline::{Axis, Shows, Stretch};
-use crate::analysis::{DeviceTimeline, XAxis};
+use crate::analysis::timeline::{DeviceTimeline, XAxis};
 use crate::report::common::notes;
 use crate::report::common::picture::WIDTH;
 use crate::report::common::picture::chart::{BELOW, Unit};

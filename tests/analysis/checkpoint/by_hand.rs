@@ -2,8 +2,9 @@
 
 use super::program::{At, Held, Program, TICK};
 use memviz::Recording;
+use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
 use memviz::analysis::checkpoint::{CodeChange, NoCandidates};
-use memviz::analysis::{CheckpointOptions, DeviceCheckpoint, Phase};
+use memviz::analysis::training::Phase;
 
 const MIB: u64 = 1 << 20;
 /// Sizes: what a block keeps for backward, what it needs for a moment, what it returns; its gradients.

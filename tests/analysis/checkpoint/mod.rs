@@ -6,7 +6,9 @@ mod program;
 
 use crate::support::{self, assert_none, fixture, names, open, read_text};
 use memviz::analysis::checkpoint::{Candidate, CodeChange, CurveOptions, NoCandidates};
-use memviz::analysis::{CheckpointOptions, CheckpointReport, DeviceCheckpoint, Phase, XAxis};
+use memviz::analysis::checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
+use memviz::analysis::timeline::XAxis;
+use memviz::analysis::training::Phase;
 use serde_json::Value;
 
 /// Recordings of programs without checkpointing, with the peaks of the same programs with it.

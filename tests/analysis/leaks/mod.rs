@@ -6,7 +6,8 @@ mod verdicts;
 
 use crate::support::{self, CORPUS, cases, corpus, fixture, open};
 use memviz::Recording;
-use memviz::analysis::{DeviceLeaks, LeakOptions, LeakReport, Verdict};
+use memviz::analysis::leaks::growth::Verdict;
+use memviz::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;

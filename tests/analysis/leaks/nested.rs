@@ -1,7 +1,8 @@
 //! Programs that call one function after the other, nested at will, and never run a loop: nothing in them is a step.
 
 use super::program::Program;
-use memviz::analysis::{LeakOptions, NoSteps};
+use memviz::analysis::leaks::LeakOptions;
+use memviz::analysis::training::steps::NoSteps;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

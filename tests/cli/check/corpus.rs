@@ -2,7 +2,7 @@
 
 use crate::support::{self, Case, assert_none, cases};
 use memviz::analysis::check::CheckVerdict;
-use memviz::analysis::{Budgets, CheckOptions};
+use memviz::analysis::check::{Budgets, CheckOptions};
 use rayon::prelude::*;
 
 /// Verdicts, as exit codes, for a budget one byte above the true peak, equal to it and one byte below, on devices whose recording

@@ -6,7 +6,7 @@ use super::program::{pickle, whole};
 use crate::support::{self, fixture, memviz};
 use memviz::Recording;
 use memviz::analysis::check::CheckVerdict;
-use memviz::analysis::{Budgets, CheckOptions};
+use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::input::ReadOptions;
 use serde_json::{Value, json};
 use std::fs;

@@ -3,7 +3,7 @@
 //! Flags are for every input, an entry of the file for those that it names. Where both limit the same, the flag counts.
 
 use super::Check;
-use crate::analysis::Budgets;
+use crate::analysis::check::Budgets;
 use crate::analysis::check::budget::Ceiling;
 use crate::analysis::check::config::{self, Entry};
 use crate::cli::Failure;

@@ -1,7 +1,7 @@
 //! How devices compare, as Markdown.
 
 use super::words;
-use crate::analysis::Comparison;
+use crate::analysis::peak::comparison::Comparison;
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, escape};
 use crate::report::common::words::starred;

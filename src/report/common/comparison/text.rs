@@ -1,7 +1,7 @@
 //! How devices compare, as text: a line, and a short table of what makes the difference.
 
 use super::words;
-use crate::analysis::Comparison;
+use crate::analysis::peak::comparison::Comparison;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::{self, safe};

@@ -1,6 +1,6 @@
 //! How devices compare, in words; the same in every format.
 
-use crate::analysis::Comparison;
+use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::comparison::DeviceShare;
 use crate::replay::Bound;
 use crate::report::common::notes::signed;

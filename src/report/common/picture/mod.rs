@@ -20,7 +20,7 @@ pub(crate) use table::{Cell, table};
 use super::fit::{self, shorten, shorten_end};
 use super::notes::{self, safe};
 use super::words::count;
-use crate::analysis::DevicePeak;
+use crate::analysis::peak::DevicePeak;
 use crate::report::Source;
 use shape::{Anchor, text};
 use std::io::{self, Write};

@@ -6,7 +6,8 @@
 
 use crate::analysis::code::sites;
 use crate::analysis::grouping::{self, attribution};
-use crate::analysis::{Category, timeline};
+use crate::analysis::timeline;
+use crate::analysis::training::Category;
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.

@@ -1,7 +1,8 @@
 //! `memviz peak --each` as CSV: a line for each range.
 
 use super::words::lead;
-use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::replay::Bound;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};

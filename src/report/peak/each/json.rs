@@ -1,6 +1,7 @@
 //! The JSON of `memviz peak --each`.
 
-use crate::analysis::{RangePeak, RangePeaks, Row};
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::replay::{Bound, History};
 use crate::report::common::json::{CounterBytes, PeakInstant};
 use crate::report::leaks::json::{StepSourceName, step_source};

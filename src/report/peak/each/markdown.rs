@@ -2,7 +2,8 @@
 
 use super::words;
 use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::{DevicePeak, RangePeak, RangePeaks};
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, escape};
 use crate::report::common::words::starred;

@@ -2,7 +2,9 @@
 
 use super::words;
 use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::{DevicePeak, RangePeak, RangePeaks, Row};
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::peak::each::{RangePeak, RangePeaks};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;

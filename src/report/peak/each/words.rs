@@ -1,7 +1,9 @@
 //! What is said about the peaks of ranges, the same in text and Markdown.
 
 use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::{DevicePeak, Each, RangePeak, RangePeaks, Row};
+use crate::analysis::grouping::attribution::Row;
+use crate::analysis::peak::DevicePeak;
+use crate::analysis::peak::each::{Each, RangePeak, RangePeaks};
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::training;
