@@ -1,6 +1,6 @@
 //! Histories to answers: pure functions, no printing.
 //!
-//! In: the [`Devices`] of a recording, each a [`crate::replay::Track`] with what follows from it. Out: result types that
+//! In: the [`device::Devices`] of a recording, each a [`crate::replay::Track`] with what follows from it. Out: result types that
 //! [`crate::report`] renders. What several questions share comes first: [`code`], [`time`], [`training`], then
 //! [`device`], which ties these together, [`grouping`] and [`segments`]; then a folder for each question.
 

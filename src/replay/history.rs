@@ -160,7 +160,7 @@ impl Completeness {
 pub struct History {
     /// Device, -1 for pinned host memory, -2 for memory of the CPU.
     pub device: DeviceId,
-    /// Rows of [`Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
+    /// Rows of [`crate::model::Snapshot::entries`]; instant `i + 1` follows row `rows.start + i`.
     pub rows: Range<usize>,
     /// Every allocation; baseline ones first, then in order of the trace.
     pub allocations: Vec<Allocation>,

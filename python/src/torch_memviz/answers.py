@@ -2489,6 +2489,9 @@ class RecordedSettings:
     retries: int
     """Requests for which memory was given back first."""
 
+    uncertain_empty_cache_calls: int
+    """Of these, those that may as well be retries of the next request."""
+
     uncertain_retries: int
     """Of the retries, those that may as well be calls of `empty_cache`."""
 
@@ -2766,6 +2769,9 @@ class Settings:
     roundup_power2_divisions: tuple[int, ...]
     """Divisions for sizes of 1, 2, 4, ... 32768 MiB."""
 
+    warnings: tuple[str, ...]
+    """What of these settings does not do what it seems to, in words."""
+
     large_segment_size_bytes: int | None = None
     """`large_segment_size_mb`; left out where it is not set."""
 
@@ -2839,6 +2845,12 @@ class SimulatedRun:
 
     alloc_retries: int | None
     """`num_alloc_retries`."""
+
+    as_it_went_capacity_bytes: int | None
+    """Where the program went on after a refused request: a capacity from which on it always goes as it went,
+    whether that request is refused again or not; else null. The capacities above are those on which nothing is
+    refused.
+    """
 
     because: str
     """Why no further; empty where it is exact."""

@@ -1,8 +1,8 @@
 //! What a recording says about the training step behind it.
 //!
 //! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
-//! [`role`] reads what each stack tells, [`phases`] puts the entries of a device in order,
-//! [`calls`] finds the calls of the model's functions, [`categories`] says what each allocation is for.
+//! `role` reads what each stack tells, `phases` puts the entries of a device in order,
+//! `calls` finds the calls of the model's functions, `categories` says what each allocation is for.
 
 pub(crate) mod backward;
 mod caches;
