@@ -100,7 +100,7 @@ pub enum Finding {
         label: String,
         /// Whether that is inferred.
         inferred: bool,
-        /// Bytes of blocks that all such places add per step.
+        /// Bytes that all such places ask for per step and keep, as `leaks` gives them.
         bytes_per_step: i64,
         /// Number of such places.
         places: usize,
@@ -223,7 +223,7 @@ fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) ->
             is_leak: verdict == Verdict::Leak,
             label: first.label.clone(),
             inferred: first.inferred,
-            bytes_per_step: rate.allocated_bytes,
+            bytes_per_step: i64::try_from(rate.bytes).unwrap_or(i64::MAX),
             places,
         })
     };
