@@ -8,16 +8,17 @@ use crate::report::Source;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{device_name, safe};
 use crate::report::common::picture::palette::{self, Color};
-use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, PLOT_HEIGHT, PLOT_WIDTH};
+use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, WIDTH, chart, panels, stacked, warnings};
+use crate::report::common::picture::{Picture, Room, TITLE_WIDTH, WIDTH, chart, panels, stacked, warnings};
 use svg::node::Blob;
 use svg::node::element::{Circle, Group, Line};
 
 /// Colours of reserved and allocated memory, and of the device.
 const RESERVED: Color = palette::OTHER;
 const ALLOCATED: Color = palette::GROUPS[0];
-const LONGEST_TITLE: usize = 140;
+/// Longest path, in characters; each has a line of its own.
+const LONGEST_PATH: usize = 70;
 
 /// All devices below each other.
 pub fn draw(sources: &[Source<'_>], report: &FitReport) -> Picture {
@@ -27,18 +28,21 @@ pub fn draw(sources: &[Source<'_>], report: &FitReport) -> Picture {
 }
 
 fn heading(sources: &[Source<'_>], parameter: &str) -> Picture {
-    let paths: Vec<String> = sources.iter().map(|source| safe(source.path)).collect();
-    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &shorten(&paths.join(", "), 110));
     let what = format!("peak memory by {}", shorten_end(&safe(parameter), 30));
-    let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, &what);
-    let body = Group::new().add(title.set("font-size", 16).set("font-weight", 600)).add(what);
-    let (body, height) = warnings(body, 32.0, &words::files(sources));
+    let mut body = Group::new().add(text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, &what));
+    let mut y = 6.0;
+    for source in sources {
+        y += 22.0;
+        let path = text(16.0, y, Anchor::Start, palette::TEXT, &shorten(&safe(source.path), LONGEST_PATH));
+        body = body.add(path.set("font-size", 16).set("font-weight", 600));
+    }
+    let (body, height) = warnings(body, y + 4.0, &words::files(sources));
     Picture { height: height + 8.0, body }
 }
 
 fn panel(parameter: &str, device: &DeviceFit, room: Room) -> Picture {
     let title = format!("{}: {}", device_name(device.device), words::headline(parameter, device));
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, LONGEST_TITLE));
+    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, TITLE_WIDTH));
     let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
     let lines = if room.notes { words::limits(parameter, device) } else { Vec::new() };
     let (body, y) = warnings(body, 20.0, &lines);
@@ -46,8 +50,9 @@ fn panel(parameter: &str, device: &DeviceFit, room: Room) -> Picture {
         return Picture { height: y + 16.0, body };
     }
     let top = y + 14.0 + 16.0;
-    let plot = legend(plot(parameter, device), device).set("transform", format!("translate(0 {})", px(top)));
-    Picture { height: top + f64::from(PLOT_HEIGHT + chart::BELOW) + 22.0, body: body.add(plot) }
+    let (plot, legend_end) = legend(plot(parameter, device), device);
+    let plot = plot.set("transform", format!("translate(0 {})", px(top)));
+    Picture { height: top + legend_end + 6.0, body: body.add(plot) }
 }
 
 /// Both curves, the device as a line, and a mark for each row.
@@ -100,8 +105,9 @@ fn allocated(prediction: &Prediction) -> u64 {
     prediction.outcome.max_allocated
 }
 
-fn legend(mut plot: Group, device: &DeviceFit) -> Group {
-    let mut y = 0.0;
+/// What colours and marks mean, below the curves, and where that ends.
+fn legend(mut plot: Group, device: &DeviceFit) -> (Group, f64) {
+    let mut y = LEGEND_TOP;
     for (color, name) in [(RESERVED, "most reserved"), (ALLOCATED, "most allocated")] {
         let line = text(LEGEND + 18.0, y, Anchor::Start, palette::TEXT, name);
         plot = plot.add(rectangle(LEGEND, y - 9.5, 11.0, 11.0, color)).add(line);
@@ -113,5 +119,5 @@ fn legend(mut plot: Group, device: &DeviceFit) -> Group {
         plot = plot.add(text(LEGEND + 18.0, y, Anchor::Start, palette::MUTED, &line));
         y += LEGEND_LINE;
     }
-    plot
+    (plot, y)
 }
