@@ -1338,6 +1338,11 @@ class FragmentationDevice:
     over_time: tuple[OverTime, ...] | None = None
     """Rows over time; only when asked for."""
 
+    settings: OtherSettings | None = None
+    """What other allocator settings would hold reserved at the instant, played; left out where little is pinned,
+    or where that cannot be told.
+    """
+
 
 @dataclass(frozen=True, kw_only=True)
 class FreeBlocks:
@@ -1892,6 +1897,25 @@ class OperatorRow:
 
     size_increase_bytes: int
     """Bytes allocated minus bytes freed, its callees included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherSettings:
+    """Other allocator settings, played up to an instant."""
+
+    alloc_conf: str | None
+    """The plainest of those that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes
+    them; null where none reserves notably less.
+    """
+
+    reserved_bytes: int | None
+    """What they hold reserved then; the most of it where that depends on where the driver puts segments."""
+
+    tried: int
+    """How many were played."""
+
+    trust: Trust | None
+    """How far to trust that."""
 
 
 @dataclass(frozen=True, kw_only=True)

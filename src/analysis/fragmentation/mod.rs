@@ -9,6 +9,7 @@ use crate::analysis::grouping::{GroupBy, Grouper, Inference};
 use crate::analysis::segments::figures::{Figures, SizeClass, size_classes};
 use crate::analysis::segments::layout::{Layout, SegmentLayout};
 use crate::analysis::segments::pinning::Pinning;
+use crate::analysis::simulate::SettingsThen;
 use crate::analysis::time::moment::Moment;
 use crate::analysis::time::when::{Purpose, When};
 use crate::error::Result;
@@ -35,6 +36,8 @@ pub struct FragmentationOptions {
     pub inference: Inference,
     /// Into how many equal parts the history is divided for rows over time; `None` for no such rows.
     pub points: Option<u32>,
+    /// Whether to play other allocator settings where blocks in use pin much: what would be reserved at the instant then.
+    pub plays: bool,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
@@ -46,6 +49,7 @@ setters!(FragmentationOptions {
     filter: Filter,
     inference: Inference,
     points: Option<u32>,
+    plays: bool,
     devices: Vec<DeviceId>,
 });
 
@@ -106,6 +110,9 @@ pub struct DeviceFragmentation {
     pub most_inactive: MostInactive,
     /// Rows over time, when asked for.
     pub over_time: Option<Vec<OverTimeRow>>,
+    /// What other settings would hold reserved at the instant, played; `None` where that was not wanted, where little is
+    /// pinned, or where it cannot be told.
+    pub settings: Option<SettingsThen>,
     /// Number of points, where what was asked for takes too long with so many segments and blocks.
     pub fewer_points: Option<u32>,
     /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
@@ -172,12 +179,14 @@ impl DeviceFragmentation {
             made_by: device.sites().site(segment.stack),
             segment: segment.clone(),
         });
+        let figures = Figures::of(history, &layout);
+        let is_played = options.plays && points.is_none() && figures.pins_much();
         Ok(Self {
             device: device.id(),
             moment: Moment::of(track, device.annotations(), instant),
             is_peak: instant == peak && !history.completeness.no_entries,
             entries: history.entries(),
-            figures: Figures::of(history, &layout),
+            figures,
             pools: pools(history, &layout),
             free_blocks: size_classes(history, &layout, layout.segments.iter(), true),
             used_blocks: size_classes(history, &layout, layout.segments.iter(), false),
@@ -186,6 +195,7 @@ impl DeviceFragmentation {
             segments: segments.collect(),
             most_inactive: most.first().copied().unwrap_or_default(),
             over_time: points.map(|points| over_time(track, device.annotations(), points)),
+            settings: if is_played { SettingsThen::of(device, instant, figures.reserved) } else { None },
             fewer_points: points.filter(|_| points != options.points),
             counters: track.counters_at(instant),
             stray: (layout.stray.len() as u64, stray_bytes),

@@ -13,6 +13,12 @@ use rayon::prelude::*;
 const NOTABLE_PART: u64 = 50;
 const NOTABLE_BYTES: u64 = 64 << 20;
 
+/// Whether it is worth a word that so much is reserved instead of what was recorded.
+pub(super) fn is_notable(recorded: u64, reserved: u64) -> bool {
+    let saved = recorded.saturating_sub(reserved);
+    saved >= NOTABLE_BYTES && saved > recorded / NOTABLE_PART
+}
+
 /// Settings that do better than the recorded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BetterSettings {
@@ -71,10 +77,13 @@ impl SettingsAdvice {
         let better = runs.iter().filter_map(|run| {
             let outcome = run.outcome.as_ref().filter(|outcome| !fails(outcome))?;
             let max_reserved = run.reserved_range.map_or(outcome.max_reserved, |(_, most)| most);
-            let saved = recorded_reserved.saturating_sub(max_reserved);
-            let is_notable = saved >= NOTABLE_BYTES && saved > recorded_reserved / NOTABLE_PART;
             let (alloc_conf, retries, trust) = (run.alloc_conf.clone(), outcome.retries, run.trust);
-            (refused > 0 || is_notable).then_some(BetterSettings { alloc_conf, max_reserved, retries, trust })
+            (refused > 0 || is_notable(recorded_reserved, max_reserved)).then_some(BetterSettings {
+                alloc_conf,
+                max_reserved,
+                retries,
+                trust,
+            })
         });
         let better = better.min_by_key(|better| (better.retries, better.max_reserved));
         Some(Self { recorded_reserved, refused, tried: runs.len(), better })

@@ -205,11 +205,12 @@ pub(super) fn runs(
     (std::iter::once(run(recorded, true)).chain(played).collect(), difference)
 }
 
-/// What a play of the recorded settings differs from the recording.
+/// What a play of the recorded settings differs from the recording: in calls, and in the bytes of blocks in use and of all.
 fn difference(track: Track<'_>, played: &Outcome) -> Difference {
     let maxima = &track.history.maxima;
     let less = |metric: Metric, played: u64| (played as i64).wrapping_sub(maxima[metric as usize].bytes);
     let mut difference = Difference::default();
+    difference.maxima[Metric::Active as usize] = less(Metric::Active, played.max_allocated);
     difference.maxima[Metric::Reserved as usize] = less(Metric::Reserved, played.max_reserved);
     let count = |wanted: Action| track.actions().iter().filter(|&&action| action == wanted).count() as u64;
     difference.device_allocs = (played.device_allocs, count(Action::SegmentAlloc));

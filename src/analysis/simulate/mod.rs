@@ -2,12 +2,13 @@
 //!
 //! `program` reads from a recording what the program asked for; `play` has the [`crate::allocator`] serve it; `recorded`
 //! holds a play of the recorded settings against the recording, which tells how far plays are to be trusted; `capacity`
-//! finds the smallest device; `stage` has a program ready for plays of any settings, and `best` plays a few of them for a
-//! line of advice.
+//! finds the smallest device; `stage` has a program ready for plays of any settings, and `best` and `instant` play a few of
+//! them for a line of advice.
 
 mod best;
 mod capacity;
 mod host;
+mod instant;
 mod play;
 mod program;
 mod recorded;
@@ -18,6 +19,7 @@ mod sweep;
 
 pub use best::{BetterSettings, SettingsAdvice};
 pub use capacity::{Capacities, Search};
+pub use instant::{ReservedThen, SettingsThen};
 pub use play::{Outcome, Setup, play};
 pub(super) use play::{blocks_at_peak, play_to_refusal, recorded_settings};
 pub use program::{Program, Releases};

@@ -26,9 +26,9 @@ pub(super) struct Stage {
     /// The recorded settings, played, against the recording.
     pub difference: Difference,
     /// Where the driver puts segments, if the recording shows it.
-    placement: Option<Placement>,
+    pub placement: Option<Placement>,
     /// What the recording lacks, in words; empty where it is complete.
-    lacks: &'static str,
+    pub lacks: &'static str,
     /// What was reserved before the first entry, which the device had to have.
     reserved_at_start: u64,
 }

@@ -7,6 +7,7 @@ use crate::analysis::fragmentation::{
 use crate::analysis::grouping::GroupBy;
 use crate::analysis::segments::figures::{Figures, SizeClass};
 use crate::analysis::segments::pinning::PinningRow;
+use crate::analysis::simulate::{SettingsThen, Trust};
 use crate::analysis::time::moment::Moment;
 use crate::model::{PoolId, SegmentType};
 use crate::replay::History;
@@ -63,6 +64,24 @@ pub struct FragmentationDevice {
     /// Rows over time; only when asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<Vec<OverTime>>,
+    /// What other allocator settings would hold reserved at the instant, played; left out where little is pinned, or where
+    /// that cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<OtherSettings>,
+}
+
+/// Other allocator settings, played up to an instant.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OtherSettings {
+    /// How many were played.
+    pub tried: usize,
+    /// The plainest of those that reserve least at the instant, or hardly more, as `PYTORCH_CUDA_ALLOC_CONF` takes them; null
+    /// where none reserves notably less.
+    pub alloc_conf: Option<String>,
+    /// What they hold reserved then; the most of it where that depends on where the driver puts segments.
+    pub reserved_bytes: Option<u64>,
+    /// How far to trust that.
+    pub trust: Option<Trust>,
 }
 
 /// An instant.
@@ -319,6 +338,18 @@ impl From<&SegmentFragmentation> for Segment {
     }
 }
 
+impl From<&SettingsThen> for OtherSettings {
+    fn from(settings: &SettingsThen) -> Self {
+        let better = settings.better.as_ref();
+        Self {
+            tried: settings.tried,
+            alloc_conf: better.map(|better| better.alloc_conf.clone()),
+            reserved_bytes: better.map(|better| better.reserved),
+            trust: better.map(|better| better.trust),
+        }
+    }
+}
+
 impl From<&OverTimeRow> for OverTime {
     fn from(row: &OverTimeRow) -> Self {
         Self { at: (&row.moment).into(), figures: (&row.figures).into() }
@@ -355,6 +386,7 @@ impl From<&DeviceFragmentation> for FragmentationDevice {
             rounding: device.used_blocks.iter().map(RoundingLoss::from).collect(),
             segments: device.segments.iter().map(Segment::from).collect(),
             over_time: device.over_time.as_ref().map(|rows| rows.iter().map(OverTime::from).collect()),
+            settings: device.settings.as_ref().map(OtherSettings::from),
         }
     }
 }

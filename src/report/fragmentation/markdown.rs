@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
+use crate::report::simulate::words as simulate;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -63,6 +64,9 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
         writeln!(out, " {} |", signed(figures.rounding()))?;
     }
     writeln!(out)?;
+    if let Some(settings) = &device.settings {
+        writeln!(out, "{}.\n", escape(&simulate::settings_then(settings, figures.reserved)))?;
+    }
     if let Some(note) = notes::grouping(device.by) {
         writeln!(out, "> {}\n", escape(note))?;
     }

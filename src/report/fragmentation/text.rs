@@ -15,6 +15,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words;
+use crate::report::simulate::words as simulate;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -71,6 +72,9 @@ impl TextStyle {
             let (inactive, reserved) = (signed(most.inactive), signed(most.reserved));
             let line = format!("inactive is highest at --at {at}: {inactive} of {reserved}");
             self.words("  ", &line, out)?;
+        }
+        if let Some(settings) = &device.settings {
+            self.words("  ", &simulate::settings_then(settings, figures.reserved), out)?;
         }
         self.pools(device, out)?;
         self.pinning(device.by, &device.pinning, out)?;

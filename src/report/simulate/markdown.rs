@@ -25,7 +25,7 @@ fn simulation(device: &DeviceSimulation, out: &mut dyn Write) -> io::Result<()> 
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    let facts = device.difference.as_ref().map(words::error_bar);
+    let facts = words::error_bar(device);
     for line in facts.into_iter().chain(words::capacity(device)).chain(words::releases(device)) {
         writeln!(out, "- {}", escape(&line))?;
     }

@@ -15,6 +15,8 @@ use std::io::{self, Write};
 const CALLS_FROM: usize = 100;
 /// Terminals narrower than this do without retries.
 const RETRIES_FROM: usize = 64;
+/// Columns of reserved memory at least.
+const RESERVED: usize = 11;
 /// Columns in front of the name of settings at their least.
 const BEFORE_NAME: usize = 37;
 
@@ -36,7 +38,7 @@ impl TextStyle {
         for (index, line) in self.broken(2, &title).iter().enumerate() {
             writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
         }
-        let facts = device.difference.as_ref().map(words::error_bar);
+        let facts = words::error_bar(device);
         for line in facts.into_iter().chain(words::capacity(device)).chain(words::releases(device)) {
             self.words("  ", &line, out)?;
         }
@@ -45,17 +47,12 @@ impl TextStyle {
             return Ok(());
         }
         writeln!(out)?;
-        writeln!(
-            out,
-            "{}",
-            self.dim(&self.simulated_row(
-                ["needs", "reserved", "inactive", "retries", "allocs", "frees"],
-                "trust",
-                "settings"
-            ))
-        )?;
+        let head = ["needs", "reserved", "inactive", "retries", "allocs", "frees"];
+        // A range takes more room than a figure.
+        let reserved = device.runs.iter().map(|run| words::reserved(run).len()).max().unwrap_or(0).max(RESERVED);
+        writeln!(out, "{}", self.dim(&self.simulated_row(head, reserved, "trust", "settings")))?;
         for run in &device.runs {
-            writeln!(out, "{}", self.simulated(run))?;
+            writeln!(out, "{}", self.simulated(run, reserved))?;
         }
         if device.runs.iter().any(|run| run.needs().is_some() && run.capacities.safe.is_none()) {
             self.legend(words::AT_MOST, out)?;
@@ -71,7 +68,7 @@ impl TextStyle {
         Ok(())
     }
 
-    fn simulated(&self, run: &Run) -> String {
+    fn simulated(&self, run: &Run, width: usize) -> String {
         let number = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         let outcome = run.outcome.as_ref();
         let inactive = outcome.map_or("-".to_owned(), |outcome| Bytes(outcome.max_inactive).to_string());
@@ -81,14 +78,16 @@ impl TextStyle {
         let frees = number(outcome.map(|outcome| outcome.device_frees));
         self.simulated_row(
             [&needs, &reserved, &inactive, &retries, &allocs, &frees],
+            width,
             run.trust.name(),
             &words::name(run),
         )
     }
 
-    fn simulated_row(&self, cells: [&str; 6], trust: &str, name: &str) -> String {
+    /// A line of the table; `width` columns are those of reserved memory.
+    fn simulated_row(&self, cells: [&str; 6], width: usize, trust: &str, name: &str) -> String {
         let [needs, reserved, inactive, retries, allocs, frees] = cells;
-        let mut line = format!("{needs:>14} {reserved:>11} ");
+        let mut line = format!("{needs:>14} {reserved:>width$} ");
         if self.has(CALLS_FROM) {
             line += &format!("{inactive:>11} {allocs:>7} {frees:>6} ");
         }

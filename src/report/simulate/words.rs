@@ -1,6 +1,9 @@
 //! Sentences about plays, the same in every format.
 
-use crate::analysis::simulate::{Capacities, DeviceSimulation, Difference, Outcome, Run, SettingsAdvice, Trust};
+use crate::analysis::simulate::{
+    Capacities, DeviceSimulation, Outcome, ReservedThen, Run, SettingsAdvice, SettingsThen, Trust,
+};
+use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes;
 use crate::report::common::words::count;
@@ -34,17 +37,20 @@ pub fn headline(device: &DeviceSimulation) -> String {
 }
 
 /// How the play of the recorded settings compares with the recording.
-pub fn error_bar(difference: &Difference) -> String {
+pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
+    let difference = device.difference.as_ref()?;
     let (allocs, frees) = (difference.device_allocs, difference.device_frees);
     if difference.is_none() {
         let allocs = count(allocs.0, "device allocation");
         let frees = count(frees.0, "free");
-        return format!(
-            "the recorded settings, played, are what was recorded: {allocs}, {frees}, all maxima, to the byte"
-        );
+        // Of pinned memory what was asked for is not recorded.
+        let maxima = if device.device == HOST_DEVICE { "the most in use and reserved" } else { "all maxima" };
+        return Some(format!(
+            "the recorded settings, played, are what was recorded: {allocs}, {frees}, {maxima}, to the byte"
+        ));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
-    format!(
+    Some(format!(
         "the recorded settings, played, differ from the recording by up to {} in a maximum; device allocations {} instead \
          of {}, frees {} instead of {}{place}",
         Bytes(difference.bytes()),
@@ -52,7 +58,7 @@ pub fn error_bar(difference: &Difference) -> String {
         allocs.1,
         frees.0,
         frees.1
-    )
+    ))
 }
 
 /// The device that is played on.
@@ -86,18 +92,34 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
 /// Everything that must be said about one device, a line each.
 pub fn limits(device: &DeviceSimulation) -> Vec<String> {
     let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
+    lines.extend(warnings(device.runs.iter()));
+    lines.extend(doubts(device.runs.iter()));
+    lines
+}
+
+/// What is wrong with a recording or with the settings it was made under.
+pub fn alarms(device: &DeviceSimulation) -> Vec<String> {
+    let recorded = device.runs.iter().filter(|run| run.is_recorded);
+    notes::anomalies(&device.anomalies).into_iter().chain(warnings(recorded)).collect()
+}
+
+/// Settings that do not do what they seem to, each with the first of the runs that has it.
+fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     let mut warnings: Vec<_> =
-        device.runs.iter().flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
+        runs.flat_map(|run| run.warnings.iter().map(move |&warning| (warning, name(run)))).collect();
     warnings.dedup_by_key(|(warning, _)| *warning);
-    lines.extend(warnings.into_iter().map(|(warning, name)| format!("{name}: {}", notes::settings_warning(warning))));
+    warnings.into_iter().map(|(warning, name)| format!("{name}: {}", notes::settings_warning(warning))).collect()
+}
+
+/// Why runs are not exact.
+pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
     let mut reasons: Vec<&str> = Vec::new();
-    for run in device.runs.iter().filter(|run| run.trust == Trust::Predicted) {
+    for run in runs.filter(|run| run.trust == Trust::Predicted) {
         if !reasons.contains(&run.because.as_str()) {
             reasons.push(&run.because);
         }
     }
-    lines.extend(reasons.into_iter().map(|because| format!("predicted, not exact: {because}")));
-    lines
+    reasons.into_iter().map(|because| format!("predicted, not exact: {because}")).collect()
 }
 
 /// Bytes of the smallest device, with a sign where a smaller one may do.
@@ -192,11 +214,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
 /// line.
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
-    let name = match better.alloc_conf.trim() {
-        "" => format!("without {VARIABLE}"),
-        conf => format!("with {VARIABLE}={conf}"),
-    };
-    let predicted = if better.trust == Trust::Exact { "" } else { " (predicted)" };
+    let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
     let reserved = Bytes(better.max_reserved);
     Some(if advice.refused > 0 {
         let refused = count(advice.refused as u64, "refused request");
@@ -210,6 +228,35 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     } else {
         format!("{name}, {reserved} would be reserved instead of {}{predicted}", Bytes(advice.recorded_reserved))
     })
+}
+
+/// What other settings would hold reserved at the instant of an answer, instead of what was.
+pub fn settings_then(settings: &SettingsThen, recorded: u64) -> String {
+    let recorded = Bytes(recorded);
+    match &settings.better {
+        Some(ReservedThen { alloc_conf, reserved, trust }) => format!(
+            "{}, played, {} would be reserved here instead of {recorded}{}",
+            under(alloc_conf),
+            Bytes(*reserved),
+            doubt(*trust)
+        ),
+        None => format!(
+            "{}, played, would not have notably less reserved here",
+            count(settings.tried as u64, "other allocator setting")
+        ),
+    }
+}
+
+/// Under which settings something would be.
+fn under(alloc_conf: &str) -> String {
+    match alloc_conf.trim() {
+        "" => format!("without {VARIABLE}"),
+        conf => format!("with {VARIABLE}={conf}"),
+    }
+}
+
+fn doubt(trust: Trust) -> &'static str {
+    if trust == Trust::Exact { "" } else { " (predicted)" }
 }
 
 /// The bound below every row.

@@ -146,6 +146,11 @@ pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
     lines(body, y, notes, palette::ALARM)
 }
 
+/// As [`warnings`], of what is good to know and nothing to worry about.
+pub(crate) fn remarks(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
+    lines(body, y, notes, palette::MUTED)
+}
+
 fn lines(mut body: Group, mut y: f64, notes: &[String], color: palette::Color) -> (Group, f64) {
     for line in notes.iter().flat_map(|note| fit::broken(&safe(note), LINE_WIDTH)) {
         y += 17.0;

@@ -12,7 +12,7 @@ use svg::node::element::{Circle, Group, Path};
 pub(crate) const BASE: Color = palette::OTHER;
 pub(crate) const NEW: Color = palette::GROUPS[0];
 /// Opacity of the area.
-const AREA: &str = "0.35";
+pub(crate) const AREA: &str = "0.35";
 
 /// Both curves and their axes.
 pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
@@ -82,7 +82,8 @@ fn outline(curve: &Curve, scale: &Scale) -> String {
     path + &format!("H{}", px(scale.x(curve.highest.len())))
 }
 
-fn line(path: String, color: Color) -> Path {
+/// A curve in its colour.
+pub(crate) fn line(path: String, color: Color) -> Path {
     Path::new().set("d", path).set("fill", "none").set("stroke", color.light).set("stroke-linejoin", "round")
 }
 
