@@ -102,10 +102,17 @@ def torch() -> TorchEnvironment:
     return _present(torch_environments().get(MAIN))
 
 
-def _present(environment: TorchEnvironment | None) -> TorchEnvironment:
+def torch_with(library: str) -> TorchEnvironment:
+    """The environment of the latest release that has a library."""
+    environments = sorted(torch_environments().values(), key=lambda it: it.version)
+    found = [environment for environment in environments if environment.has(library)]
+    return _present(found[-1] if found else None, f"with {library}")
+
+
+def _present(environment: TorchEnvironment | None, which: str = MAIN) -> TorchEnvironment:
     if environment is not None:
         return environment
-    reason = f"there is no PyTorch {MAIN} over a stand-in for CUDA: `just torch-env` makes it, {TORCH} names others"
+    reason = f"there is no PyTorch {which} over a stand-in for CUDA: `just torch-env` makes some, {TORCH} names others"
     if os.environ.get(REQUIRE_TORCH) == "1":
         pytest.fail(f"{REQUIRE_TORCH}=1, but {reason}")
     pytest.skip(reason)

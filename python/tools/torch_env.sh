@@ -2,8 +2,8 @@
 # Makes an environment with a real PyTorch that needs no GPU: a stand-in takes the place of the CUDA runtime, the allocator is
 # PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes some GB below target/torch-envs.
 #
-#     python/tools/torch_env.sh             2.11, with the libraries that have callbacks
-#     python/tools/torch_env.sh 2.1 2.15    other releases
+#     python/tools/torch_env.sh             2.11, with the libraries that have callbacks, and torchtune
+#     python/tools/torch_env.sh 2.1 2.15    other releases; torchtitan needs 2.15
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,7 +19,9 @@ for release in "$@"; do
     python=${PYTHON:-python3}
     packages=("torch==$release.*" pytest)
     case $release in
-    2.11) packages+=(transformers accelerate lightning numpy) ;;
+    # The last torchtune, and the torchao that it was made for.
+    2.11) packages+=(transformers accelerate lightning numpy torchtune==0.6.1 torchao==0.10.0) ;;
+    2.15) packages+=(numpy torchtitan) ;;
     # What these were built against.
     2.[1-3]) packages+=("numpy<2") python=${PYTHON:-python3.11} ;;
     *) packages+=(numpy) ;;
