@@ -31,6 +31,25 @@ def test_a_training_is_recorded_from_its_start(any_torch: TorchEnvironment, tmp_
     assert "Warning" not in done.stderr
 
 
+def test_a_program_says_what_memory_is_for(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "categories.py", cwd=tmp_path)
+    said = json.loads(done.stdout)
+    rows = torch_memviz.peak(tmp_path / "run.pickle", by="category", at="end").devices[0].attribution.rows
+    told = {row.label: row.bytes for row in rows if not row.inferred}
+    within = {"kv_cache": 36 << 20, "communication": 8 << 20}
+    if any_torch.version < (2, 10):
+        assert not told.keys() & {*within, *said["sizes"]}
+        assert said["named"] == 0
+        return
+    assert {name: told.get(name) for name in within} == within
+    if any_torch.version < (2, 15):
+        assert not told.keys() & said["sizes"].keys()
+        assert said["named"] == 0
+        return
+    assert {name: told.get(name) for name in said["sizes"]} == said["sizes"]
+    assert said["named"] == said["count"]
+
+
 def test_a_request_that_fails_is_recorded_and_raised(any_torch: TorchEnvironment, tmp_path: Path) -> None:
     done = any_torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048, RANK="3", WORLD_SIZE="8")
     assert done.stdout.splitlines() == ["caught it", "1 run_rank3_oom_attempt1.pickle"]
