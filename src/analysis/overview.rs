@@ -67,8 +67,9 @@ impl Overview {
             let is_wanted = !checkpoint.devices.is_empty();
             if is_wanted { CheckpointReport::of(recording, &checkpoint) } else { Ok(CheckpointReport::default()) }
         };
-        // The two that take longest.
-        let (timeline, checkpoint) = rayon::join(timeline, checkpoint);
+        // The three that take longest.
+        let other_settings = || settings(recording, &wanted);
+        let (settings, (checkpoint, timeline)) = rayon::join(other_settings, || rayon::join(checkpoint, timeline));
         Ok(Self {
             top: options.peak.top,
             timeline: timeline?,
@@ -81,7 +82,7 @@ impl Overview {
             oom: OomReport::of(recording, &oom)?,
             leaks,
             checkpoint: checkpoint?,
-            settings: settings(recording, &wanted)?,
+            settings: settings?,
             peak: peaks,
             triage,
         })

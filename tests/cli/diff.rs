@@ -456,6 +456,13 @@ fn every_pair_can_be_drawn() {
             Document::parse(&run.stdout).unwrap_or_else(|error| panic!("{pair:?}: {error}"));
         }
     }
+    // Steps are what runs have in common, where both have them.
+    let picture = |new: &str, align: &[&str]| {
+        let args = ["diff", &fixture("gpt_train"), &fixture(new), "--format", "svg"];
+        memviz(&[&args, align].concat()).expect(0).stdout.clone()
+    };
+    assert_eq!(picture("gpt_train_ckpt", &[]), picture("gpt_train_ckpt", &["--align", "step"]));
+    assert_eq!(picture("tiny", &[]), picture("tiny", &["--align", "time"]));
     let run = memviz(&["diff", &fixture("tiny"), &fixture("gpt_train"), "--format", "svg", "--align", "step"]);
     run.expect_error("expected steps of device 0 in the base, found none");
 }

@@ -111,6 +111,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["check", tiny, "--max-site", "attention=2"], "2GiB"),
         (&["diff", tiny, tiny, "--fail-on-growth", "64"], "64MiB"),
         (&["peak", tiny, "--by", "annotation"], "record_function"),
+        (&["peak", &fixture("no_history"), "--by", "function"], "context=\"all\""),
         (&["peak", tiny, "--by", "operator"], "stacks=\"all\""),
         (&["peak", tiny, "--by", "nn-module"], "with_stack=True"),
         (&["timeline", tiny, "--by", "phase"], "forward, backward or optimizer"),

@@ -41,14 +41,14 @@ pub fn read(text: &str, capacity: Option<Bytes>) -> Result<Vec<Entry>> {
     if file.budget.is_empty() {
         return Err(Error::Request("expected at least one [[budget]], found none".to_owned()));
     }
-    let fallback = capacity.or(file.capacity.map(|capacity| capacity.0));
+    let fallback = capacity.or(file.capacity.map(|capacity| capacity.0.0));
     file.budget.into_iter().map(|table| table.into_entry(capacity, fallback)).collect()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    capacity: Option<Typed<Bytes>>,
+    capacity: Option<Typed<OfDevice>>,
     #[serde(default)]
     budget: Vec<Table>,
 }
@@ -60,11 +60,11 @@ struct Table {
     input: String,
     #[serde(default)]
     device: OneOrMore<DeviceId>,
-    capacity: Option<Typed<Bytes>>,
+    capacity: Option<Typed<OfDevice>>,
     max_peak: Option<Typed<Ceiling>>,
     max_reserved: Option<Typed<Ceiling>>,
     max_fragmentation: Option<Typed<Share>>,
-    max_leak: Option<Typed<Bytes>>,
+    max_leak: Option<Typed<OfBlocks>>,
     #[serde(default)]
     max_site: OneOrMore<Typed<SiteLimit>>,
     steps: Option<Typed<Regex>>,
@@ -76,14 +76,14 @@ impl Table {
     fn into_entry(self, asked: Option<Bytes>, fallback: Option<Bytes>) -> Result<Entry> {
         let name = self.name.unwrap_or_else(|| self.input.clone());
         let about = |error: Error| Error::Request(format!("budget {name:?}: {error}"));
-        let capacity = asked.or(self.capacity.map(|capacity| capacity.0)).or(fallback);
+        let capacity = asked.or(self.capacity.map(|capacity| capacity.0.0)).or(fallback);
         let bytes = |ceiling: Option<Typed<Ceiling>>| ceiling.map(|ceiling| ceiling.0.bytes(capacity)).transpose();
         let budgets = Budgets {
             devices: self.device.0,
             max_peak: bytes(self.max_peak).map_err(about)?,
             max_reserved: bytes(self.max_reserved).map_err(about)?,
             max_fragmentation: self.max_fragmentation.map(|share| share.0.0),
-            max_leak: self.max_leak.map(|size| size.0.0),
+            max_leak: self.max_leak.map(|size| size.0.0.0),
             max_sites: self.max_site.0.into_iter().map(|limit| limit.0).collect(),
             steps: self.steps.map(|steps| steps.0),
             baseline: None,
@@ -108,6 +108,28 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self> {
         at_most_all(text).map(Self)
+    }
+}
+
+/// A size that [`Bytes::of_device`] reads.
+struct OfDevice(Bytes);
+
+impl FromStr for OfDevice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Bytes::of_device(text).map(Self)
+    }
+}
+
+/// A size that [`Bytes::of_blocks`] reads.
+struct OfBlocks(Bytes);
+
+impl FromStr for OfBlocks {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Bytes::of_blocks(text).map(Self)
     }
 }
 
@@ -248,9 +270,11 @@ mod tests {
             ("[[budget]]\ninput = \"*\"\nmax-fragmentation = \"130%\"", &["line 3", "130%"]),
             ("[[budget]]\ninput = \"*\"\nmax-site = \"(=5\"", &["line 3", "regular expression"]),
             ("[[budget]]\ninput = \"*\"\nmax-site = []", &["line 3", "at least one"]),
-            ("[[budget]]\ninput = \"*\"\nmax-leak = 5\nsteps = \"(\"", &["line 4", "unclosed group"]),
+            ("[[budget]]\ninput = \"*\"\nmax-leak = 512\nsteps = \"(\"", &["line 4", "unclosed group"]),
             ("[[budget]]\ninput = \"*\"\nmax-leak = 5000\ntolerance = 5000", &["baseline"]),
-            ("[[budget]]\ninput = \"*\"\nmax-leak = 5\ndevice = \"one\"", &["line 4"]),
+            ("[[budget]]\ninput = \"*\"\nmax-leak = 512\ndevice = \"one\"", &["line 4"]),
+            ("[[budget]]\ninput = \"*\"\nmax-leak = 5", &["line 3", "5GiB or 5MiB"]),
+            ("capacity = 80\n[[budget]]\ninput = \"*\"\nmax-peak = \"90%\"", &["line 1", "80GiB or 80MiB"]),
             ("[[budget]]\ninput = \"*\nmax-leak = 5", &["line 2"]),
             ("[[budget]\n", &["line 1"]),
         ] {

@@ -73,6 +73,7 @@ const PLUMBING: &[&str] = &[
     "c10::alloc_",
     // Creation of an operator's output.
     "at::detail::empty_",
+    "at::detail::_empty_",
     "at::empty",
     "at::native::empty",
     "at::native::resize_",

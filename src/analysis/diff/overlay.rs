@@ -54,7 +54,8 @@ pub struct Curve {
 }
 
 impl Overlay {
-    /// Samples both sides of every device.
+    /// Samples both sides of every device. Where nothing is asked for, devices whose steps both recordings know are aligned
+    /// by step, so that start-up takes no more than another step does; all others by time.
     ///
     /// # Errors
     /// Under [`Align::Step`], when a recording has no steps.
@@ -62,13 +63,21 @@ impl Overlay {
         base: &Devices<'_>,
         new: &Devices<'_>,
         report: &DiffReport,
-        align: Align,
+        align: Option<Align>,
         columns: usize,
     ) -> Result<Self> {
         let has_times = base.snapshot().notes.has_times && new.snapshot().notes.has_times;
-        let align = if align == Align::Time && !has_times { Align::Entry } else { align };
         let columns = columns.max(1);
         let device = |device: &DeviceDiff| {
+            let has_steps = |recording: &Devices<'_>, side: &DiffInputDevice| {
+                recording
+                    .get(side.device())
+                    .and_then(|device| device.steps().ok())
+                    .is_some_and(|it| !it.ends.is_empty())
+            };
+            let by_step = || has_steps(base, &device.base) && has_steps(new, &device.new);
+            let align = align.unwrap_or_else(|| if by_step() { Align::Step } else { Align::Time });
+            let align = if align == Align::Time && !has_times { Align::Entry } else { align };
             let base = Sampled::of(base, &device.base, align, "base")?;
             let new = Sampled::of(new, &device.new, align, "new recording")?;
             let last = base.last().max(new.last());

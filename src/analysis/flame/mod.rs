@@ -91,7 +91,8 @@ impl FlameReport {
     /// As [`PeakReport::of`]; and when a block can be in several groups of [`FlameOptions::split`], or segments in none.
     pub fn of(recording: &Devices<'_>, options: &FlameOptions) -> Result<Self> {
         let peak = PeakOptions { by: GroupBy::Stack, top: None, ..options.peak.clone() };
-        Self::around(recording, PeakReport::of(recording, &peak)?, options)
+        // Without stacks there is one frame: that of all memory.
+        Self::around(recording, PeakReport::of_told_or_not(recording, &peak)?, options)
     }
 
     /// As [`FlameReport::of`], at instants that are known.

@@ -8,14 +8,15 @@ use crate::error::{Error, Result};
 use crate::model::FrameId;
 
 impl GroupBy {
-    /// Whether a recording tells anything of these groups: one that does not would make a single row of all memory. Groups
-    /// by code are always told, since that nothing is known of it is said in other ways.
+    /// Whether a recording tells anything of these groups: one that does not would make a single row of all memory. Sites
+    /// are what is shown when nothing is asked for, so that nothing is known of them is said in other ways.
     ///
     /// # Errors
     /// When it tells nothing, with what would.
     pub(crate) fn require_told(self, recording: &Devices<'_>) -> Result<()> {
         let snapshot = recording.snapshot();
         let is_told = match self {
+            Self::Stack | Self::Function | Self::File | Self::Module => snapshot.stacks.frame_count() > 0,
             Self::Annotation => !snapshot.annotations.is_empty(),
             Self::Stream => snapshot.notes.format.has_segments(),
             Self::Pool => has_pools(recording),
@@ -25,6 +26,7 @@ impl GroupBy {
             _ => true,
         };
         let expected = match self {
+            Self::Stack | Self::Function | Self::File | Self::Module => "stacks, which context=\"all\" records,",
             Self::Annotation => "ranges of record_function",
             Self::Stream => "a snapshot, which has streams,",
             Self::Pool => "a snapshot of PyTorch 2.1 or later, which has pools,",

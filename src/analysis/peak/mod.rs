@@ -33,7 +33,8 @@ impl PeakReport {
         Self::of_told_or_not(recording, options)
     }
 
-    /// The same where the recording may tell nothing of the groups: another one that it is compared with may.
+    /// The same where the recording may tell nothing of the groups, which no one has asked for: another one that it is compared
+    /// with may tell.
     pub(crate) fn of_told_or_not(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         options.by.require(options.metric)?;
         let wanted = recording.wanted(&options.devices)?;

@@ -106,6 +106,19 @@ impl Axis {
         })
     }
 
+    /// The first x that is in a column or in a later one; `i64::MAX` where none is. What comes in order is placed by
+    /// comparing with that, which takes no division.
+    pub(super) fn start_of(&self, column: usize) -> i64 {
+        let next = self.stretches.partition_point(|stretch| stretch.end <= column);
+        let Some(stretch) = self.stretches.get(next) else { return i64::MAX };
+        let width = (stretch.end - stretch.start) as i128;
+        let offset = ((column - stretch.start) as i128 * stretch.length() + width - 1) / width;
+        // With more columns than x the last columns have none of their own, and there may be no later ones.
+        let is_behind_all = offset == stretch.length() && next + 1 == self.stretches.len();
+        let x = i64::try_from(i128::from(stretch.from) + offset).unwrap_or(i64::MAX);
+        if is_behind_all { i64::MAX } else { x }
+    }
+
     /// Where an x lies, in columns from the left edge.
     pub fn position(&self, x: i64) -> f64 {
         self.stretch(x).map_or(0.0, |stretch| {
@@ -228,6 +241,11 @@ mod tests {
             assert!(axis.stretches.iter().all(|part| part.from < part.to && part.start < part.end), "{axis:?}");
             let columns: Vec<usize> = times.iter().map(|&time| axis.column(time)).collect();
             assert!(columns.is_sorted() && columns[499] == 799, "{axis:?}");
+            for column in 0..=800 {
+                let start = axis.start_of(column);
+                assert!(start == i64::MAX || axis.column(start) >= column, "{column} of {axis:?}");
+                assert!(axis.column(start.saturating_sub(1).min(times[499])) < column.max(1), "{column} of {axis:?}");
+            }
             assert!(axis.stretches.iter().any(|part| part.shows == Shows::Idle), "{axis:?}");
         }
     }

@@ -111,15 +111,17 @@ impl Sampled {
         let mut highest = now;
         let count = axis.columns();
         let mut columns = Vec::with_capacity(count);
+        let mut next_starts = axis.start_of(1);
         let mut ooms = Vec::new();
         track.walk_to(to, |instant, counters| {
             if instant <= from {
                 return;
             }
             let x = scale.x(times, instant);
-            while columns.len() < axis.column(x) {
+            while x >= next_starts {
                 columns.push(highest);
                 highest = now;
+                next_starts = axis.start_of(columns.len() + 1);
             }
             now = Column { instant, counters: *counters, max_reserved: counters.reserved };
             let max_reserved = highest.max_reserved.max(now.max_reserved);

@@ -41,9 +41,9 @@ pub struct Diff {
     /// Another instant of both than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// What lies above each other in the picture
-    #[arg(long, value_enum, default_value_t = Align::Time)]
-    align: Align,
+    /// What lies above each other in the picture [default: step where both have steps, else time]
+    #[arg(long, value_enum)]
+    align: Option<Align>,
     /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
     #[arg(long, value_name = "SIZE|PERCENT")]
     fail_on_growth: Option<GrowthLimit>,

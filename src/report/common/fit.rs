@@ -53,6 +53,11 @@ pub fn shorten_end(text: &str, width: usize) -> String {
 
 /// Text on as many lines of at most `width` columns as it takes, broken between words.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
+    broken_by(text, width, UnicodeWidthStr::width)
+}
+
+/// The same with another measure, under which text of `width` characters is never much wider than `width`.
+pub fn broken_by(text: &str, width: usize, measure: impl Fn(&str) -> usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
         // A number stays with its unit.
@@ -64,7 +69,7 @@ pub fn broken(text: &str, width: usize) -> Vec<String> {
     }
     let mut lines = vec![String::new()];
     for word in &words {
-        let full = lines.last().is_some_and(|line| !line.is_empty() && line.width() + 1 + word.width() > width);
+        let full = lines.last().is_some_and(|line| !line.is_empty() && measure(&format!("{line} {word}")) > width);
         if full {
             lines.push(String::new());
         }

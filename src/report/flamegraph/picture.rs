@@ -27,6 +27,8 @@ const TOOLTIP: usize = 400;
 const MAX_ROWS: usize = 120;
 /// Room at the end of the legend for what is not drawn.
 const NOTE: f64 = 280.0;
+/// Characters of a C++ name below which its end says nothing.
+const NATIVE_WIDTH: usize = 8;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
@@ -92,7 +94,8 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
         () if fits(&label) => Some(label),
         () if fits(function) => Some(function.to_owned()),
         // Namespaces come first in C++ and tell little.
-        () if width >= 4 && node.owner == Owner::Native => Some(shorten(&label, width)),
+        () if width >= NATIVE_WIDTH && node.owner == Owner::Native => Some(shorten(&label, width)),
+        () if node.owner == Owner::Native => None,
         () if width >= 4 => Some(shorten_end(function, width)),
         () => None,
     }

@@ -5,11 +5,11 @@ use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Piece, SegmentLayout};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
-use crate::report::common::fit::{broken, shorten};
+use crate::report::common::fit::shorten;
 use crate::report::common::notes::safe;
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
-use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, device_heading, heading, panels, stacked};
+use crate::report::common::picture::{Picture, Room, Script, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::common::words::{count, starred};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
@@ -68,7 +68,7 @@ pub fn panel(device: &DeviceSegmentMap, color: BlockColor, max_lines: usize, roo
     };
     y += 4.0;
     let star = if drawing.paint.inferred { " (* inferred)" } else { "" };
-    for line in broken(&format!("{}{star}", totals(device)), LINE_WIDTH) {
+    for line in Script::Body.lines(&format!("{}{star}", totals(device))) {
         y += ROW;
         drawing.add(text(16.0, y, Anchor::Start, palette::TEXT, &line));
     }

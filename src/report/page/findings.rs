@@ -6,15 +6,12 @@ use crate::analysis::leaks::growth::Verdict;
 use crate::analysis::oom::{DeviceOoms, Oom};
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::comparison::GroupShares;
-use crate::analysis::simulate::SettingsAdvice;
-use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::report::common::comparison::words as comparison;
 use crate::report::common::notes::{self, device_name};
 use crate::report::common::words::starred;
 use crate::report::leaks::words as leaks;
 use crate::report::oom::words as oom_words;
-use crate::report::simulate::words as simulate;
 
 /// Failed requests told in full; later ones mostly repeat them.
 const OOMS: usize = 3;
@@ -28,19 +25,11 @@ pub struct Finding {
     pub lines: Vec<String>,
 }
 
-/// Failed requests with their causes, how devices differ, leaks, then settings; empty when there is nothing of it.
+/// Failed requests with their causes, how devices differ, then leaks; empty when there is nothing of it.
 pub fn findings(page: &Page<'_>) -> Vec<Finding> {
     let ooms = page.overview.oom.devices.iter().flat_map(failures);
     let leaks = page.overview.leaks.devices.iter().filter_map(leak);
-    let settings = page.overview.settings.iter().filter_map(|(device, advice)| settings(*device, advice));
-    ooms.chain(page.overview.peak.comparison.as_ref().map(differ)).chain(leaks).chain(settings).collect()
-}
-
-/// What other allocator settings would save. Whether they would have served a failed request stands beside that.
-fn settings(device: DeviceId, advice: &SettingsAdvice) -> Option<Finding> {
-    let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
-    let more = "memviz simulate --sweep plays more settings, and finds the smallest device for each".to_owned();
-    Some(Finding { title: format!("{}: {text}", device_name(device)), lines: vec![more] })
+    ooms.chain(page.overview.peak.comparison.as_ref().map(differ)).chain(leaks).collect()
 }
 
 /// Which device holds most, and what makes the difference.

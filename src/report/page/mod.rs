@@ -17,9 +17,8 @@ use crate::analysis::fragmentation::segment_map::DeviceSegmentMap;
 use crate::analysis::grouping::GroupBy;
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::DevicePeak;
-use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::training::Category;
-use crate::model::DeviceId;
+use crate::model::{DeviceId, Format};
 use std::io::{self, Write};
 
 /// Lines of the segment map in a report, of all devices; the rest is summed up.
@@ -98,10 +97,7 @@ impl Page<'_> {
 
     /// What a report shows below the verdict: where the memory goes, by category where that is known.
     fn first_pictures(&self) -> Section {
-        // The one to look at first comes first.
-        let first = self.first_device();
-        let mut devices: Vec<&DeviceTimeline> = self.overview.timeline.devices.iter().collect();
-        devices.sort_by_key(|device| Some(device.peak.device) != first);
+        let devices = self.first_first(&self.overview.timeline.devices, |device| device.peak.device);
         if self.is_by_category() {
             let pictures = panels(&devices, true, |device, room| timeline::categories(device, room));
             Section { caption: "Memory over time, by category", pictures }
@@ -113,20 +109,26 @@ impl Page<'_> {
         }
     }
 
+    /// Devices with the one to look at first in front.
+    fn first_first<'d, D>(&self, devices: &'d [D], id: impl Fn(&D) -> DeviceId) -> Vec<&'d D> {
+        let first = self.first_device();
+        let mut devices: Vec<&D> = devices.iter().collect();
+        devices.sort_by_key(|device| Some(id(device)) != first);
+        devices
+    }
+
     /// The device to look at first.
     fn first_device(&self) -> Option<DeviceId> {
         let triage = &self.overview.triage;
         triage.devices.get(triage.first).map(|first| first.peak.device)
     }
 
-    /// Whether sites say more than categories do: memory timelines have nothing but categories.
+    /// Whether there are sites and stacks: memory timelines have nothing but categories.
     fn has_sites(&self) -> bool {
-        let is_category = |label: &str| Category::ALL.iter().any(|category| category.name() == label);
-        let mut bands = self.overview.timeline.devices.iter().flat_map(|device| &device.bands);
-        bands.any(|band| !is_category(&band.label))
+        self.source.recording.snapshot.notes.format != Format::MemoryTimeline
     }
 
-    /// Whether most of what is held is of a known category.
+    /// Whether categories say something: what most of the memory is for is known, not only that it was there before.
     fn is_by_category(&self) -> bool {
         let attributions = self.overview.triage.devices.iter().map(|device| &device.categories);
         let of = |label: &str| {
@@ -136,7 +138,9 @@ impl Page<'_> {
         let total: u128 = attributions.clone().map(|categories| u128::from(categories.total_bytes)).sum();
         let is_by_site =
             self.overview.timeline.devices.iter().any(|device| device.peak.attribution.by == GroupBy::Site);
-        is_by_site && total > 0 && of(Category::Unknown.name()) * 10 < total * 9
+        is_by_site
+            && total > 0
+            && (of(Category::Unknown.name()) + of(Category::BeforeRecording.name())) * 10 < total * 9
     }
 
     /// All other pictures: segments where holes matter, memory by site, stacks.
@@ -149,18 +153,19 @@ impl Page<'_> {
             sections.push(Section { caption: "Segments and their holes", pictures: panels(maps, false, panel) });
         }
         if self.is_by_category() && self.has_sites() {
-            let devices = &overview.timeline.devices;
+            let mut devices = self.first_first(&overview.timeline.devices, |device| device.peak.device);
             // Many devices run the same program: one says it all.
-            let first = self.first_device();
-            let first = devices.iter().position(|device| Some(device.peak.device) == first).unwrap_or(0);
-            let shown = if devices.len() > BY_SITE { first..first + 1 } else { 0..devices.len() };
-            let pictures = panels(devices.get(shown).unwrap_or(&[]), false, timeline::panel);
+            if devices.len() > BY_SITE {
+                devices.truncate(1);
+            }
+            let pictures = panels(&devices, false, |device, room| timeline::panel(device, room));
             sections.push(Section { caption: "Memory over time, by site", pictures });
         }
-        sections.push(Section {
-            caption: "Live bytes by stack, outermost caller on top",
-            pictures: panels(&overview.flame.devices, false, flamegraph::panel),
-        });
+        if self.has_sites() {
+            let devices = self.first_first(&overview.flame.devices, |device| device.peak.device);
+            let pictures = panels(&devices, false, |device, room| flamegraph::panel(device, room));
+            sections.push(Section { caption: "Live bytes by stack, outermost caller on top", pictures });
+        }
         sections
     }
 

@@ -3,11 +3,13 @@
 use super::Page;
 use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::oom::DeviceOoms;
+use crate::analysis::simulate::SettingsAdvice;
 use crate::analysis::triage::{DeviceTriage, Finding};
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
 use crate::report::oom::words as oom;
+use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
 
 /// Devices told of in a line each, below the first one.
@@ -16,14 +18,20 @@ const OTHERS: usize = 5;
 /// The verdict on the device to look at first, in a sentence, and whether it is bad news.
 pub fn verdict(page: &Page<'_>) -> Option<(String, bool)> {
     let first = first(page)?;
-    let name = if page.overview.triage.devices.len() > 1 {
-        format!("{}: ", device_name(first.peak.device))
-    } else {
-        String::new()
-    };
     let leak = first.findings.iter().find(|finding| matches!(finding, Finding::Growth { is_leak: true, .. }));
     let leaks = leak.map_or(String::new(), |leak| format!(" It {}.", triage::finding(leak).text));
-    Some((format!("{name}{}.{leaks}", triage::verdict(first)), first.failure.is_some() || leak.is_some()))
+    let sentence = triage::verdict(first);
+    let sentence = match page.overview.triage.devices.len() {
+        0 | 1 => sentence,
+        _ => format!("{}: {}", device_name(first.peak.device), uncapitalised(&sentence)),
+    };
+    Some((format!("{sentence}.{leaks}"), first.failure.is_some() || leak.is_some()))
+}
+
+/// A sentence behind a colon.
+fn uncapitalised(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    rest.next().map_or(String::new(), |first| first.to_lowercase().chain(rest).collect())
 }
 
 fn first<'p>(page: &Page<'p>) -> Option<&'p DeviceTriage> {
@@ -54,15 +62,23 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
         let name = if several { format!("{}: ", device_name(id)) } else { String::new() };
         let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
         let saved = overview.checkpoint.devices.iter().find(|checkpoint| checkpoint.device == id);
-        let found = ooms.into_iter().flat_map(settings).chain(saved.and_then(savings)).chain(growth(device));
+        let found = ooms.into_iter().flat_map(served).chain(saved.and_then(savings)).chain(growth(device));
+        let settings = overview.settings.iter().find(|(device, _)| *device == id);
+        let found = found.chain(settings.and_then(|(_, advice)| settings_advice(advice)));
         lines.extend(found.map(|line| format!("{name}{line}")));
     }
     lines.dedup();
     lines
 }
 
+/// What other allocator settings would save. Whether they would have served a failed request is said of that.
+fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
+    let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
+    Some(format!("{text}; memviz simulate --sweep plays more of them"))
+}
+
 /// What would have served the first request that failed.
-fn settings(device: &DeviceOoms) -> Vec<String> {
+fn served(device: &DeviceOoms) -> Vec<String> {
     let first = device.ooms.first();
     first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text)).collect()
 }

@@ -4,12 +4,12 @@ use super::words;
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::{Difference, Figure, Group as Ranks, Outlier, Spread};
 use crate::replay::Metric;
-use crate::report::common::fit::{broken, shorten_end};
+use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::signed;
 use crate::report::common::picture::chart::{self, Area, Axis, Unit};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
-use crate::report::common::picture::{Cell, LINE_WIDTH, Picture, caption, remark, stacked, table, warnings};
+use crate::report::common::picture::{Cell, Picture, Script, caption, remark, stacked, table, warnings};
 use crate::report::common::words::{count, starred};
 use crate::wire::ranks::RankSummary;
 use std::collections::HashSet;
@@ -33,7 +33,8 @@ const LABEL: u32 = 8;
 const WIDEST: f64 = 90.0;
 /// Room for names of ranks above the plot and for a name.
 const NAMES: f64 = 18.0;
-const NAME_WIDTH: f64 = 96.0;
+const NAME_WIDTH: f64 = 124.0;
+const NAME_LENGTH: usize = 18;
 /// Numbers of ranks below the plot, at most.
 const TICKS: usize = 24;
 /// Ranks that stand out of which all is said, and rows of each.
@@ -126,6 +127,12 @@ impl<'r> Bars<'r> {
         self.columns.get(column).map_or(f64::from(LEFT), |column| column.left + column.width / 2.0)
     }
 
+    /// Whether a rank has several bars: then their numbers name the device, too.
+    fn names_devices(&self) -> bool {
+        let distinct: HashSet<u64> = self.members.iter().map(|(_, rank)| rank.rank).collect();
+        distinct.len() < self.members.len()
+    }
+
     fn is_merged(&self) -> bool {
         self.members.len() > self.columns.len()
     }
@@ -179,14 +186,12 @@ impl<'r> Bars<'r> {
     /// Numbers below the bars, as many as there is room for.
     fn ticks(&self, mut plot: Group) -> Group {
         let every = round_step(self.members.len().div_ceil(TICKS));
+        let names_devices = self.names_devices();
         for (index, (_, rank)) in self.members.iter().enumerate().step_by(every) {
-            let tick = text(
-                self.middle(index),
-                f64::from(PLOT_HEIGHT) + 16.0,
-                Anchor::Middle,
-                palette::MUTED,
-                &shorten_end(&rank.rank.to_string(), 7),
-            );
+            let (number, device) = (rank.rank.to_string(), words::device(rank.device));
+            let label = if names_devices { format!("{number}:{device}") } else { number };
+            let y = f64::from(PLOT_HEIGHT) + 16.0;
+            let tick = text(self.middle(index), y, Anchor::Middle, palette::MUTED, &shorten_end(&label, 7));
             plot = plot.add(tick);
         }
         plot
@@ -201,7 +206,7 @@ impl<'r> Bars<'r> {
             let half = NAME_WIDTH / 2.0;
             let middle = self.middle(member).clamp(f64::from(LEFT) + half, f64::from(LEFT + PLOT_WIDTH) - half);
             if taken.iter().all(|other| (other - middle).abs() >= NAME_WIDTH) {
-                let name = shorten_end(&words::name(self.report, outlier.row), 15);
+                let name = shorten_end(&words::name(self.report, outlier.row), NAME_LENGTH);
                 plot = plot.add(text(middle, -6.0, Anchor::Middle, palette::ALARM, &name).set("font-weight", 600));
                 taken.push(middle);
             }
@@ -240,7 +245,9 @@ fn bars(report: &RanksReport, group: &Ranks) -> Picture {
     let x = Axis { first: 0.0, last: 1.0, unit: Unit::ENTRIES, labels: 0 };
     let mut plot = Group::new().set("transform", format!("translate(0 {})", px(top)));
     let axes = Group::new().set("transform", format!("translate(0 -{LABEL})"));
-    plot = plot.add(axes.add(Blob::new(chart::draw(area, x, bars.y, words::noun(report), &[]))));
+    let noun = words::noun(report);
+    let title = if bars.names_devices() { format!("{noun}:device") } else { noun.to_owned() };
+    plot = plot.add(axes.add(Blob::new(chart::draw(area, x, bars.y, &title, &[]))));
     plot = plot.add(bars.draw());
     if let Some(median) = median {
         plot = bars.median(plot, median);
@@ -313,7 +320,7 @@ fn outlier(report: &RanksReport, row: &[Outlier]) -> Vec<Picture> {
     let mut parts = vec![caption(&title)];
     let path = report.rank(outlier.row).map(|rank| rank.path.clone());
     for line in words::scores(report, row).into_iter().chain(path) {
-        parts.extend(broken(&line, LINE_WIDTH).iter().map(|line| line_of_text(line)));
+        parts.extend(Script::Body.lines(&line).iter().map(|line| line_of_text(line)));
     }
     match &outlier.difference {
         Some(difference) => parts.extend(rows(report, outlier.row, difference)),

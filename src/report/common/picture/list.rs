@@ -1,24 +1,22 @@
 //! A statement with what is behind it.
 
 use super::shape::{Anchor, text};
-use super::{LINE_WIDTH, Picture, TITLE_WIDTH, palette};
-use crate::report::common::fit::broken;
+use super::{Picture, Script, palette};
 use crate::report::common::notes::safe;
 use svg::node::element::Group;
 
 /// Height of a line.
 const LINE: f64 = 17.0;
 
-/// Height of a line of a verdict, and characters that fit into it.
+/// Height of a line of a verdict.
 const VERDICT_LINE: f64 = 23.0;
-const VERDICT_WIDTH: usize = 76;
 
 /// The sentence that a page is about, and lines below it.
 pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
     let mut body = Group::new();
     let mut y = 4.0;
     let color = if is_bad { palette::ALARM } else { palette::TEXT };
-    for line in broken(&safe(sentence), VERDICT_WIDTH) {
+    for line in Script::Verdict.lines(sentence) {
         y += VERDICT_LINE;
         body = body.add(text(16.0, y, Anchor::Start, color, &line).set("font-weight", 600).set("font-size", 18));
     }
@@ -33,7 +31,7 @@ pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
 pub fn statement(title: &str, lines: &[String]) -> Picture {
     let mut body = Group::new();
     let mut y = 22.0;
-    for line in broken(&safe(title), TITLE_WIDTH) {
+    for line in Script::Title.lines(title) {
         body =
             body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line).set("font-weight", 600).set("font-size", 14));
         y += LINE;
@@ -51,7 +49,7 @@ pub fn list(lines: &[String]) -> Picture {
 /// Adds lines with a dot before each from the baseline `y` on, and tells where the next one would be.
 fn items(mut body: Group, mut y: f64, lines: &[String]) -> (Group, f64) {
     for line in lines {
-        for (index, part) in broken(&safe(line), LINE_WIDTH).iter().enumerate() {
+        for (index, part) in Script::Body.lines(line).iter().enumerate() {
             let part = if index == 0 { format!("\u{2022} {part}") } else { part.clone() };
             let x = if index == 0 { 16.0 } else { 26.0 };
             body = body.add(text(x, y, Anchor::Start, palette::TEXT, &part));

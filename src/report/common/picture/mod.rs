@@ -4,6 +4,7 @@
 
 pub(crate) mod chart;
 mod format;
+mod lines;
 mod list;
 pub(crate) mod pair;
 pub(crate) mod palette;
@@ -14,10 +15,11 @@ pub(crate) mod shape;
 mod table;
 
 pub use format::PictureFormat;
+pub(crate) use lines::Script;
 pub(crate) use list::{list, statement, verdict};
 pub(crate) use table::{Cell, table};
 
-use super::fit::{self, shorten, shorten_end};
+use super::fit::{shorten, shorten_end};
 use super::notes::{self, safe};
 use super::words::count;
 use crate::analysis::peak::DevicePeak;
@@ -128,7 +130,7 @@ pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
 pub(crate) fn remark(line: &str) -> Picture {
     let mut body = Group::new();
     let mut y = 0.0;
-    for line in fit::broken(&safe(line), LINE_WIDTH) {
+    for line in Script::Body.lines(line) {
         y += 18.0;
         body = body.add(text(16.0, y, Anchor::Start, palette::MUTED, &line));
     }
@@ -152,7 +154,7 @@ pub(crate) fn remarks(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
 }
 
 fn lines(mut body: Group, mut y: f64, notes: &[String], color: palette::Color) -> (Group, f64) {
-    for line in notes.iter().flat_map(|note| fit::broken(&safe(note), LINE_WIDTH)) {
+    for line in notes.iter().flat_map(|note| Script::Body.lines(note)) {
         y += 17.0;
         body = body.add(text(16.0, y, Anchor::Start, color, &line));
     }

@@ -1,0 +1,69 @@
+//! Text of several lines, none of them wider than a picture.
+
+use super::WIDTH;
+use super::shape::FONT_SIZE;
+use crate::report::common::fit::broken_by;
+use crate::report::common::notes::safe;
+
+/// A kind of proportional text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Script {
+    /// What is read.
+    Body,
+    /// The title of a part.
+    Title,
+    /// The sentence that a page is about.
+    Verdict,
+}
+
+/// Left and right of the text, in pixels; the left has room for a dot.
+const MARGINS: u32 = 16 + 26;
+/// A bold character to a plain one, in hundredths.
+const BOLD: usize = 112;
+
+impl Script {
+    /// Its size in pixels, and whether it is bold.
+    fn font(self) -> (usize, bool) {
+        match self {
+            Self::Body => (FONT_SIZE as usize, false),
+            Self::Title => (14, true),
+            Self::Verdict => (18, true),
+        }
+    }
+
+    /// Text on as many lines as it takes.
+    pub fn lines(self, text: &str) -> Vec<String> {
+        let (size, bold) = self.font();
+        let scale = size * if bold { BOLD } else { 100 };
+        let room = (WIDTH - MARGINS) as usize;
+        // In pixels. Rounded up, so that nothing is longer than it says.
+        broken_by(&safe(text), room, |text| (text.chars().map(thousandths).sum::<usize>() * scale).div_ceil(100_000))
+    }
+}
+
+/// How wide a character is, in thousandths of the font's size, in the wider of the fonts that browsers take for
+/// `sans-serif`: pictures bring no font, so what is drawn may be narrower.
+fn thousandths(character: char) -> usize {
+    match character {
+        ' ' => 320,
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 330,
+        'f' | 'r' | 't' | 'J' | '(' | ')' | '[' | ']' | '"' | '/' | '\\' | '-' => 420,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '=' | '+' | '<' | '>' => 900,
+        'A'..='Z' => 730,
+        _ if character.is_ascii() => 630,
+        _ => 1000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capitals_take_more_room() {
+        let lines = |text: &str| Script::Body.lines(&[text; 40].join(" ")).len();
+        assert!(lines("PYTORCH_CUDA_ALLOC_CONF") > lines("pytorch_cuda_alloc_conf"));
+        assert!(lines("Million") < lines("MMMMMMM"));
+        assert_eq!(Script::Body.lines("a short line"), ["a short line"]);
+    }
+}
