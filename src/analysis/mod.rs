@@ -10,6 +10,7 @@ pub mod code;
 pub mod device;
 pub mod diff;
 pub mod doubts;
+pub mod edit;
 pub mod fit;
 pub mod flame;
 pub mod fragmentation;

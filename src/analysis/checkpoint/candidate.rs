@@ -344,7 +344,9 @@ impl<'d, 'a> Workbench<'d, 'a> {
 
     fn workspace_bytes(&self, passes: &[Vec<&Call>]) -> u64 {
         let first_step = self.passes.entries.get(1).map_or(self.device.history().entries(), |pass| pass.start);
-        self.recomputing.workspace_bytes(passes.iter().flatten().copied(), first_step)
+        let workspaces = self.recomputing.workspaces(passes.iter().flatten().copied(), first_step);
+        let requested = |index: u32| self.device.history().allocations[index as usize].requested;
+        workspaces.into_iter().map(requested).sum()
     }
 
     /// What is there at the new peak.

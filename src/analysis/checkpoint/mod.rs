@@ -8,6 +8,7 @@
 mod autocast;
 mod blocks;
 mod candidate;
+mod chosen;
 mod curve;
 mod functions;
 mod obstacle;
@@ -19,6 +20,7 @@ mod recompute;
 mod remaining_peak;
 
 pub use candidate::{Candidate, Plan};
+pub(in crate::analysis) use chosen::{Choice, Chosen};
 pub use curve::NewPeak;
 pub use functions::{Checkpointed, CodeChange, HeldByCalls};
 pub use obstacle::NoCandidates;

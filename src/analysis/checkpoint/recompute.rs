@@ -158,22 +158,23 @@ impl<'a> Recomputing<'a> {
         })
     }
 
-    /// Bytes of the workspaces that the engine's thread makes for itself when it runs these calls again for the first
-    /// time. cuBLAS has one for each thread, made at the first use and never freed; those that backward needs itself are
-    /// there already from the first step on, which ends at an instant.
-    pub(super) fn workspace_bytes<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> u64 {
+    /// The workspaces that the engine's thread makes for itself when it runs these calls again for the first time, by those
+    /// of forward that they are like. cuBLAS has one for each thread, made at the first use and never freed; those that
+    /// backward needs itself are there already from the first step on, which ends at an instant.
+    pub(super) fn workspaces<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> Vec<u32> {
         let stays = |allocation: &&Allocation| allocation.freed == NEVER;
         let of_engine = |size: u64| {
             let made = self.track.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
             let mut staying = made.filter(stays);
             staying.any(|other| other.requested == size && self.phases.at(other.born) == Phase::Backward)
         };
-        let made = calls.into_iter().flat_map(|call| self.track.history.allocations[range(&self.born_in(call))].iter());
-        let mut sizes: Vec<u64> = made.filter(stays).map(|allocation| allocation.requested).collect();
+        let made = calls.into_iter().flat_map(|call| self.born_in(call));
+        let staying = made.map(|index| (self.allocation(index), index)).filter(|(allocation, _)| stays(allocation));
+        let mut sizes: Vec<(u64, u32)> = staying.map(|(allocation, index)| (allocation.requested, index)).collect();
         sizes.sort_unstable();
         // What is made more than once is kept by the program itself.
-        let once = sizes.chunk_by(|a, b| a == b).filter(|same| same.len() == 1).map(|same| same[0]);
-        once.filter(|&size| !of_engine(size)).sum()
+        let once = sizes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0]);
+        once.filter(|&(size, _)| !of_engine(size)).map(|(_, index)| index).collect()
     }
 
     fn gap(&self, allocation: u32, from: Instant, to: Instant) -> Gap {
@@ -433,8 +434,4 @@ impl<'a> Recomputing<'a> {
         }
         peak
     }
-}
-
-fn range(indexes: &Range<u32>) -> Range<usize> {
-    indexes.start as usize..indexes.end as usize
 }

@@ -32,6 +32,7 @@ pub use backward::BackwardSites;
 pub use calls::{Call, Calls, ForwardFunction, FunctionId};
 pub use categories::{Categories, Decision};
 pub use category::{Category, Evidence};
+pub(crate) use origin::{Origin, Origins};
 pub use outside::{Outside, PlaceId};
 pub use phases::{Phase, PhaseSpan, Phases};
 pub use role::{Role, Roles};

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// Where an allocation comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// Nothing that tells.
     #[default]
     Elsewhere,
@@ -44,7 +44,7 @@ pub(super) enum Origin {
 }
 
 /// The origin of each stack.
-pub(super) struct Origins(Vec<Origin>);
+pub(crate) struct Origins(Vec<Origin>);
 
 /// What a frame is a sign of.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ enum Sign {
 }
 
 impl Origins {
-    pub(super) fn of(sites: &Sites<'_>, roles: &Roles) -> Self {
+    pub(crate) fn of(sites: &Sites<'_>, roles: &Roles) -> Self {
         let snapshot = sites.snapshot();
         let frames = 0..snapshot.stacks.frame_count() as u32;
         let signs: Vec<Sign> = frames.map(|frame| sign(sites, roles, FrameId(frame))).collect();
@@ -78,7 +78,7 @@ impl Origins {
         Self(stacks.map(|stack| origin(sites, &signs, &lines, &models, StackId(stack))).collect())
     }
 
-    pub(super) fn get(&self, stack: StackId) -> Origin {
+    pub(crate) fn get(&self, stack: StackId) -> Origin {
         self.0.get(stack.index()).copied().unwrap_or_default()
     }
 }

@@ -1,0 +1,162 @@
+//! Changes of a program by name.
+
+use super::optimizer::Optimizer;
+use std::fmt;
+
+/// A change of a program.
+///
+/// The order of variants is the order in which they take effect, whatever order they are named in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Edit {
+    /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every so many-th
+    /// after it.
+    Checkpoint {
+        /// The function: its label in [`crate::analysis::checkpoint::Candidate::label`], or a part of it that no other has.
+        site: String,
+        /// 1 for every call.
+        every: usize,
+    },
+    /// Gradients and states of the optimizer divided between so many ranks (ZeRO-2): what one of them has.
+    ShardGradients {
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// States of the optimizer divided between so many ranks (ZeRO-1): what one of them has.
+    ShardOptimizer {
+        /// Number of ranks.
+        ranks: u32,
+        /// Whether each rank's optimizer drops its own gradients alone, so that the others are there all the time, as
+        /// where `zero_grad` is that of an optimizer with some of the parameters. `ZeroRedundancyOptimizer` drops all.
+        keeps_gradients: bool,
+    },
+    /// Another optimizer.
+    Optimizer(Optimizer),
+    /// The optimizer on the CPU.
+    OffloadOptimizer,
+}
+
+/// What a change would have to be called.
+const EXPECTED: &str =
+    "expected a change such as checkpoint:SITE, optimizer:sgd, shard-optimizer:4 or offload:optimizer";
+
+impl fmt::Display for Edit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checkpoint { site, every: 1 } => write!(out, "checkpoint:{site}"),
+            Self::Checkpoint { site, every } => write!(out, "checkpoint:{site}:every={every}"),
+            Self::ShardGradients { ranks } => write!(out, "shard-gradients:{ranks}"),
+            Self::ShardOptimizer { ranks, keeps_gradients: false } => write!(out, "shard-optimizer:{ranks}"),
+            Self::ShardOptimizer { ranks, keeps_gradients: true } => {
+                write!(out, "shard-optimizer:{ranks}:keep-gradients")
+            }
+            Self::Optimizer(optimizer) => write!(out, "optimizer:{}", optimizer.name()),
+            Self::OffloadOptimizer => out.write_str("offload:optimizer"),
+        }
+    }
+}
+
+impl Edit {
+    /// `SITE` or `SITE:every=N`.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn checkpoint(text: &str) -> Result<Self, String> {
+        let (site, every) = match text.rsplit_once(":every=") {
+            Some((site, every)) => (site, every.parse().ok().filter(|&every| every > 0)),
+            None => (text, Some(1)),
+        };
+        let every = every.filter(|_| !site.trim().is_empty());
+        let every = every.ok_or_else(|| format!("expected SITE or SITE:every=N, found {text:?}"))?;
+        Ok(Self::Checkpoint { site: site.trim().to_owned(), every })
+    }
+
+    /// The name of an optimizer.
+    ///
+    /// # Errors
+    /// When it is no known one, in words.
+    pub fn optimizer(text: &str) -> Result<Self, String> {
+        let known = Optimizer::ALL.into_iter().find(|optimizer| optimizer.name() == text.to_ascii_lowercase());
+        let names = || Optimizer::ALL.map(Optimizer::name).join(", ");
+        known.map(Self::Optimizer).ok_or_else(|| format!("expected one of {}, found {text:?}", names()))
+    }
+
+    /// `RANKS` or `RANKS:keep-gradients`.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn shard_optimizer(text: &str) -> Result<Self, String> {
+        let (number, keeps_gradients) = match text.strip_suffix(":keep-gradients") {
+            Some(number) => (number, true),
+            None => (text, false),
+        };
+        Ok(Self::ShardOptimizer { ranks: ranks(number)?, keeps_gradients })
+    }
+
+    /// `RANKS`.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn shard_gradients(text: &str) -> Result<Self, String> {
+        Ok(Self::ShardGradients { ranks: ranks(text)? })
+    }
+
+    /// `optimizer` or `activations`.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn offload(text: &str) -> Result<Self, String> {
+        match text {
+            "optimizer" => Ok(Self::OffloadOptimizer),
+            _ => Err(format!("expected optimizer, found {text:?}")),
+        }
+    }
+}
+
+/// More ranks than anybody shares one optimizer between.
+const MOST_RANKS: u32 = 1 << 12;
+
+fn ranks(text: &str) -> Result<u32, String> {
+    let ranks = text.trim().parse().ok().filter(|ranks| (2..=MOST_RANKS).contains(ranks));
+    ranks.ok_or_else(|| format!("expected a number of ranks, 2 or more, found {text:?}"))
+}
+
+impl std::str::FromStr for Edit {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "checkpoint" => Self::checkpoint(rest),
+            "optimizer" => Self::optimizer(rest),
+            "shard-optimizer" => Self::shard_optimizer(rest),
+            "shard-gradients" => Self::shard_gradients(rest),
+            "offload" => Self::offload(rest),
+            _ => Err(format!("{EXPECTED}, found {text:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for text in [
+            "checkpoint:model.py:53 forward",
+            "checkpoint:model.py:53 forward:every=2",
+            "optimizer:adam8bit",
+            "shard-optimizer:8",
+            "shard-optimizer:8:keep-gradients",
+            "shard-gradients:4",
+            "offload:optimizer",
+        ] {
+            assert_eq!(text.parse::<Edit>().map(|edit| edit.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["checkpoint:", "checkpoint:a:every=0", "optimizer:lion", "shard-optimizer:1", "offload", "x"] {
+            assert!(text.parse::<Edit>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Programs with a change, predicted from the recording of the program without it, against what PyTorch counted when the
+//! change was made by hand.
+
+use crate::support::{assert_none, corpus, open, read_text};
+use memviz::analysis::edit::{Edit, Editor};
+use memviz::analysis::simulate::{Outcome, Program, Setup, play};
+use serde_json::Value;
+
+/// Pairs of recordings, which only some machines have.
+const WHATIF: &str = "../shared/whatif";
+
+/// How a program goes with changes, or why they cannot be made.
+fn with(path: &str, edits: &[&str]) -> Result<Outcome, String> {
+    let recording = open(path);
+    let devices = recording.devices();
+    let device = &devices.all()[0];
+    let program = Program::of(device.track).unwrap();
+    let edits: Vec<Edit> = edits.iter().map(|edit| edit.parse().unwrap()).collect();
+    let edited = Editor::new(device).apply(&program, &edits);
+    let edited = edited.map_err(|refusal| format!("{}: {}", refusal.edit, refusal.because))?;
+    Ok(play(&edited.program, &Setup::new(&recording.snapshot.settings, None, 0)))
+}
+
+/// What was counted: allocated and reserved at most.
+fn counted(folder: &str) -> [u64; 2] {
+    let truth: Value = serde_json::from_str(&read_text(&format!("{folder}/truth.json"))).unwrap();
+    ["max_memory_allocated", "max_memory_reserved"].map(|key| truth["devices"][0][key].as_u64().unwrap())
+}
+
+/// What a prediction is off by more than it may be, in thousandths of what was counted.
+fn off(before: &str, after: &str, edits: &[&str], most: [u64; 2]) -> Option<String> {
+    let outcome = match with(&format!("{before}/snapshot.pickle.gz"), edits) {
+        Ok(outcome) => outcome,
+        Err(because) => return Some(format!("{before} {edits:?}: {because}")),
+    };
+    let (found, counted) = ([outcome.max_allocated, outcome.max_reserved], counted(after));
+    let is_off = |index: usize| found[index].abs_diff(counted[index]) * 1000 > counted[index] * most[index];
+    (0..2).any(is_off).then(|| format!("{before} {edits:?}: {found:?} instead of {counted:?}"))
+}
+
+/// Functions of both models: attention, feed-forward, block.
+const MODELS: [(&str, [&str; 3]); 2] = [
+    ("minigpt", ["minigpt.py:19", "minigpt.py:41", "minigpt.py:53"]),
+    ("gpt2", ["modeling_gpt2.py:185", "modeling_gpt2.py:239", "modeling_gpt2.py:273"]),
+];
+
+#[test]
+fn another_optimizer_or_a_share_of_it_needs_what_was_counted() {
+    if corpus().is_none() {
+        return;
+    }
+    let changes = [
+        ("before", "adam8", "optimizer:adam8bit"),
+        ("before", "sgd", "optimizer:sgd"),
+        ("before", "momentum", "optimizer:momentum"),
+        ("sgd", "before", "optimizer:adamw"),
+        ("sgd", "momentum", "optimizer:momentum"),
+        ("momentum", "before", "optimizer:adamw"),
+        ("before", "shard4", "shard-optimizer:4:keep-gradients"),
+        ("before", "shard8", "shard-optimizer:8:keep-gradients"),
+    ];
+    let mut wrong = Vec::new();
+    for (model, _) in MODELS {
+        for (before, after, edit) in changes {
+            let folder = |variant: &str| format!("{WHATIF}/p_{model}_{variant}");
+            wrong.extend(off(&folder(before), &folder(after), &[edit], [0, 0]));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn checkpointed_calls_need_what_was_counted() {
+    if corpus().is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (model, sites) in MODELS {
+        let [attention, feed_forward, block] = sites.map(|site| format!("checkpoint:{site}"));
+        let cases: [(&str, &[&str]); 4] = [
+            ("ckpt_attn", &[&attention]),
+            ("ckpt_mlp", &[&feed_forward]),
+            ("ckpt_block", &[&block]),
+            ("ckpt_attn_mlp", &[&attention, &feed_forward]),
+        ];
+        let before = format!("{WHATIF}/p_{model}_before");
+        for (after, edits) in cases {
+            wrong.extend(off(&before, &format!("{WHATIF}/p_{model}_{after}"), edits, [5, 130]));
+        }
+        // What lies in a checkpointed call is not checkpointed by itself.
+        let path = format!("{before}/snapshot.pickle.gz");
+        assert_eq!(with(&path, &[&block, &attention]), with(&path, &[&block]));
+    }
+    assert_none(&wrong);
+}
