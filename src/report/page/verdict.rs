@@ -18,14 +18,13 @@ const OTHERS: usize = 5;
 /// The verdict on the device to look at first, in a sentence, and whether it is bad news.
 pub fn verdict(page: &Page<'_>) -> Option<(String, bool)> {
     let first = first(page)?;
-    let leak = first.findings.iter().find(|finding| matches!(finding, Finding::Growth { is_leak: true, .. }));
-    let leaks = leak.map_or(String::new(), |leak| format!(" It {}.", triage::finding(leak).text));
     let sentence = triage::verdict(first);
     let sentence = match page.overview.triage.devices.len() {
         0 | 1 => sentence,
         _ => format!("{}: {}", device_name(first.peak.device), uncapitalised(&sentence)),
     };
-    Some((format!("{sentence}.{leaks}"), first.failure.is_some() || leak.is_some()))
+    let leaks = first.findings.iter().any(|finding| triage::leaked(finding).is_some());
+    Some((format!("{sentence}."), first.failure.is_some() || leaks))
 }
 
 /// A sentence behind a colon.

@@ -36,7 +36,18 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         let what = if is_old { "from before the recording" } else { &row.label };
         text += &format!("; {:.0}% is {what}", percent(row.bytes, device.categories.total_bytes));
     }
+    if let Some(bytes) = device.findings.iter().find_map(leaked) {
+        text += &format!("; it leaks {} per step", signed(bytes));
+    }
     safe(&text)
+}
+
+/// Bytes that a leak leaves behind in each step.
+pub(crate) fn leaked(finding: &Finding) -> Option<i64> {
+    match finding {
+        Finding::Growth { is_leak: true, bytes_per_step, .. } => Some(*bytes_per_step),
+        _ => None,
+    }
 }
 
 /// The part of a step, and which: ` in backward of step 3`.
