@@ -11,10 +11,13 @@ use crate::analysis::simulate::SettingsAdvice;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
-use crate::model::DeviceId;
+use crate::model::{Action, DeviceId};
+use crate::replay::Metric;
 
 /// Steps that are played for a line about allocator settings: well below a second.
 const STEPS_OF_SETTINGS: u64 = 8_000_000;
+/// They are played where more than one part in so many of what is reserved is never asked for at once.
+const ROOM_OF_SETTINGS: i64 = 25;
 
 /// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first
 /// request failed, or at its peak.
@@ -95,8 +98,18 @@ fn found_on(triage: &TriageReport, is_such: impl Fn(&Finding) -> bool) -> Vec<De
     found.map(|device| device.peak.device).collect()
 }
 
+/// Devices on which other settings are played: those whose requests never came near what was reserved, which is all that
+/// settings can change. What the plays then save is judged by what it is.
+fn leaves_room(device: &Device<'_>) -> bool {
+    let maximum = |metric: Metric| device.history().maxima[metric as usize].bytes;
+    let (reserved, requested) = (maximum(Metric::Reserved), maximum(Metric::Requested));
+    device.track.action_counts()[Action::Oom as usize] > 0
+        || reserved.saturating_sub(requested) > reserved / ROOM_OF_SETTINGS
+}
+
 fn settings(recording: &Devices<'_>, devices: &[DeviceId]) -> Result<Vec<(DeviceId, SettingsAdvice)>> {
-    let wanted = recording.wanted(devices)?;
+    let mut wanted = recording.wanted(devices)?;
+    wanted.retain(|device| leaves_room(device));
     let steps = STEPS_OF_SETTINGS / wanted.len().max(1) as u64;
     let advice = |device: &&Device<'_>| Some((device.id(), SettingsAdvice::of(device, steps)?));
     Ok(wanted.iter().filter_map(advice).collect())
