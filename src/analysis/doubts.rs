@@ -132,7 +132,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         rank: _,
         device_type: _,
         device_names: _,
-        // Without times PyTorch 2.0 wrote the file; what that means is said device by device.
+        // Before PyTorch 2.3 there are none; what else 2.0 leaves out is said device by device.
         has_times: _,
         // Part of what `truncated_at` says.
         segments_truncated: _,
@@ -189,25 +189,25 @@ fn settings_are_missing(snapshot: &Snapshot) -> bool {
 }
 
 /// Whether entries from before the first kept one are lost, or whether that cannot be told. A block from before has a
-/// stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or a pause did. A recording that
-/// began late has none; but one without any stacks looks the same.
+/// stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an earlier recording ended, which
+/// forgets all of its entries. A recording that began late has none; but one without any stacks looks the same.
 fn beginning(track: Track<'_>) -> Option<Doubt> {
     let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || history.baseline.is_empty() {
         return None;
-    }
-    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) {
-        return Some(Doubt::LostBeginning);
     }
     let notes = &snapshot.notes;
     let has_room = |capacity| (history.rows.len() as u64) < capacity;
     if notes.trace_overflowed == Some(false) || notes.ring_capacity.is_some_and(has_room) {
         return None;
     }
+    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) {
+        return Some(Doubt::LostBeginning);
+    }
     // PyTorch 2.0 has no such choice.
     let stacks = track.stacks();
     let has_stacks = stacks.iter().any(|&stack| stack != StackId::EMPTY);
-    (!has_stacks && snapshot.notes.has_times).then_some(Doubt::NoStacks)
+    (!has_stacks && !snapshot.is_of_2_0()).then_some(Doubt::NoStacks)
 }
 
 fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {

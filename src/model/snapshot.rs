@@ -105,7 +105,7 @@ pub struct SourceNotes {
     pub truncated_at: Option<u64>,
     /// Whether that was inside the list of segments, so that the final state is known only in part.
     pub segments_truncated: bool,
-    /// Whether entries carry times. PyTorch 2.0 writes none; the time column then holds entry indexes.
+    /// Whether entries carry times. PyTorch before 2.3 writes none; the time column then holds entry indexes.
     pub has_times: bool,
     /// `trace_alloc_overflowed` when the file has it: whether the ring buffer dropped entries.
     pub trace_overflowed: Option<bool>,
@@ -156,6 +156,15 @@ impl Snapshot {
         let times = self.entries.times();
         let first = |trace: &DeviceTrace| times.get(trace.rows.clone())?.first().copied();
         self.traces.iter().filter_map(first).min()
+    }
+
+    /// Whether PyTorch 2.0 wrote it: no segment has a pool, which all later releases tell, and neither times nor settings
+    /// are there, which come with 2.3.
+    pub fn is_of_2_0(&self) -> bool {
+        let has_times = self.notes.has_times && !self.entries.is_empty();
+        let is_later = has_times || self.settings.recorded;
+        let has_pools = || self.segments.iter().any(|segment| segment.pool.is_some());
+        self.notes.format == Format::CudaSnapshot && !is_later && !has_pools()
     }
 
     /// The segments of `device` at the dump, in address order.

@@ -68,9 +68,9 @@ pub struct Completeness {
     /// Frees were recorded without `free_requested` (`skip_actions`): `allocated` is an upper bound, equal to
     /// `active`.
     pub no_free_requested: bool,
-    /// PyTorch says that the ring buffer dropped entries (`trace_alloc_overflowed`).
+    /// The file says that the ring buffer dropped entries (`trace_alloc_overflowed`).
     pub overflowed: bool,
-    /// The device has as many entries as its ring buffer holds (`trace_alloc_max_entries`), and PyTorch does not say whether
+    /// The device has as many entries as its ring buffer holds (`trace_alloc_max_entries`), and the file does not say whether
     /// it dropped any.
     pub ring_full: bool,
     /// PyTorch 2.0 does not record frees of blocks from before the recording: the baseline is a lower bound.

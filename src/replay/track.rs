@@ -55,7 +55,7 @@ impl<'a> Track<'a> {
         all.get(self.history.rows.clone()).unwrap_or(&[])
     }
 
-    /// Whether entries carry times: PyTorch 2.0 writes none.
+    /// Whether entries carry times: PyTorch before 2.3 writes none.
     pub fn has_times(self) -> bool {
         self.snapshot.notes.has_times
     }

@@ -48,6 +48,7 @@ const PARTIAL: &[(&str, i32, Known, &str)] = &[
     ("encoder_late", 0, Known::Late, "recording began after the first step"),
     ("gpt_late", 0, Known::Late, "recording began after the first step"),
     ("gpt_late_alloc_only", 0, Known::Late, "recording began after the first step"),
+    ("gpt_late_t212", 0, Known::Late, "recording began after the first step"),
     ("gpt_late_t215", 0, Known::Late, "recording began after the first step"),
     ("gpt_late_t231", 0, Known::Late, "recording began after the first step"),
     ("cuda_graph", 0, Known::Late, "recording began after the warm-up"),

@@ -62,7 +62,7 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
 }
 
 fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
-    let code = if is_2_0(snapshot) { SNAPSHOT_2_0 } else { SNAPSHOT };
+    let code = if snapshot.is_of_2_0() { SNAPSHOT_2_0 } else { SNAPSHOT };
     let devices: Vec<&History> = histories.iter().filter(|history| is_cuda(history)).collect();
     // What a cut took away was recorded.
     if devices.is_empty() || snapshot.notes.truncated_at.is_some() {
@@ -84,7 +84,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
                        torch.cuda.memory._record_memory_history() keeps more of it";
         return Some(Advice { missing, code: &[] });
     }
-    let missing = if is_2_0(snapshot) {
+    let missing = if snapshot.is_of_2_0() {
         "much of the peak is older than the recording. To see whose it is, begin to record before the model is built: \
          torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
          trace_alloc_record_context=True)"
@@ -98,14 +98,6 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
 
 fn is_cuda(history: &History) -> bool {
     history.device != HOST_DEVICE && history.device != CPU_DEVICE
-}
-
-/// Whether PyTorch 2.0 wrote a snapshot: entries have no times, and segments no pool, which no later release leaves out.
-fn is_2_0(snapshot: &Snapshot) -> bool {
-    if snapshot.entries.is_empty() {
-        return !snapshot.settings.recorded && snapshot.segments.iter().all(|segment| segment.pool.is_none());
-    }
-    !snapshot.notes.has_times
 }
 
 /// Bytes at the peak from before the recording whose stacks the file does not hold.

@@ -93,7 +93,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         );
     }
     if completeness.overflowed {
-        lines.push("PyTorch says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
+        lines.push("the file says that the ring buffer dropped entries (trace_alloc_overflowed)".to_owned());
     }
     if completeness.ring_full {
         lines.push(

@@ -37,7 +37,7 @@ pub struct Info<'a> {
     /// Entries that the ring buffer of a device holds (`trace_alloc_max_entries`); left out where the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_capacity_entries: Option<u64>,
-    /// Whether PyTorch says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not say.
+    /// Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_overflowed: Option<bool>,
     /// Allocator settings; null where the file has none.
