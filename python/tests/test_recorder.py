@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import torch_memviz
+from torch_memviz._recording.release import lost
 
 from .conftest import PROGRAMS, TorchEnvironment
 
@@ -82,6 +83,16 @@ def test_a_ring_keeps_the_latest(torch: TorchEnvironment, tmp_path: Path) -> Non
     answer = torch_memviz.info(tmp_path / "run.pickle")
     assert answer.input.entries == (4 << 20) // 2048
     assert not answer.input.complete_history
+    assert answer.ring_overflowed
+
+
+def test_whether_entries_were_lost() -> None:
+    assert lost([3, 0], [3, 0], [3, 0]) is False
+    assert lost([3, 0], [3, 1], [3, 1]) is True
+    # Another thread went on meanwhile.
+    assert lost([3, 0], [2, 0], [4, 0]) is None
+    # Somebody has reset the statistics.
+    assert lost([3, 2], [3, 1], [3, 1]) is None
 
 
 def test_a_signal_asks_for_what_was_recorded(torch: TorchEnvironment, tmp_path: Path) -> None:
@@ -106,7 +117,13 @@ def test_some_steps_of_a_training(any_torch: TorchEnvironment, tmp_path: Path) -
         assert {annotation.name for annotation in answer.annotations} >= {"step_1", "step_2"}
         assert not {annotation.name for annotation in answer.annotations} & {"step_0", "step_3"}
     # What nobody stopped is written when the program ends.
-    assert torch_memviz.info(tmp_path / "left.pickle").input.entries > 0
+    left = torch_memviz.info(tmp_path / "left.pickle")
+    assert left.input.entries > 0
+    # What is older was recorded then, which is no loss now.
+    assert left.devices[0].baseline_bytes > 0
+    assert left.ring_overflowed is False
+    [outcome] = torch_memviz.check(tmp_path / "left.pickle", max_peak="1GiB")
+    assert outcome.verdict == "passed"
 
 
 def test_without_a_gpu_nothing_happens(torch: TorchEnvironment, tmp_path: Path) -> None:

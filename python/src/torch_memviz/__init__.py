@@ -67,3 +67,7 @@ __all__ = [
     "timeline",
     "triage",
 ]
+
+# Errors are shown by the name that they are caught by.
+for _error in (MemvizError, RecordingError):
+    _error.__module__ = __name__

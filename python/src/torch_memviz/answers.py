@@ -1466,7 +1466,7 @@ class InfoAnswer(Answer):
     """
 
     ring_overflowed: bool | None = None
-    """Whether PyTorch says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not
+    """Whether the file says that it dropped entries (`trace_alloc_overflowed`); left out where the file does not
     say.
     """
 

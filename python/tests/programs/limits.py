@@ -66,3 +66,10 @@ def test_fails() -> None:
 
 def test_has_no_limit() -> None:
     torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+
+@pytest.mark.limit_gpu_memory("1 GiB")
+def test_comes_after_others() -> None:
+    # What a fixture or a library keeps was recorded by the test before.
+    assert kept
+    torch.empty(1 << 20, dtype=torch.uint8, device="cuda")

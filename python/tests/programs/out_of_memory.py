@@ -10,7 +10,7 @@ import torch_memviz
 
 if "broken" in sys.argv:
     # A disk that is full, for instance.
-    torch.cuda.memory._dump_snapshot = lambda path: (_ for _ in ()).throw(OSError("no space left"))
+    torch.cuda.memory._snapshot = lambda: (_ for _ in ()).throw(OSError("no space left"))
 
 try:
     with torch_memviz.record("run.pickle") as recorder:

@@ -112,6 +112,8 @@ class Recorder:
         self._torch: Any = None
         self._is_recording = False
         self._is_written = False
+        #: Requests served before recording began, by device.
+        self._before: list[int] = []
         self._signals = 0
         self._signal: OnSignal | None = None
         self._range: Any = None
@@ -190,7 +192,7 @@ class Recorder:
             return None
         try:
             path = file_name(self.path, event)
-            release.dump(self._torch, path)
+            release.dump(self._torch, path, self._before)
         except Exception:
             log.exception("the recording was not written")
             return None
@@ -224,6 +226,7 @@ class Recorder:
             message = "device %d: %s are older than the recording, which will not know who made them"
             log.warning(message, device, sizes.shown(count))
         release.start(self._torch, **self._options)
+        self._before = release.requests(self._torch)
         self._is_recording = True
         if self._on_oom:
             observer.listen(self._torch, self._dump_for_failure)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import pickle
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,8 +30,10 @@ def torch() -> ModuleType:
     """
     try:
         module = importlib.import_module("torch")
-    except ImportError as error:
-        raise RecordingError("expected PyTorch, which is not installed") from error
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise RecordingError("expected PyTorch, which is not installed") from None
     if version(module) < OLDEST:
         raise RecordingError(f"expected PyTorch 2.1 or later, found {module.__version__}")
     return module
@@ -72,12 +76,53 @@ def stop(module: ModuleType) -> None:
     module.cuda.memory._record_memory_history(enabled=None)
 
 
-def dump(module: ModuleType, path: Path) -> None:
-    """Write what was recorded. A file of this name is replaced when the new one is complete, and not before."""
+def requests(module: ModuleType) -> list[int]:
+    """How many requests the allocator of each device has served, recorded or not."""
+    devices = range(module.cuda.device_count())
+    return [module.cuda.memory_stats(device).get("allocation.all.allocated", 0) for device in devices]
+
+
+def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool | None:
+    """Whether entries are missing that were recorded; None where it cannot be told.
+
+    A ring buffer drops them, and so does a program that records by itself. The file does not say: blocks that are older
+    than what it holds look the same where they were made while something else recorded, and that is no loss.
+
+    Args:
+        kept: Requests that the recording has, by device.
+        least: Requests that were served before it was taken.
+        most: Requests that were served until then, other threads having gone on. Who resets the statistics makes both
+            too low.
+    """
+    if any(held < count for held, count in zip(kept, least, strict=False)):
+        return True
+    return False if list(kept) == list(most) else None
+
+
+def dump(module: ModuleType, path: Path, before: list[int]) -> None:
+    """Write what was recorded. A file of this name is replaced when the new one is complete, and not before.
+
+    Args:
+        module: PyTorch.
+        path: The file.
+        before: What `requests` gave when recording began.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+    def served() -> list[int]:
+        return [now - then for now, then in zip(requests(module), before, strict=True)]
+
+    least = served()
+    snapshot = module.cuda.memory._snapshot()
+    kept = [sum(entry["action"] == "alloc" for entry in trace) for trace in snapshot["device_traces"]]
+    is_lost = lost(kept, least, served())
+    if is_lost is not None:
+        # As PyTorch's own viewer calls it.
+        snapshot["trace_alloc_overflowed"] = is_lost
     try:
-        module.cuda.memory._dump_snapshot(str(partial))
+        with partial.open("wb") as file:
+            pickle.dump(snapshot, file)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

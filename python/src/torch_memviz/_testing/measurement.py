@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from pathlib import Path
 
 from .._binary import MemvizError, call, run
@@ -48,7 +49,10 @@ class Measurement:
         if done.exit_code == 0:
             return None
         title = "more GPU memory than allowed" if done.exit_code == 1 else "GPU memory is not known"
-        return f"{title}\n\n{(done.stdout or done.message()).strip()}"
+        said = (done.stdout or done.message()).strip()
+        # Summaries of pytest show the first line alone.
+        reason = re.search(r"^(?:max|baseline)-.* on device .*$", said, re.MULTILINE)
+        return f"{title}{f': {reason.group()}' if reason else ''}\n\n{said}"
 
     def evidence(self) -> str:
         """Keep the recording, with a report beside it, and say where."""
