@@ -21,6 +21,7 @@ pub mod oom;
 pub mod overview;
 pub mod peak;
 pub mod ranks;
+pub mod scene;
 pub mod segments;
 pub mod simulate;
 pub mod time;

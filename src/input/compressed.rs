@@ -46,9 +46,9 @@ const CHUNK: usize = 256 << 10;
 const QUEUE: usize = 4;
 
 /// A reader of the same bytes that are read ahead on a thread of their own. The thread ends when the reader is dropped.
-pub fn ahead(mut reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+pub fn ahead(reader: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
     let (sender, chunks) = handover();
-    std::thread::spawn(move || sender.send_all(&mut reader));
+    std::thread::spawn(move || sender.send_all(reader));
     Box::new(chunks)
 }
 
@@ -67,13 +67,13 @@ pub struct ChunkSender {
 
 impl ChunkSender {
     /// Sends one thing. Nobody listens any more when the reader was dropped; then there is nobody to tell.
-    #[cfg(feature = "compressed")]
+    #[cfg(all(feature = "compressed", not(target_family = "wasm")))]
     pub fn send(&self, chunk: Result<Vec<u8>>) {
         let _ = self.sender.send(chunk);
     }
 
     /// Sends what `reader` has until it ends or fails, or nobody listens any more.
-    pub fn send_all(&self, reader: &mut impl Read) {
+    pub fn send_all(&self, mut reader: impl Read) {
         loop {
             let mut chunk = self.used.try_recv().unwrap_or_default();
             chunk.resize(CHUNK, 0);

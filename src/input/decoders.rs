@@ -1,6 +1,6 @@
 //! Decoders of compressed input, bounded in what they make of how much.
 
-use super::compressed::{ChunkSender, Compression, handover};
+use super::compressed::Compression;
 use super::limits::Limits;
 use crate::error::{Error, Result};
 use std::io::{self, Cursor, Read};
@@ -24,25 +24,47 @@ pub fn decompress(
             Box::new(Checked::new(decoder, |gzip| gzip.get_ref().count, format, limits))
         }
         Compression::Zstd => {
-            let decoder = zstd::Decoder::new(counted).map_err(|error| damaged(format, 0, &error))?;
+            let decoder = zstd_decoder(counted).map_err(|error| damaged(format, 0, &error))?;
             Box::new(Checked::new(decoder, |zstd| zstd.get_ref().get_ref().count, format, limits))
         }
-        Compression::Zip => unzip(counted.reader, limits),
+        Compression::Zip => unzip(counted.reader, limits)?,
     })
 }
 
+#[cfg(not(target_family = "wasm"))]
+fn zstd_decoder<R: Read>(reader: R) -> io::Result<zstd::Decoder<'static, io::BufReader<R>>> {
+    zstd::Decoder::new(reader)
+}
+
+#[cfg(target_family = "wasm")]
+#[allow(clippy::unnecessary_wraps, reason = "the decoder of other targets has memory to ask for")]
+fn zstd_decoder<R: Read>(reader: R) -> io::Result<super::zstd_frames::ZstdFrames<io::BufReader<R>>> {
+    Ok(super::zstd_frames::ZstdFrames::new(io::BufReader::new(reader)))
+}
+
 /// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
-fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Box<dyn Read + Send> {
-    let (sender, chunks) = handover();
+#[cfg(not(target_family = "wasm"))]
+#[allow(clippy::unnecessary_wraps, reason = "without threads it is decompressed here, which can fail")]
+fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + Send>> {
+    let (sender, chunks) = super::compressed::handover();
     std::thread::spawn(move || {
-        if let Err(error) = send_unzipped(reader, limits, &sender) {
+        if let Err(error) = with_unzipped(reader, limits, |file| sender.send_all(file)) {
             sender.send(Err(error));
         }
     });
-    Box::new(chunks)
+    Ok(Box::new(chunks))
 }
 
-fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &ChunkSender) -> Result<()> {
+/// The one file of a zip archive. There are no threads, so it is decompressed as a whole.
+#[cfg(target_family = "wasm")]
+fn unzip(reader: Box<dyn Read + Send>, limits: Limits) -> Result<Box<dyn Read + Send>> {
+    let mut bytes = Vec::new();
+    with_unzipped(reader, limits, |file| file.read_to_end(&mut bytes))?.map_err(super::unwrap_io)?;
+    Ok(Box::new(Cursor::new(bytes)))
+}
+
+/// Hands the one file of a zip archive to `take`.
+fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mut dyn Read) -> T) -> Result<T> {
     let format = Compression::Zip.name();
     let broken = |error| damaged(format, 0, &io::Error::other(error));
     let mut bytes = Vec::new();
@@ -51,8 +73,7 @@ fn send_unzipped(mut reader: impl Read, limits: Limits, sender: &ChunkSender) ->
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let index = only_file(&mut archive)?;
     let file = archive.by_index(index).map_err(broken)?;
-    sender.send_all(&mut Checked::new(file, |_| length, format, limits));
-    Ok(())
+    Ok(take(&mut Checked::new(file, |_| length, format, limits)))
 }
 
 /// The index of the archive's one file.

@@ -18,6 +18,8 @@ mod pickle;
 mod pprof;
 mod snapshot;
 mod window;
+#[cfg(all(feature = "compressed", any(test, target_family = "wasm")))]
+mod zstd_frames;
 
 pub use compressed::Compression;
 pub use limits::Limits;

@@ -5,7 +5,7 @@ use crate::model::Action;
 use serde::{Deserialize, Serialize};
 
 /// A counter, named as in `memory_stats` (`<name>_bytes.all.current`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]

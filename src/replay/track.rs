@@ -133,15 +133,28 @@ impl<'a> Track<'a> {
     }
 
     /// As [`Track::walk`], up to an instant.
-    pub fn walk_to(self, last: Instant, mut visit: impl FnMut(Instant, &Counters)) {
+    pub fn walk_to(self, last: Instant, visit: impl FnMut(Instant, &Counters)) {
+        self.walk_between(0, self.history.start, last, visit);
+    }
+
+    /// As [`Track::walk_to`], from after an instant on, given the counters there.
+    pub(crate) fn walk_between(
+        self,
+        first: Instant,
+        mut counters: Counters,
+        last: Instant,
+        mut visit: impl FnMut(Instant, &Counters),
+    ) {
         let history = self.history;
-        let mut counters = history.start;
         // Only two narrow columns are read for every entry: this loop is bound by memory.
+        let entries = first as usize..(last as usize).min(history.links.len());
         let (actions, sizes) = (self.actions(), self.sizes());
-        let mut corrections = history.corrections.iter().peekable();
-        for (index, (&action, &link)) in actions.iter().zip(&history.links).take(last as usize).enumerate() {
-            let now = index as u32 + 1;
-            counters.apply(action, history.allocations.get(link as usize), now, || sizes[index]);
+        let (Some(some), Some(links)) = (actions.get(entries.clone()), history.links.get(entries)) else { return };
+        let applied = if first == 0 { 0 } else { history.corrections.partition_point(|(instant, _)| *instant <= first) };
+        let mut corrections = history.corrections[applied..].iter().peekable();
+        for (index, (&action, &link)) in (first..).zip(some.iter().zip(links)) {
+            let now = index + 1;
+            counters.apply(action, history.allocations.get(link as usize), now, || sizes[index as usize]);
             while let Some((_, bytes)) = corrections.next_if(|(instant, _)| *instant <= now) {
                 counters.correct(*bytes);
             }

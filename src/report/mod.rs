@@ -23,6 +23,8 @@ pub mod simulate;
 #[cfg(feature = "plot")]
 pub mod timeline;
 pub mod triage;
+#[cfg(feature = "plot")]
+pub mod view;
 
 pub use common::advice::{Advice, advice};
 pub use common::json::{AnomalyCounts, CounterBytes, Head, InputHead};

@@ -21,7 +21,7 @@ use crate::replay::Metric;
 use serde::Serialize;
 
 /// What rows and bands stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +62,23 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
+    /// Every way to group.
+    pub const ALL: [Self; 13] = [
+        Self::Site,
+        Self::Stack,
+        Self::Function,
+        Self::File,
+        Self::Module,
+        Self::Stream,
+        Self::Pool,
+        Self::Annotation,
+        Self::Operator,
+        Self::NnModule,
+        Self::ModulePath,
+        Self::Category,
+        Self::Phase,
+    ];
+
     /// The name as in flags and JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -8,6 +8,11 @@ use crate::error::{Error, Result};
 use crate::model::FrameId;
 
 impl GroupBy {
+    /// What a recording's blocks can be grouped by: what [`crate::analysis::peak::PeakReport::of`] does not refuse.
+    pub fn told(recording: &Devices<'_>) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|by| by.require_told(recording).is_ok())
+    }
+
     /// Whether a recording tells anything of these groups: one that does not would make a single row of all memory. Sites
     /// are what is shown when nothing is asked for, so that nothing is known of them is said in other ways.
     ///

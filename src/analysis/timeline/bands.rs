@@ -1,6 +1,6 @@
 //! Bands: what holds the memory in each column.
 
-use super::{Band, Column, DeviceTimeline, INACTIVE, LEAKS};
+use super::{Band, Column, ColumnOf, DeviceTimeline, INACTIVE, LEAKS};
 use crate::analysis::device::Device;
 use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder};
@@ -102,7 +102,7 @@ fn piles(
     columns: &[Column],
     (metric, instant): (Metric, Instant),
 ) -> (Vec<Pile>, Vec<Stay>) {
-    let table = ColumnOf::new(columns);
+    let table = ColumnOf::new(columns.iter().map(|column| column.instant));
     let column_of = |instant| table.column(instant, columns.len());
     let is_there = |born, gone| born <= instant && instant < gone;
     let seen = |born, gone| column_of(born) < column_of(gone) || is_there(born, gone);
@@ -217,35 +217,6 @@ pub(super) fn inactive(columns: &[Column], there: &Counters) -> Band {
         bytes_there: inactive(there),
         blocks_there: 0,
         leak: None,
-    }
-}
-
-/// For each instant, the first column that shows it or a later one.
-struct ColumnOf {
-    /// The instant of the first row of the table.
-    first: Instant,
-    table: Vec<u32>,
-}
-
-impl ColumnOf {
-    fn new(columns: &[Column]) -> Self {
-        let first = columns.first().map_or(0, |column| column.instant);
-        let mut table = Vec::new();
-        for (index, column) in columns.iter().enumerate() {
-            let length = (column.instant - first) as usize + 1;
-            if length > table.len() {
-                table.resize(length, index as u32);
-            }
-        }
-        Self { first, table }
-    }
-
-    /// There are so many columns.
-    fn column(&self, instant: Instant, columns: usize) -> usize {
-        match instant.checked_sub(self.first) {
-            None => 0,
-            Some(offset) => self.table.get(offset as usize).map_or(columns, |&column| column as usize),
-        }
     }
 }
 

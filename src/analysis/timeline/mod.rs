@@ -6,11 +6,13 @@
 
 mod axis;
 mod bands;
+mod column_of;
 mod focus;
 mod idle;
 mod sample;
 
 pub use axis::{Axis, Shows, Stretch};
+pub(crate) use column_of::ColumnOf;
 pub(crate) use focus::peaks_or_failures;
 
 use crate::analysis::device::{Device, Devices};
@@ -20,6 +22,7 @@ use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::analysis::training::Category;
 use crate::error::{Error, Result};
+use crate::model::Action;
 use crate::replay::{Counters, Instant, Track};
 use focus::StepSpan;
 use rayon::prelude::*;
@@ -178,6 +181,23 @@ pub struct OomMark {
 }
 
 impl OomMark {
+    /// All of a device, with their instants for x.
+    pub fn all(track: Track<'_>) -> Vec<Self> {
+        let mut ooms = Vec::new();
+        if track.actions().contains(&Action::Oom) {
+            track.walk(|instant, counters| ooms.extend(Self::at(track, instant, i64::from(instant), counters)));
+        }
+        ooms
+    }
+
+    /// The one that leads to an instant, if there is one.
+    fn at(track: Track<'_>, instant: Instant, x: i64, counters: &Counters) -> Option<Self> {
+        let entry = instant.checked_sub(1).filter(|&entry| track.action(entry) == Some(Action::Oom))?;
+        let found = track.entry(entry)?;
+        let device_free = track.snapshot.notes.format.has_segments().then_some(found.addr);
+        Some(Self { x, entry, requested: found.size, device_free, counters: *counters })
+    }
+
     /// What this process could reserve at most then: what it had, and what was free.
     pub fn capacity(&self) -> Option<u64> {
         Some(u64::try_from(self.counters.reserved).unwrap_or(0).saturating_add(self.device_free?))

@@ -5,7 +5,6 @@ use super::focus::StepSpan;
 use super::idle::{Gap, common, gaps};
 use super::{Column, OomMark, Ribbon, XAxis};
 use crate::analysis::time::annotations::Annotations;
-use crate::model::Action;
 use crate::replay::{Instant, Metric, Track};
 
 /// What there is on the x axis.
@@ -104,7 +103,6 @@ pub(super) struct Sampled {
 impl Sampled {
     /// Picks each column's highest instant, in one pass.
     pub fn of(track: Track<'_>, metric: Metric, scale: &Scale, axis: &Axis, (from, to): (Instant, Instant)) -> Self {
-        let snapshot = track.snapshot;
         let times = track.times();
         let counters = track.counters_at(from);
         let mut now = Column { instant: from, counters, max_reserved: counters.reserved };
@@ -129,17 +127,7 @@ impl Sampled {
                 highest = now;
             }
             highest.max_reserved = max_reserved;
-            if track.action(instant - 1) == Some(Action::Oom)
-                && let Some(entry) = track.entry(instant - 1)
-            {
-                ooms.push(OomMark {
-                    x,
-                    entry: instant - 1,
-                    requested: entry.size,
-                    device_free: snapshot.notes.format.has_segments().then_some(entry.addr),
-                    counters: *counters,
-                });
-            }
+            ooms.extend(OomMark::at(track, instant, x, counters));
         });
         while columns.len() < count {
             columns.push(highest);

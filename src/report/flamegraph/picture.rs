@@ -101,7 +101,8 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     }
 }
 
-fn color(node: &FlameNode) -> Color {
+/// The colour of a frame: whose code it is.
+pub(crate) fn color(node: &FlameNode) -> Color {
     match &node.owner {
         Owner::Package(package) => palette::of_name(package),
         Owner::Native => palette::OTHER,

@@ -33,7 +33,7 @@ pub fn findings(page: &Page<'_>) -> Vec<Finding> {
 }
 
 /// Which device holds most, and what makes the difference.
-fn differ(comparison: &Comparison) -> Finding {
+pub fn differ(comparison: &Comparison) -> Finding {
     let columns = comparison::columns(comparison, usize::MAX);
     let line = |row: &GroupShares| {
         let share =
@@ -52,7 +52,7 @@ fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
     told.chain(more)
 }
 
-fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
+pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let name = device_name(device.device);
     let (bytes, site, cause) = (Bytes(oom.request.bytes), &oom.request.site, oom.cause.name());
     let place = notes::position(&oom.moment, device.entries, &device.completeness);
@@ -61,7 +61,7 @@ fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines }
 }
 
-fn leak(device: &DeviceLeaks) -> Option<Finding> {
+pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let leaking = device.rows.iter().filter(|row| row.verdict == Verdict::Leak);
     let sites =
         leaking.take(LEAKS).map(|row| format!("{}: {}", starred(&row.label, row.inferred), leaks::behaviour(row)));

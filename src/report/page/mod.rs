@@ -1,11 +1,11 @@
 //! `memviz report`: one file that says it all, for an issue. SVG, Markdown and static HTML.
 
 mod figures;
-mod findings;
+pub(super) mod findings;
 mod html;
 mod markdown;
 mod svg;
-mod verdict;
+pub(super) mod verdict;
 
 use super::Source;
 use super::common::picture::{MAX_PANELS, Picture, PictureFormat, panels};

@@ -83,7 +83,7 @@ fn served(device: &DeviceOoms) -> Vec<String> {
 }
 
 /// The best candidate for checkpointing, or why there is none.
-fn savings(device: &DeviceCheckpoint) -> Option<String> {
+pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
     let best = device.candidates.first()?;
     let cost = checkpoint::cost(device, best).map_or(String::new(), |cost| format!("; {cost}"));
     Some(format!("checkpoint {}: {}{cost}", best.label, checkpoint::effect(device, best)))

@@ -1,0 +1,128 @@
+//! From a part of an axis to instants.
+
+use super::MOST_COLUMNS;
+use super::pyramid::Pyramid;
+use crate::analysis::device::Device;
+use crate::analysis::timeline::XAxis;
+use crate::error::{Error, Result};
+use crate::replay::{Instant, Metric, Track};
+use std::borrow::Cow;
+
+/// A part of an axis, in columns of equal width. The last one includes its right edge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// What the axis counts: microseconds since the first entry of the recording, or instants.
+    pub axis: XAxis,
+    /// Left edge.
+    pub from: f64,
+    /// Right edge.
+    pub to: f64,
+    /// Number of columns.
+    pub columns: usize,
+}
+
+/// The instant of each column at which a counter is highest, the state that the column begins with included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// The instants, never falling. Where nothing happens in a column, that of the state it begins with.
+    pub instants: Vec<Instant>,
+    /// The counter there.
+    pub values: Vec<i64>,
+}
+
+/// The times of a device's entries, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Clock<'a> {
+    times: Cow<'a, [i64]>,
+    origin: i64,
+    entries: u32,
+    has_times: bool,
+}
+
+impl Part {
+    /// Refuses what has no columns.
+    pub(super) fn check(&self, clock: &Clock<'_>) -> Result<()> {
+        if self.axis == XAxis::Time && !clock.has_times {
+            return Err(Error::Request("this recording has no times (PyTorch 2.0); use the axis entry".to_owned()));
+        }
+        if self.columns == 0 || self.columns > MOST_COLUMNS {
+            let found = self.columns;
+            return Err(Error::Request(format!("expected 1 to {MOST_COLUMNS} columns, found {found}")));
+        }
+        if self.from < self.to && self.from.is_finite() && self.to.is_finite() {
+            return Ok(());
+        }
+        Err(Error::Request(format!("expected a part that begins before it ends, found {} to {}", self.from, self.to)))
+    }
+
+    /// The left edge of a column.
+    fn edge(&self, column: usize) -> f64 {
+        self.from + (self.to - self.from) * (column as f64 / self.columns as f64)
+    }
+}
+
+impl<'a> Clock<'a> {
+    pub fn of(track: Track<'a>) -> Self {
+        let mut times = Cow::Borrowed(track.times());
+        if !times.is_sorted() {
+            let mut latest = i64::MIN;
+            for time in times.to_mut() {
+                latest = latest.max(*time);
+                *time = latest;
+            }
+        }
+        let origin = track.snapshot.first_time().unwrap_or(0);
+        Self { times, origin, entries: track.entries(), has_times: track.has_times() }
+    }
+
+    /// Where an instant is on an axis.
+    pub fn position(&self, axis: XAxis, instant: Instant) -> f64 {
+        match axis {
+            XAxis::Entry => f64::from(instant),
+            XAxis::Time => {
+                let time = self.times.get((instant as usize).saturating_sub(1));
+                time.map_or(0.0, |time| time.saturating_sub(self.origin) as f64)
+            }
+        }
+    }
+
+    /// Number of instants left of a position, and whether one is right there.
+    fn before(&self, axis: XAxis, position: f64) -> (Instant, bool) {
+        match axis {
+            XAxis::Entry => {
+                let count = position.ceil().clamp(0.0, f64::from(self.entries) + 1.0);
+                (count as Instant, count == position && position <= f64::from(self.entries))
+            }
+            XAxis::Time => {
+                let at = |time: i64| time.saturating_sub(self.origin) as f64;
+                let before = self.times.partition_point(|&time| at(time) < position);
+                let is_there = self.times.get(before).is_some_and(|&time| at(time) == position);
+                // The state before the first entry is where that entry is.
+                let first = Instant::from(before > 0 || (self.times.is_empty() && position > 0.0));
+                (before as Instant + first, is_there)
+            }
+        }
+    }
+}
+
+impl Columns {
+    pub(super) fn of(device: &Device<'_>, clock: &Clock<'_>, pyramid: &Pyramid, metric: Metric, part: &Part) -> Self {
+        let track = device.track;
+        let mut columns = Self { instants: Vec::with_capacity(part.columns), values: Vec::with_capacity(part.columns) };
+        let (mut left, mut is_there) = clock.before(part.axis, part.from);
+        for column in 1..=part.columns {
+            let (mut right, next_is_there) = clock.before(part.axis, part.edge(column));
+            if column == part.columns && next_is_there {
+                right = clock.before(part.axis, part.edge(column).next_up()).0;
+            }
+            // What the column begins with is the instant at its edge, else the last one before it.
+            let first = if is_there { left } else { left.saturating_sub(1) };
+            let last = right.saturating_sub(1).max(first);
+            let highest = pyramid.highest(track, metric, first, last);
+            columns.instants.push(highest.instant);
+            columns.values.push(highest.bytes);
+            (left, is_there) = (right, next_is_there);
+        }
+        columns
+    }
+}

@@ -1,0 +1,174 @@
+//! A device as it looks from any distance: curves, bands and blocks of any part of its history, as many columns as there
+//! are pixels.
+//!
+//! A program draws again with every turn of the wheel, so what a part costs depends on that part, and on all of the history
+//! only where all of it is asked for. What is shown stays exact: each column stands for the instant at which memory is
+//! highest within it, so that no peak is lost.
+
+mod bands;
+mod blocks;
+mod columns;
+mod difference;
+mod grouped;
+mod lives;
+mod pyramid;
+
+pub use bands::{BandedColumns, SceneBand};
+pub use blocks::{Shape, Shapes};
+pub use columns::{Columns, Part};
+pub use difference::{Difference, DifferenceRow};
+pub use grouped::SceneGroup;
+pub use pyramid::Pyramid;
+
+use crate::analysis::device::Device;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference};
+use crate::analysis::timeline::XAxis;
+use crate::error::{Error, Result};
+use crate::replay::{Instant, Metric};
+use columns::Clock;
+use grouped::Grouped;
+use lives::Lives;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A device that is looked at again and again. What a question needs of the whole history is made when it is first asked,
+/// and kept.
+#[derive(Clone, Debug)]
+pub struct Scene<'a> {
+    device: Device<'a>,
+    clock: Clock<'a>,
+    pyramid: Pyramid,
+    /// By what there is of a metric: blocks until their free is requested, or completes, or segments.
+    lives: HashMap<Metric, Arc<Lives>>,
+    grouped: HashMap<(GroupBy, bool), Arc<Grouped>>,
+}
+
+/// The most columns of a part: more than any screen has.
+pub const MOST_COLUMNS: usize = 1 << 14;
+
+impl<'a> Scene<'a> {
+    /// A device, with the maxima of its counters.
+    pub fn new(device: &Device<'a>) -> Self {
+        Self {
+            device: device.clone(),
+            clock: Clock::of(device.track),
+            pyramid: Pyramid::of(device.track),
+            lives: HashMap::new(),
+            grouped: HashMap::new(),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device<'a> {
+        &self.device
+    }
+
+    /// Where each instant is on an axis, from 0 to the last one, never falling: microseconds since the first entry of the
+    /// recording, or the instant itself. Where the clock of a recording steps back, it stands still here. The state before
+    /// the first entry is where that entry is.
+    pub fn positions(&self, axis: XAxis) -> Vec<f64> {
+        let last = self.device.track.entries();
+        (0..=last).map(|instant| self.clock.position(axis, instant)).collect()
+    }
+
+    /// The highest instant of a counter in each column.
+    ///
+    /// # Errors
+    /// When the part has no columns, too many of them, or no extent.
+    pub fn columns(&self, metric: Metric, part: &Part) -> Result<Columns> {
+        part.check(&self.clock)?;
+        Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
+    }
+
+    /// What holds the memory in each column: the `top` groups that hold most over the part, and the others as one.
+    ///
+    /// # Errors
+    /// As [`Scene::columns`]; when groups overlap, or the counter or the recording cannot be grouped like this.
+    pub fn bands(&mut self, metric: Metric, by: GroupBy, part: &Part, top: usize) -> Result<BandedColumns> {
+        let columns = self.columns(metric, part)?;
+        let grouped = self.grouped(metric, by)?;
+        let lives = self.lives(metric);
+        Ok(BandedColumns::of(&lives, &grouped, columns, top))
+    }
+
+    /// Blocks as shapes over time, stacked in the order of their births: the `most` that take most room, and the others as
+    /// one band on top.
+    ///
+    /// # Errors
+    /// As [`Scene::bands`]; and for [`Metric::Reserved`], which has no blocks.
+    pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
+        if metric == Metric::Reserved {
+            let message = "segments are no blocks: expected the metric allocated, active or requested, found reserved";
+            return Err(Error::Request(message.to_owned()));
+        }
+        let columns = self.columns(metric, part)?;
+        let grouped = self.grouped(metric, by)?;
+        let lives = self.lives(metric);
+        Ok(Shapes::of(&lives, &grouped, columns, most))
+    }
+
+    /// What became more and what less from one instant to another.
+    ///
+    /// # Errors
+    /// When the recording has no such instant, or the counter cannot be grouped like this.
+    pub fn difference(
+        &self,
+        metric: Metric,
+        by: GroupBy,
+        (from, to): (Instant, Instant),
+        top: Option<usize>,
+    ) -> Result<Difference> {
+        by.require(metric)?;
+        self.require_instant(from)?;
+        self.require_instant(to)?;
+        Ok(Difference::of(&self.device, metric, by, (from, to), top))
+    }
+
+    /// Indexes of the allocations that a filter lets through, in order, as `--include` would have them.
+    pub fn search(&self, filter: &Filter) -> Vec<u32> {
+        let device = &self.device;
+        let grouper = Grouper::new(device, device.deep_sites(), filter, GroupBy::Site).inferring(
+            device,
+            Inference::On,
+            Metric::Active,
+            None,
+        );
+        let mut groups = Groups::new(&grouper);
+        let all = 0..device.history().allocations.len();
+        let passes = |&index: &usize| {
+            let group = groups.of_allocation(index).first().copied();
+            group.is_some_and(|group| !groups.is_filtered_out(group))
+        };
+        all.filter(passes).map(|index| index as u32).collect()
+    }
+
+    /// That the device has an instant.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub fn require_instant(&self, instant: Instant) -> Result<()> {
+        let last = self.device.track.entries();
+        if instant <= last {
+            return Ok(());
+        }
+        let device = self.device.id();
+        Err(Error::Request(format!("device {device} has the instants 0 to {last}, so none with number {instant}")))
+    }
+
+    fn lives(&mut self, metric: Metric) -> Arc<Lives> {
+        let track = self.device.track;
+        Arc::clone(self.lives.entry(metric).or_insert_with(|| Arc::new(Lives::of(track, metric))))
+    }
+
+    fn grouped(&mut self, metric: Metric, by: GroupBy) -> Result<Arc<Grouped>> {
+        by.require(metric)?;
+        if by.is_inclusive() {
+            let by = by.name();
+            return Err(Error::Request(format!("groups by {by} overlap, so they cannot be stacked")));
+        }
+        let device = &self.device;
+        let key = (by, metric == Metric::Reserved);
+        Ok(Arc::clone(self.grouped.entry(key).or_insert_with(|| Arc::new(Grouped::of(device, metric, by)))))
+    }
+}

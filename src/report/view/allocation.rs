@@ -1,0 +1,121 @@
+//! One allocation with all that is known of it.
+
+use super::json;
+use super::segments::{address, pool, state};
+use crate::analysis::code::sites::{Sites, clipped};
+use crate::analysis::device::Device;
+use crate::analysis::grouping::filter::Filter;
+use crate::analysis::grouping::{GroupBy, Grouper, Holder, Inference};
+use crate::analysis::segments::layout::{Layout, Piece};
+use crate::analysis::time::moment::Moment;
+use crate::model::StackId;
+use crate::replay::{History, Instant, Metric, NEVER};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Answer {
+    id: usize,
+    address: String,
+    requested_bytes: u64,
+    block_bytes: u64,
+    born: Instant,
+    freed: Option<Instant>,
+    completed: Option<Instant>,
+    born_us: Option<i64>,
+    freed_us: Option<i64>,
+    site: String,
+    category: &'static str,
+    evidence: &'static str,
+    inferred: bool,
+    phase: Option<&'static str>,
+    stream: Option<u64>,
+    pool: Option<String>,
+    annotations: Vec<String>,
+    stack: Vec<Frame>,
+    forward: Vec<Frame>,
+    forward_inferred: bool,
+    before: Option<Neighbour>,
+    behind: Option<Neighbour>,
+}
+
+#[derive(Serialize)]
+struct Frame {
+    label: String,
+    path: String,
+    own: bool,
+}
+
+#[derive(Serialize)]
+struct Neighbour {
+    bytes: u64,
+    state: &'static str,
+    allocation: Option<usize>,
+    label: String,
+}
+
+/// The allocation with this index; `None` past the end.
+pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
+    let track = device.track;
+    let holder = Holder::of_allocation(track, Metric::Active, id)?;
+    let allocation = track.allocation(id)?;
+    let filter = Filter::default();
+    let sites = device.deep_sites();
+    let grouper =
+        Grouper::new(device, sites, &filter, GroupBy::Site).inferring(device, Inference::On, Metric::Active, None);
+    let site = |holder: &Holder| grouper.keys(holder).first().map(|key| grouper.label(key, false)).unwrap_or_default();
+    let origin = grouper.origin(&holder);
+    let decision = device.categories().get(id);
+    let entry = History::entry_before(allocation.born);
+    let context = entry.filter(|_| track.snapshot.notes.format.has_segments()).map(|entry| track.context(entry));
+    let old = track.history.baseline.get(id);
+    let born = Moment::of(track, device.annotations(), allocation.born);
+    let happens = |instant: Instant| (instant != NEVER).then_some(instant);
+    let freed = happens(allocation.freed);
+    let layout = Layout::at(track, allocation.born);
+    let place = layout.pieces.iter().position(|piece| piece.allocation == Some(id));
+    let segment = place.and_then(|_| layout.segment_of(allocation.addr));
+    let neighbour = |place: Option<usize>| {
+        let place = place.filter(|place| segment.is_some_and(|segment| segment.pieces.contains(place)))?;
+        let &Piece { size, state: is, allocation, .. } = layout.pieces.get(place)?;
+        let holder = allocation.and_then(|index| Holder::of_allocation(track, Metric::Active, index));
+        let label = holder.as_ref().map(site).unwrap_or_default();
+        Some(Neighbour { bytes: size, state: state(is), allocation, label })
+    };
+    Some(json(&Answer {
+        id,
+        address: address(allocation.addr),
+        requested_bytes: allocation.requested,
+        block_bytes: allocation.size,
+        born: allocation.born,
+        freed,
+        completed: happens(allocation.completed),
+        born_us: born.since_start_us,
+        freed_us: freed.and_then(|freed| Moment::of(track, device.annotations(), freed).since_start_us),
+        site: site(&holder),
+        category: decision.category.name(),
+        evidence: decision.evidence.words(),
+        inferred: !decision.evidence.is_recorded(),
+        phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
+        stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
+        pool: context.and_then(|context| context.pool).or(old.and_then(|old| old.pool)).map(pool),
+        annotations: born.annotations,
+        stack: frames(sites, origin.stack),
+        forward: origin.forward.map(|stack| frames(sites, stack)).unwrap_or_default(),
+        forward_inferred: origin.forward.is_some() && !origin.is_recorded,
+        before: neighbour(place.and_then(|place| place.checked_sub(1))),
+        behind: neighbour(place.map(|place| place + 1)),
+    }))
+}
+
+/// The frames of a stack, innermost first.
+fn frames(sites: &Sites<'_>, stack: StackId) -> Vec<Frame> {
+    let snapshot = sites.snapshot();
+    let frame = |&id| {
+        let path = snapshot.stacks.frame(id).map(|frame| {
+            let file = clipped(snapshot.strings.get(frame.filename));
+            if frame.line > 0 { format!("{file}:{}", frame.line) } else { file.to_owned() }
+        });
+        Frame { label: sites.label(id), path: path.unwrap_or_default(), own: sites.is_own(id) }
+    };
+    snapshot.stacks.frame_ids(stack).iter().map(frame).collect()
+}

@@ -1,0 +1,74 @@
+//! What grew between two instants.
+
+use super::json;
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::scene::{Difference, DifferenceRow};
+use crate::replay::{Instant, Metric};
+use crate::report::common::picture::palette;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    by: GroupBy,
+    metric: Metric,
+    from: Instant,
+    to: Instant,
+    inclusive: bool,
+    from_bytes: u64,
+    to_bytes: u64,
+    bytes: i128,
+    rows: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    label: &'a str,
+    light: &'static str,
+    dark: &'static str,
+    inferred: bool,
+    from_bytes: u64,
+    to_bytes: u64,
+    bytes: i128,
+    from_blocks: u64,
+    to_blocks: u64,
+    stack: &'a [String],
+}
+
+/// The groups that became more or less, the largest change first.
+pub fn difference(
+    metric: Metric,
+    by: GroupBy,
+    (from, to): (Instant, Instant),
+    difference: &Difference,
+) -> String {
+    let (before, after) = difference.totals;
+    json(&Answer {
+        by,
+        metric,
+        from,
+        to,
+        inclusive: by.is_inclusive(),
+        from_bytes: before,
+        to_bytes: after,
+        bytes: i128::from(after) - i128::from(before),
+        rows: difference.rows.iter().map(Row::from).collect(),
+    })
+}
+
+impl<'a> From<&'a DifferenceRow> for Row<'a> {
+    fn from(row: &'a DifferenceRow) -> Self {
+        let color = palette::of_label(&row.label);
+        Self {
+            label: &row.label,
+            light: color.light,
+            dark: color.dark,
+            inferred: row.inferred,
+            from_bytes: row.bytes.0,
+            to_bytes: row.bytes.1,
+            bytes: row.change(),
+            from_blocks: row.blocks.0,
+            to_blocks: row.blocks.1,
+            stack: &row.stack,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What there is to know of a recording before anything is drawn.
+
+use super::json;
+use crate::analysis::device::{Device, Devices};
+use crate::analysis::grouping::GroupBy;
+use crate::analysis::timeline::OomMark;
+use crate::model::bytes::Bytes;
+use crate::replay::{Bound, Counters, Metric};
+use crate::report::Source;
+use crate::report::common::notes;
+use indexmap::IndexMap;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    name: &'a str,
+    format: &'static str,
+    bytes: u64,
+    version: &'static str,
+    has_times: bool,
+    has_segments: bool,
+    notes: Vec<String>,
+    by: Vec<&'static str>,
+    devices: Vec<DeviceFigures>,
+}
+
+#[derive(Serialize)]
+struct DeviceFigures {
+    device: i32,
+    name: String,
+    entries: u32,
+    allocations: usize,
+    start_us: i64,
+    end_us: i64,
+    capacity_bytes: Option<u64>,
+    peak: IndexMap<&'static str, Peak>,
+    baseline: IndexMap<&'static str, i64>,
+    end: IndexMap<&'static str, i64>,
+    complete: bool,
+    doubts: Vec<String>,
+    ooms: Vec<Oom>,
+}
+
+#[derive(Serialize)]
+struct Peak {
+    bytes: i64,
+    instant: u32,
+    bound: Option<Bound>,
+}
+
+#[derive(Serialize)]
+struct Oom {
+    instant: u32,
+    requested_bytes: u64,
+    capacity_bytes: Option<u64>,
+    text: String,
+}
+
+/// The recording, its devices with their maxima, and what they can be grouped by.
+pub fn figures(source: Source<'_>, devices: &Devices<'_>) -> String {
+    let snapshot = &source.recording.snapshot;
+    let origin = snapshot.first_time().unwrap_or(0);
+    // Nothing is drawn of devices in an order of the file's choice: host memory is last, as in every answer.
+    let wanted = devices.wanted(&[]).unwrap_or_default();
+    json(&Figures {
+        name: source.path,
+        format: snapshot.notes.format.name(),
+        bytes: source.recording.bytes,
+        version: env!("CARGO_PKG_VERSION"),
+        has_times: snapshot.notes.has_times,
+        has_segments: snapshot.notes.format.has_segments(),
+        notes: notes::source(snapshot),
+        by: GroupBy::told(devices).map(GroupBy::name).collect(),
+        devices: wanted.into_iter().map(|device| DeviceFigures::of(device, origin)).collect(),
+    })
+}
+
+impl DeviceFigures {
+    fn of(device: &Device<'_>, origin: i64) -> Self {
+        let (track, history) = (device.track, device.history());
+        let times = track.times();
+        let time = |time: Option<&i64>| time.map_or(0, |time| time.saturating_sub(origin));
+        let ooms: Vec<Oom> = OomMark::all(track).iter().map(Oom::of).collect();
+        let mut doubts = notes::limits(&history.completeness, &history.start);
+        doubts.extend(notes::anomalies(&history.anomalies));
+        Self {
+            device: device.id(),
+            name: notes::device_name(device.id()),
+            entries: history.entries(),
+            allocations: history.allocations.len(),
+            start_us: time(times.iter().min()),
+            end_us: time(times.iter().max()),
+            capacity_bytes: ooms.first().and_then(|oom| oom.capacity_bytes),
+            peak: Metric::ALL.map(|metric| (metric.name(), Peak::of(device, metric))).into(),
+            baseline: counters(&history.start),
+            end: counters(&history.end),
+            complete: history.completeness.is_complete(),
+            doubts,
+            ooms,
+        }
+    }
+}
+
+impl Peak {
+    fn of(device: &Device<'_>, metric: Metric) -> Self {
+        let history = device.history();
+        let maximum = history.maxima[metric as usize];
+        let is_early = maximum.instant == 0 && history.completeness.has_baseline;
+        let bound = history.completeness.bound(metric).or(is_early.then_some(Bound::Lower));
+        Self { bytes: maximum.bytes, instant: maximum.instant, bound }
+    }
+}
+
+impl Oom {
+    fn of(oom: &OomMark) -> Self {
+        let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
+        Self {
+            instant: oom.entry + 1,
+            requested_bytes: oom.requested,
+            capacity_bytes: oom.capacity(),
+            text: format!("out of memory: {} asked for{free}", Bytes(oom.requested)),
+        }
+    }
+}
+
+fn counters(counters: &Counters) -> IndexMap<&'static str, i64> {
+    Metric::ALL.map(|metric| (metric.name(), counters.get(metric))).into()
+}

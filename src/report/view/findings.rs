@@ -1,0 +1,136 @@
+//! What deserves a look, in the words of the commands that find it, with where it is.
+
+use super::json;
+use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
+use crate::analysis::device::Devices;
+use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
+use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
+use crate::analysis::oom::{DeviceOoms, OomOptions, OomReport};
+use crate::analysis::time::when::When;
+use crate::analysis::triage::{DeviceTriage, Finding, TriageOptions, TriageReport};
+use crate::error::Result;
+use crate::model::DeviceId;
+use crate::replay::Instant;
+use crate::report::oom::words as oom;
+use crate::report::page::{findings as page, verdict};
+use crate::report::triage::words as triage;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Found {
+    kind: &'static str,
+    severity: &'static str,
+    device: DeviceId,
+    sentence: String,
+    lines: Vec<String>,
+    command: &'static str,
+    instant: Option<Instant>,
+    from: Option<Instant>,
+    to: Option<Instant>,
+}
+
+const ALARM: &str = "alarm";
+const NOTE: &str = "note";
+/// Failed requests told of.
+const OOMS: usize = 10;
+
+/// Everything found, the device to look at first before the others.
+///
+/// # Errors
+/// As the analyses behind it.
+pub fn findings(devices: &Devices<'_>) -> Result<String> {
+    let report = TriageReport::of(devices, &TriageOptions::default())?;
+    let ooms = OomReport::of(devices, &OomOptions::default())?;
+    let leaks = LeakReport::of(devices, &LeakOptions::default())?;
+    let mut order: Vec<usize> = (0..report.devices.len()).collect();
+    order.sort_by_key(|&index| index != report.first);
+    let mut found = Vec::new();
+    for device in order.into_iter().filter_map(|index| report.devices.get(index)) {
+        let id = device.peak.device;
+        found.push(Found {
+            sentence: triage::verdict(device),
+            command: "triage",
+            ..Found::new("verdict", device.failure.is_some(), device)
+        });
+        if let Some(ooms) = ooms.devices.iter().find(|ooms| ooms.device == id) {
+            failures(device, ooms, &mut found);
+        }
+        for finding in &device.findings {
+            found.push(match finding {
+                Finding::Fragmentation { .. } => fragmentation(devices, device, finding),
+                Finding::Growth { .. } => growth(device, &leaks, finding),
+                Finding::Activations { .. } => activations(devices, device, finding)?,
+            });
+        }
+    }
+    if let (Some(comparison), Some(first)) = (&report.comparison, report.devices.get(report.first)) {
+        let page::Finding { title, lines } = page::differ(comparison);
+        found.push(Found { sentence: title, lines, command: "peak", ..Found::new("devices", false, first) });
+    }
+    Ok(json(&found))
+}
+
+impl Found {
+    /// Something at the instant that the triage looks at.
+    fn new(kind: &'static str, is_alarm: bool, device: &DeviceTriage) -> Self {
+        Self {
+            kind,
+            severity: if is_alarm { ALARM } else { NOTE },
+            device: device.peak.device,
+            sentence: String::new(),
+            lines: Vec::new(),
+            command: "",
+            instant: Some(device.peak.instant),
+            from: None,
+            to: None,
+        }
+    }
+
+    /// The same in the words of the triage.
+    fn said(self, finding: &Finding) -> Self {
+        let triage::Line { text, command } = triage::finding(finding);
+        Self { sentence: text, command, ..self }
+    }
+}
+
+fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
+    for failed in ooms.ooms.iter().take(OOMS) {
+        let page::Finding { title, mut lines } = page::failure(ooms, failed);
+        lines.extend(failed.advice.iter().map(|advice| oom::advice(failed, advice).text));
+        let instant = Some(failed.moment.instant);
+        found.push(Found { sentence: title, lines, command: "oom", instant, ..Found::new("oom", true, device) });
+    }
+}
+
+/// What live blocks pin, at the instant that the triage looks at.
+fn fragmentation(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Found {
+    let said = Found::new("fragmentation", false, device).said(finding);
+    let options = FragmentationOptions {
+        at: device.failure.map(|_| When::Oom),
+        top: Some(1),
+        devices: vec![device.peak.device],
+        ..FragmentationOptions::default()
+    };
+    let report = FragmentationReport::of(devices, &options).ok();
+    let instant = report.and_then(|report| Some(report.devices.first()?.moment.instant));
+    Found { instant: instant.or(said.instant), ..said }
+}
+
+/// What grows, from the first end of a step that counts to the last one.
+fn growth(device: &DeviceTriage, leaks: &LeakReport, finding: &Finding) -> Found {
+    let is_leak = matches!(finding, Finding::Growth { is_leak: true, .. });
+    let said = Found::new(if is_leak { "leak" } else { "growth" }, is_leak, device).said(finding);
+    let of_device = |leaks: &&DeviceLeaks| leaks.device == device.peak.device;
+    let Some(leaks) = leaks.devices.iter().find(of_device) else { return said };
+    let lines = page::leak(leaks).map(|finding| finding.lines).unwrap_or_default();
+    let from = leaks.ends.first().map(|end| end.instant);
+    Found { lines, from, to: leaks.ends.last().map(|end| end.instant), ..said }
+}
+
+/// What activations hold, and what is the best that checkpointing would do about it.
+fn activations(devices: &Devices<'_>, device: &DeviceTriage, finding: &Finding) -> Result<Found> {
+    let options = CheckpointOptions { top: Some(1), devices: vec![device.peak.device], ..CheckpointOptions::default() };
+    let report = CheckpointReport::of(devices, &options)?;
+    let lines = report.devices.iter().filter_map(verdict::savings).collect();
+    Ok(Found { lines, ..Found::new("activations", false, device).said(finding) })
+}

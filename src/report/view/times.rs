@@ -1,0 +1,73 @@
+//! What lies along the time axis: ranges of `record_function`, and steps.
+
+use super::json;
+use crate::analysis::code::sites::clipped;
+use crate::analysis::device::Device;
+use crate::analysis::training::steps::NoSteps;
+use crate::replay::Instant;
+use crate::report::common::training;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Annotation<'a> {
+    name: &'a str,
+    from_us: i64,
+    to_us: i64,
+    from: Instant,
+    to: Instant,
+    depth: usize,
+}
+
+#[derive(Serialize)]
+struct Steps {
+    why: Option<&'static str>,
+    steps: Vec<Step>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    from: Instant,
+    to: Instant,
+}
+
+/// The ranges that lie within the entries of a device, in the order of their starts, cut at the ends.
+pub fn annotations(device: &Device<'_>) -> String {
+    let (track, snapshot) = (device.track, device.snapshot());
+    let times = track.times();
+    let (Some(&first), Some(&last), true) = (times.iter().min(), times.iter().max(), track.has_times()) else {
+        return "[]".to_owned();
+    };
+    let origin = snapshot.first_time().unwrap_or(0);
+    let instant = |time| times.partition_point(|&entry| entry < time) as Instant;
+    let ranges = device.annotations().ranges.iter().filter(|range| range.start_us <= last && range.end_us >= first);
+    let shown: Vec<Annotation<'_>> = ranges
+        .map(|range| Annotation {
+            name: clipped(snapshot.strings.get(range.name)),
+            from_us: range.start_us.max(first).saturating_sub(origin),
+            to_us: range.end_us.min(last).saturating_sub(origin),
+            from: instant(range.start_us),
+            to: instant(range.end_us),
+            depth: range.depth,
+        })
+        .collect();
+    json(&shown)
+}
+
+fn words(why: NoSteps) -> &'static str {
+    match why {
+        NoSteps::NoHistory => "no history was recorded",
+        NoSteps::Unknown => training::NO_STEPS,
+    }
+}
+
+/// The steps of the program on a device, or why there are none.
+pub fn steps(device: &Device<'_>) -> String {
+    let answer = match device.steps() {
+        Ok(steps) => {
+            let starts = [0].into_iter().chain(steps.ends.iter().copied());
+            Steps { why: None, steps: starts.zip(&steps.ends).map(|(from, &to)| Step { from, to }).collect() }
+        }
+        Err(why) => Steps { why: Some(words(why)), steps: Vec::new() },
+    };
+    json(&answer)
+}

@@ -1,0 +1,253 @@
+// The interface between the page and the engine. Everything that is worked out is worked out in here.
+//
+// Bytes are numbers (exact below 2^53). An *instant* counts the entries of a device that have happened: 0 is before the
+// first kept entry, `entries` behind the last one. Whatever is text or a tree is a JSON string; whatever is long is a typed
+// array in a plain object, whose buffers can be transferred. Errors are thrown as `Error` with the one line that the command
+// line prints, without `memviz: `.
+
+/** What an x axis counts: `entry` instants, `time` microseconds since the first entry of the recording. */
+export type Axis = "entry" | "time";
+export type Metric = "allocated" | "active" | "requested" | "reserved";
+/** A name of `--by`: those that a file can answer are in `Figures.by`. */
+export type By = string;
+
+/** A range of an axis in columns of equal width: column `k` is `[from + k * w, from + (k + 1) * w)` with `w = (to - from) / columns`. */
+export interface Curve {
+    /** The highest value in each column, that at its left edge included: exact. */
+    values: Float64Array;
+    /** The first instant of the column that has it. */
+    instants: Uint32Array;
+}
+
+export interface Group {
+    label: string;
+    /** Of `--by category`. */
+    category: string | null;
+    /** Colours on light and dark ground, `#RRGGBB`: those of the pictures. */
+    light: string;
+    dark: string;
+    inferred: boolean;
+}
+
+export interface Bands {
+    /** Bands from the bottom of the stack up; the last one may be `(other)`. */
+    groups: Group[];
+    /** `groups.length * columns`, row by row: bytes at the column's instant. Columns sum to `totals`. */
+    values: Float64Array;
+    /** As `Curve.values` and `Curve.instants` for this metric. */
+    totals: Float64Array;
+    instants: Uint32Array;
+}
+
+/** Live allocations stacked by birth, at the instant of each column where the metric is highest. */
+export interface Blocks {
+    /** Groups that shapes are coloured by. */
+    groups: Group[];
+    /** One for each shape: the allocation's id, its bytes, its index into `groups`. */
+    allocations: Uint32Array;
+    bytes: Float64Array;
+    group: Uint32Array;
+    /** Shape `i` has the points `starts[i]..starts[i + 1]` and ends before column `ends[i]`. */
+    starts: Uint32Array;
+    ends: Uint32Array;
+    /** From this column on a shape lies at this offset (bytes): pairs (column, offset). */
+    points: Float64Array;
+    /** Bytes of all other allocations in each column; on top of the shapes. Shapes and rest sum to `totals`. */
+    rest: Float64Array;
+    totals: Float64Array;
+    instants: Uint32Array;
+}
+
+export class Engine {
+    /**
+     * Reads a recording of any kind that memviz reads. `read(at, length)` gives up to `length` bytes from `at` on, and none
+     * only at the end; it is called from the start to the end, synchronously. One engine per instance of the wasm module:
+     * what it holds is given back with the instance (end the worker).
+     */
+    static open(read: (at: number, length: number) => Uint8Array, name: string): Engine;
+    /** JSON: `Figures`. */
+    figures(): string;
+    /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never falling. */
+    times(device: number): Float64Array;
+    curve(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number): Curve;
+    bands(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, top: number): Bands;
+    blocks(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, limit: number): Blocks;
+    /** JSON: the answer of `memviz peak --device D --metric M --at entry:N --by BY --top TOP --format json`; `top` 0 for all. */
+    attribution(device: number, metric: Metric, by: By, instant: number, top: number): string;
+    /** JSON: `Difference`; rows sum to the difference. */
+    difference(device: number, metric: Metric, by: By, from: number, to: number, top: number): string;
+    /** JSON: `FlameNode[]`, the tree of `memviz flamegraph --at entry:N` from the root down, each before its callees. */
+    flame(device: number, metric: Metric, instant: number): string;
+    /** JSON: `SegmentMap`. */
+    segments(device: number, instant: number): string;
+    /** JSON: `Allocation`. */
+    allocation(device: number, id: number): string;
+    /** JSON: `Annotation[]`. */
+    annotations(device: number): string;
+    /** JSON: `Steps`. */
+    steps(device: number): string;
+    /** Ids of the allocations with a frame that matches, in rising order, as `--include` would have them. */
+    search(device: number, pattern: string): Uint32Array;
+    /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
+    findings(): string;
+    free(): void;
+}
+
+export interface Figures {
+    /** The name it was opened with. */
+    name: string;
+    /** `cuda_snapshot`, `profiler_trace`, `memory_timeline` or `device_memory_profile`. */
+    format: string;
+    bytes: number;
+    version: string;
+    /** Whether the time axis is known; without, only `entry`. */
+    has_times: boolean;
+    /** Whether there are segments. */
+    has_segments: boolean;
+    /** What was cut off or not understood. */
+    notes: string[];
+    /** Names of `--by` that this file answers; `function` overlaps, so it is for tables only. */
+    by: string[];
+    devices: DeviceFigures[];
+}
+
+export interface DeviceFigures {
+    device: number;
+    /** `Device 0`, `Pinned host memory`, `CPU memory`. */
+    name: string;
+    entries: number;
+    allocations: number;
+    /** Where entries begin and end on the time axis. */
+    start_us: number;
+    end_us: number;
+    /** What the device could reserve at the first failed request; null where none failed. */
+    capacity_bytes: number | null;
+    /** The four metrics' maxima. `bound` is null where exact, else `lower`, `upper` or `unknown`. */
+    peak: Record<Metric, { bytes: number; instant: number; bound: string | null }>;
+    baseline: Record<Metric, number>;
+    end: Record<Metric, number>;
+    complete: boolean;
+    /** What keeps figures from being the whole truth, in words. */
+    doubts: string[];
+    ooms: { instant: number; requested_bytes: number; capacity_bytes: number | null; text: string }[];
+}
+
+export interface Annotation { name: string; from_us: number; to_us: number; from: number; to: number; depth: number }
+
+/** `steps` is empty where there are none, and `why` says so. */
+export interface Steps { why: string | null; steps: { from: number; to: number }[] }
+
+export interface DifferenceRow {
+    label: string;
+    light: string;
+    dark: string;
+    inferred: boolean;
+    from_bytes: number;
+    to_bytes: number;
+    /** `to_bytes - from_bytes`. */
+    bytes: number;
+    from_blocks: number;
+    to_blocks: number;
+    stack: string[];
+}
+
+export interface Difference {
+    by: string;
+    metric: Metric;
+    from: number;
+    to: number;
+    inclusive: boolean;
+    from_bytes: number;
+    to_bytes: number;
+    bytes: number;
+    /** The largest change first, the rest in `(other)`. */
+    rows: DifferenceRow[];
+}
+
+export interface FlameNode {
+    label: string;
+    light: string;
+    dark: string;
+    bytes: number;
+    own_bytes: number;
+    blocks: number;
+    depth: number;
+    /** Bytes left of it. */
+    start: number;
+}
+
+export interface SegmentMap {
+    instant: number;
+    reserved_bytes: number;
+    active_bytes: number;
+    segments: {
+        address: string;
+        bytes: number;
+        expandable: boolean;
+        /** `small` or `large`. */
+        type: string;
+        stream: number | null;
+        pool: string | null;
+        /** They tile the segment. */
+        blocks: {
+            offset: number;
+            bytes: number;
+            /** `allocated`, `pending_free` or `inactive`. */
+            state: string;
+            /** Its id; null where it is free. */
+            allocation: number | null;
+        }[];
+    }[];
+    /** Blocks in use that lie in no segment: only in recordings that contradict themselves. */
+    stray: number[];
+}
+
+export interface Allocation {
+    id: number;
+    address: string;
+    requested_bytes: number;
+    block_bytes: number;
+    /** First instant at which it is there, and at which it is gone; null for never. `born` 0: from before the recording. */
+    born: number;
+    freed: number | null;
+    completed: number | null;
+    born_us: number | null;
+    freed_us: number | null;
+    site: string;
+    category: string;
+    /** Why. */
+    evidence: string;
+    /** Whether the category is inferred rather than recorded. */
+    inferred: boolean;
+    phase: string | null;
+    stream: number | null;
+    pool: string | null;
+    annotations: string[];
+    /** Frames, innermost first; `own` is the user's. */
+    stack: { label: string; path: string; own: boolean }[];
+    /** For what backward allocated: the forward stack that it goes back to, and whether that is inferred. */
+    forward: { label: string; path: string; own: boolean }[];
+    forward_inferred: boolean;
+    /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
+    before: Neighbour | null;
+    behind: Neighbour | null;
+}
+
+export interface Neighbour { bytes: number; state: string; allocation: number | null; label: string }
+
+export interface Finding {
+    /** `oom`, `leak`, `growth`, `fragmentation`, `activations`, `devices`. */
+    kind: string;
+    /** `alarm` or `note`. */
+    severity: string;
+    device: number;
+    sentence: string;
+    /** More of it, a line each: causes, remedies. */
+    lines: string[];
+    /** The command that tells more. */
+    command: string;
+    /** Where it is; null where it is nowhere in particular. */
+    instant: number | null;
+    from: number | null;
+    to: number | null;
+}

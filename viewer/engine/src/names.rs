@@ -1,0 +1,29 @@
+//! What is called by a name in JavaScript.
+
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::timeline::XAxis;
+use memviz::replay::Metric;
+use wasm_bindgen::JsError;
+
+/// A counter by its name.
+pub fn metric(name: &str) -> Result<Metric, JsError> {
+    Metric::ALL.into_iter().find(|metric| metric.name() == name).ok_or_else(|| unknown("a metric", name))
+}
+
+/// Groups by the name that they have in `Figures.by`.
+pub fn by(name: &str) -> Result<GroupBy, JsError> {
+    GroupBy::ALL.into_iter().find(|by| by.name() == name).ok_or_else(|| unknown("a name of --by", name))
+}
+
+/// An axis by its name.
+pub fn axis(name: &str) -> Result<XAxis, JsError> {
+    match name {
+        "time" => Ok(XAxis::Time),
+        "entry" => Ok(XAxis::Entry),
+        _ => Err(unknown("the axis time or entry", name)),
+    }
+}
+
+fn unknown(expected: &str, found: &str) -> JsError {
+    JsError::new(&format!("expected {expected}, found {found:?}"))
+}
