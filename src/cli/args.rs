@@ -154,6 +154,12 @@ fn parse_device(text: &str) -> Result<DeviceArg, String> {
 }
 
 impl SharedArgs {
+    /// The expressions for code that is the user's own, as they were typed.
+    #[cfg(feature = "view")]
+    pub fn own(&self) -> Vec<String> {
+        self.own.iter().map(|own| own.as_str().to_owned()).collect()
+    }
+
     /// How answers that compare recordings are to be given.
     pub fn view(&self) -> View {
         let own = self.own.iter().filter(|own| !own.as_str().is_empty()).cloned().collect();

@@ -11,6 +11,8 @@ mod format;
 mod output;
 mod progress;
 mod recording;
+#[cfg(feature = "view")]
+mod serve;
 
 use crate::report::safe;
 use clap::Command;

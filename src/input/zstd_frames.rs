@@ -20,6 +20,7 @@ impl<R: BufRead> ZstdFrames<R> {
     }
 
     /// What is decompressed.
+    #[cfg(target_family = "wasm")]
     pub fn get_ref(&self) -> &R {
         &self.reader
     }
@@ -60,9 +61,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while !buffer.is_empty() && (self.within || self.begin()?) {
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder
-                    .decode_blocks(&mut self.reader, BlockDecodingStrategy::UptoBlocks(1))
-                    .map_err(failed)?;
+                self.decoder.decode_blocks(&mut self.reader, BlockDecodingStrategy::UptoBlocks(1)).map_err(failed)?;
             }
             let count = self.decoder.read(buffer)?;
             if count > 0 {

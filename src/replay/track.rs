@@ -150,7 +150,8 @@ impl<'a> Track<'a> {
         let entries = first as usize..(last as usize).min(history.links.len());
         let (actions, sizes) = (self.actions(), self.sizes());
         let (Some(some), Some(links)) = (actions.get(entries.clone()), history.links.get(entries)) else { return };
-        let applied = if first == 0 { 0 } else { history.corrections.partition_point(|(instant, _)| *instant <= first) };
+        let applied =
+            if first == 0 { 0 } else { history.corrections.partition_point(|(instant, _)| *instant <= first) };
         let mut corrections = history.corrections[applied..].iter().peekable();
         for (index, (&action, &link)) in (first..).zip(some.iter().zip(links)) {
             let now = index + 1;

@@ -1,4 +1,4 @@
-//! Every block a shape over time, stacked, as memory_viz draws them.
+//! Every block a shape over time, stacked, as `memory_viz` draws them.
 
 use super::bands::{enter, sums};
 use super::columns::Columns;

@@ -91,12 +91,12 @@ impl<'a> Clock<'a> {
         match axis {
             XAxis::Entry => {
                 let count = position.ceil().clamp(0.0, f64::from(self.entries) + 1.0);
-                (count as Instant, count == position && position <= f64::from(self.entries))
+                (count as Instant, position >= count && position <= f64::from(self.entries))
             }
             XAxis::Time => {
                 let at = |time: i64| time.saturating_sub(self.origin) as f64;
                 let before = self.times.partition_point(|&time| at(time) < position);
-                let is_there = self.times.get(before).is_some_and(|&time| at(time) == position);
+                let is_there = self.times.get(before).is_some_and(|&time| at(time) <= position);
                 // The state before the first entry is where that entry is.
                 let first = Instant::from(before > 0 || (self.times.is_empty() && position > 0.0));
                 (before as Instant + first, is_there)

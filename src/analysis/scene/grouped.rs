@@ -30,18 +30,24 @@ impl Grouped {
     /// Groups everything that ever counts for a metric. Groups do not overlap.
     pub fn of(device: &Device<'_>, metric: Metric, by: GroupBy) -> Self {
         let filter = Filter::default();
-        let grouper = Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric, None);
+        let grouper =
+            Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric, None);
         let mut groups = Groups::new(&grouper);
         let mut of = Vec::new();
         let mut inferred = Vec::new();
-        Holder::visit(device.track, metric, |_, _| true, |holder| {
-            let group = groups.of(holder).first().copied().unwrap_or(0);
-            of.push(group as u32);
-            if group >= inferred.len() {
-                inferred.resize(group + 1, false);
-            }
-            inferred[group] = inferred[group] || grouper.is_inferred(holder);
-        });
+        Holder::visit(
+            device.track,
+            metric,
+            |_, _| true,
+            |holder| {
+                let group = groups.of(holder).first().copied().unwrap_or(0);
+                of.push(group as u32);
+                if group >= inferred.len() {
+                    inferred.resize(group + 1, false);
+                }
+                inferred[group] = inferred[group] || grouper.is_inferred(holder);
+            },
+        );
         let heads = groups.heads(|_| std::iter::empty());
         let groups = heads.into_iter().enumerate().map(|(index, (_, head))| SceneGroup {
             category: Category::of_label(&head.label).filter(|_| by == GroupBy::Category),

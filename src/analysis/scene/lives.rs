@@ -39,11 +39,16 @@ pub(super) struct Seen {
 impl Lives {
     pub fn of(track: Track<'_>, metric: Metric) -> Self {
         let mut all = Vec::new();
-        Holder::visit(track, metric, |born, gone| born < gone, |holder| {
-            let Holder { bytes, born, gone, .. } = *holder;
-            all.push(Life { bytes, born, gone, index: holder.index as u32 });
-        });
-        // Histories list them like this; only a sort that finds nothing to do is cheap enough not to be proven away.
+        Holder::visit(
+            track,
+            metric,
+            |born, gone| born < gone,
+            |holder| {
+                let Holder { bytes, born, gone, .. } = *holder;
+                all.push(Life { bytes, born, gone, index: holder.index as u32 });
+            },
+        );
+        // Histories list them in this order anyway, which a sort notices at once.
         all.sort_by_key(|life| life.born);
         let mut there = Vec::new();
         let mut live: Vec<u32> = Vec::new();

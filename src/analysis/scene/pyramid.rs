@@ -90,9 +90,7 @@ impl Pyramid {
         let mut next = leaves.start;
         while next < leaves.end {
             let (mut level, mut width) = (0, 1);
-            while level + 1 < self.levels.len()
-                && next.is_multiple_of(width * FAN)
-                && next + width * FAN <= leaves.end
+            while level + 1 < self.levels.len() && next.is_multiple_of(width * FAN) && next + width * FAN <= leaves.end
             {
                 level += 1;
                 width *= FAN;

@@ -19,6 +19,8 @@ mod schema;
 mod simulate;
 mod timeline;
 mod triage;
+#[cfg(feature = "view")]
+mod view;
 
 use super::{Failure, Outcome};
 use clap::{ArgMatches, Args, Command};
@@ -40,6 +42,8 @@ pub const COMMANDS: &[Entry] = &[
     entry::<ranks::Ranks>("ranks"),
     entry::<check::Check>("check"),
     entry::<report::Report>("report"),
+    #[cfg(feature = "view")]
+    entry::<view::View>("view"),
     entry::<record::Record>("record"),
     entry::<schema::Schema>("schema"),
     entry::<completions::Completions>("completions"),

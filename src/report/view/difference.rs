@@ -35,12 +35,7 @@ struct Row<'a> {
 }
 
 /// The groups that became more or less, the largest change first.
-pub fn difference(
-    metric: Metric,
-    by: GroupBy,
-    (from, to): (Instant, Instant),
-    difference: &Difference,
-) -> String {
+pub fn difference(metric: Metric, by: GroupBy, (from, to): (Instant, Instant), difference: &Difference) -> String {
     let (before, after) = difference.totals;
     json(&Answer {
         by,

@@ -8,6 +8,9 @@ mod difference;
 mod figures;
 mod findings;
 mod flame;
+#[cfg(feature = "view")]
+pub mod page;
+mod reading;
 mod segments;
 mod times;
 
@@ -16,6 +19,7 @@ pub use difference::difference;
 pub use figures::figures;
 pub use findings::findings;
 pub use flame::flame;
+pub use reading::Reading;
 pub use segments::segments;
 pub use times::{annotations, steps};
 

@@ -10,10 +10,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut bindgen = Bindgen::new();
-    let written = bindgen
-        .input_path(module)
-        .web(true)
-        .and_then(|bindgen| bindgen.typescript(true).omit_default_module_path(true).out_name("engine").generate(folder));
+    bindgen.input_path(module).out_name("engine").typescript(false).omit_default_module_path(true);
+    bindgen.remove_name_section(true).remove_producers_section(true);
+    let written = bindgen.web(true).and_then(|bindgen| bindgen.generate(folder));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -16,9 +16,9 @@ use memviz::analysis::grouping::filter::Filter;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
 use memviz::analysis::scene::{Part, Scene};
 use memviz::analysis::time::when::When;
-use memviz::input::ReadOptions;
 use memviz::replay::History;
-use memviz::report::{Answer, Source, view};
+use memviz::report::view::{self, Reading};
+use memviz::report::{Answer, Source};
 use names::{axis, by, metric};
 use object::object;
 use wasm_bindgen::prelude::*;
@@ -36,11 +36,12 @@ pub struct Engine {
 
 #[wasm_bindgen]
 impl Engine {
-    /// Reads a recording.
-    pub fn open(read: Function, name: String) -> Thrown<Engine> {
-        let mut options = ReadOptions::default();
+    /// Reads a recording, as `options` say: those of the command line that are about reading.
+    pub fn open(read: Function, name: String, options: &str) -> Thrown<Engine> {
+        let mut options =
+            Reading::from_json(options).and_then(|reading| reading.options()).map_err(|error| about(&name, &error))?;
+        // A page has one thread.
         options.on_one_thread = true;
-        options.view.library_lines = true;
         let recording = Recording::read(File::new(read), &options).map_err(|error| about(&name, &error))?;
         // Answers borrow from it as long as there is anybody to ask; the memory is given back with the instance.
         let recording: &'static Recording = Box::leak(Box::new(recording));
