@@ -12,6 +12,9 @@ pub trait Format: ValueEnum + PartialEq {
     /// What is written where nothing says otherwise; `None` where something has to.
     const USUAL: Option<Self>;
 
+    /// Whether `--format` asks for it, too: a command with one format has no such flag.
+    const HAS_FLAG: bool = true;
+
     /// Ends of the names of files in this format, in lower case, the usual one first.
     fn extensions(&self) -> &'static [&'static str];
 
@@ -249,7 +252,8 @@ fn expected<F: Format>(found: &str) -> Failure {
     }
     let last = ends.pop().unwrap_or_default();
     let ends = if ends.is_empty() { last } else { format!("{} or {last}", ends.join(", ")) };
-    Failure::Message(format!("expected -o with a name in {ends}, or --format; found {found}"))
+    let or = if F::HAS_FLAG { ", or --format; found" } else { ", found" };
+    Failure::Message(format!("expected -o with a name in {ends}{or} {found}"))
 }
 
 #[cfg(test)]

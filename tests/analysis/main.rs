@@ -9,5 +9,6 @@ mod each;
 mod fragmentation;
 mod leaks;
 mod oom;
+mod scene;
 #[path = "../support/mod.rs"]
 mod support;

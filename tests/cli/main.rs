@@ -11,3 +11,5 @@ mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 mod triage;
+#[cfg(feature = "view")]
+mod view;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz view snapshot.pickle -o view.html --open", "a page to look around in, and to attach"),
-    ("memviz view snapshot.pickle --serve", "the same at an address of this machine, for ssh -L"),
+    ("memviz view snapshot.pickle --serve", "the same at an address of this machine"),
 ]))]
 pub struct View {
     /// Show this part first, from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
@@ -51,6 +51,7 @@ enum PageFile {
 
 impl Format for PageFile {
     const USUAL: Option<Self> = Some(Self::Html);
+    const HAS_FLAG: bool = false;
 
     fn extensions(&self) -> &'static [&'static str] {
         &["html", "htm"]

@@ -1,0 +1,191 @@
+//! What is drawn of any part of a history, against a plain look at every instant of it.
+
+use crate::support::{fixture, open};
+use memviz::Recording;
+use memviz::analysis::device::Device;
+use memviz::analysis::grouping::GroupBy;
+use memviz::analysis::grouping::attribution::OTHER;
+use memviz::analysis::peak::{PeakOptions, PeakReport};
+use memviz::analysis::scene::{MOST_COLUMNS, Part, Scene, Shapes};
+use memviz::analysis::time::when::When;
+use memviz::analysis::timeline::XAxis;
+use memviz::replay::{Instant, Metric};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+/// Complete ones and others, with times and without, of one device and several; one trace of a profiler.
+static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
+    let fixtures =
+        ["tiny", "oom_t201", "gpt_late", "multi_gpu", "expandable_live", "cuda_graph_t231", "ring", "state_only", "empty"];
+    let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz".to_owned();
+    fixtures.into_iter().map(fixture).chain([trace]).map(|path| open(&path)).collect()
+});
+
+/// A part of an axis by where it begins and how long it is, from 0 to 1 of all and a little beyond.
+fn parts() -> impl Strategy<Value = (usize, bool, f64, f64, usize)> {
+    let length = prop_oneof![Just(1.0), 0.0..1.0f64, 0.0..0.01f64];
+    (0..1000usize, any::<bool>(), -0.2..1.1f64, length, 1..300usize)
+}
+
+/// A device of the recordings, and a part of it with at least some extent. Edges often fall on an instant.
+fn chosen((pick, is_time, start, length, columns): (usize, bool, f64, f64, usize)) -> (Device<'static>, Part) {
+    let all: Vec<Device<'static>> = RECORDINGS.iter().flat_map(|recording| recording.devices().all().to_vec()).collect();
+    let device = all[pick % all.len()].clone();
+    let axis = if is_time && device.track.has_times() { XAxis::Time } else { XAxis::Entry };
+    let positions = Scene::new(&device).positions(axis);
+    let (first, last) = (positions[0], positions[positions.len() - 1]);
+    let extent = (last - first).max(1.0);
+    let from = (first + start * extent).floor();
+    let to = (from + length * extent).ceil().max(from + 1.0);
+    (device, Part { axis, from, to, columns })
+}
+
+/// For each column, the first instant with the highest value: of those in it, and the one it begins with.
+fn plain_columns(device: &Device<'_>, metric: Metric, part: &Part) -> Vec<(Instant, i64)> {
+    let history = device.history();
+    let mut values = vec![history.start.get(metric)];
+    device.track.walk(|_, counters| values.push(counters.get(metric)));
+    let positions = Scene::new(device).positions(part.axis);
+    let edge = |column: usize| part.from + (part.to - part.from) * (column as f64 / part.columns as f64);
+    let column = |column: usize| {
+        let (left, right) = (edge(column), edge(column + 1));
+        let is_last = column + 1 == part.columns;
+        let within = |x: f64| left <= x && (x < right || (is_last && x <= right));
+        let mut best: Option<(Instant, i64)> = None;
+        let mut before = 0;
+        for (instant, (&x, &value)) in positions.iter().zip(&values).enumerate() {
+            if x < left {
+                before = instant;
+            }
+            if within(x) && best.is_none_or(|(_, highest)| value > highest) {
+                best = Some((instant as Instant, value));
+            }
+        }
+        // Nothing begins right at the edge: what was there before is there still.
+        if !positions.contains(&left) {
+            let carried = (before as Instant, values[before]);
+            best = best.filter(|&(_, highest)| highest > carried.1).or(Some(carried));
+        }
+        best.unwrap()
+    };
+    (0..part.columns).map(column).collect()
+}
+
+/// What `memviz peak` says of an instant.
+fn rows_at(device: &Device<'_>, metric: Metric, by: GroupBy, instant: Instant) -> (u64, Vec<(String, u64)>) {
+    let recording = RECORDINGS.iter().find(|recording| std::ptr::eq(&raw const recording.snapshot, device.snapshot()));
+    let at = Some(instant.checked_sub(1).map_or(When::Start, When::Entry));
+    let options = PeakOptions::default().metric(metric).by(by).at(at).devices(vec![device.id()]);
+    let mut report = PeakReport::of(&recording.unwrap().devices(), &options).unwrap();
+    let attribution = report.devices.remove(0).attribution;
+    (attribution.total_bytes, attribution.rows.into_iter().map(|row| (row.label, row.bytes)).collect())
+}
+
+proptest! {
+    #[test]
+    fn columns_have_the_highest_value(choice in parts(), metric in prop::sample::select(&Metric::ALL[..])) {
+        let (device, part) = chosen(choice);
+        let columns = Scene::new(&device).columns(metric, &part).unwrap();
+        let found: Vec<(Instant, i64)> = columns.instants.into_iter().zip(columns.values).collect();
+        prop_assert_eq!(found, plain_columns(&device, metric, &part), "device {} {:?}", device.id(), part);
+    }
+
+    #[test]
+    fn bands_are_the_rows_of_their_instants(
+        choice in parts(),
+        metric in prop::sample::select(&Metric::ALL[..]),
+        by in prop::sample::select(vec![GroupBy::Site, GroupBy::Stack, GroupBy::Stream]),
+        top in 0..6usize,
+    ) {
+        let (device, part) = chosen(choice);
+        let bands = Scene::new(&device).bands(metric, by, &part, top).unwrap();
+        let columns = plain_columns(&device, metric, &part);
+        prop_assert_eq!(&bands.instants, &columns.iter().map(|&(instant, _)| instant).collect::<Vec<_>>());
+        // Given any of its columns,
+        let column = choice.0 % part.columns;
+        let (total, rows) = rows_at(&device, metric, by, bands.instants[column]);
+        // bands sum to the total, each is the row of that name, and the others are the rest.
+        prop_assert_eq!(bands.totals[column], total);
+        prop_assert_eq!(bands.bands.iter().map(|band| band.bytes[column]).sum::<u64>(), total);
+        for band in bands.bands.iter().filter(|band| band.group.label != OTHER) {
+            let named: Vec<u64> = rows.iter().filter(|row| row.0 == band.group.label).map(|row| row.1).collect();
+            // Several stacks may share a label.
+            prop_assert!(named.contains(&band.bytes[column]) || (named.is_empty() && band.bytes[column] == 0));
+        }
+    }
+
+    #[test]
+    fn shapes_are_the_blocks_stacked(choice in parts(), most in prop_oneof![0..8usize, Just(usize::MAX)]) {
+        let (device, part) = chosen(choice);
+        let shapes = Scene::new(&device).shapes(Metric::Active, GroupBy::Site, &part, most).unwrap();
+        prop_assert!(shapes.shapes.len() <= most);
+        let allocations = &device.history().allocations;
+        let area = |allocation: usize| {
+            let there = |&&instant: &&Instant| allocations[allocation].active_at(instant);
+            shapes.instants.iter().filter(there).count() as u128 * u128::from(allocations[allocation].size)
+        };
+        let shown: HashSet<usize> = shapes.shapes.iter().map(|shape| shape.allocation as usize).collect();
+        let least = shown.iter().map(|&allocation| area(allocation)).min();
+        for (column, &instant) in shapes.instants.iter().enumerate() {
+            // In each column every block that is there is either a shape, right above those born before, or in the rest.
+            let (mut height, mut rest) = (0, 0);
+            for (index, allocation) in allocations.iter().enumerate().filter(|(_, block)| block.active_at(instant)) {
+                if shown.contains(&index) {
+                    prop_assert_eq!(offset(&shapes, index, column), Some(height), "block {} in column {}", index, column);
+                    height += allocation.size;
+                } else {
+                    rest += allocation.size;
+                    prop_assert!(least.is_none_or(|least| area(index) <= least), "{} takes more room", index);
+                }
+            }
+            prop_assert_eq!((shapes.rest[column], shapes.totals[column]), (rest, height + rest));
+        }
+    }
+
+    #[test]
+    fn differences_sum_up(choice in parts(), from in 0.0..1.0f64, to in 0.0..1.0f64, top in 0..5usize) {
+        let (device, _) = chosen(choice);
+        let instant = |share: f64| (share * f64::from(device.track.entries())).round() as Instant;
+        let (from, to) = (instant(from), instant(to));
+        let by = GroupBy::Site;
+        let difference = Scene::new(&device).difference(Metric::Allocated, by, (from, to), Some(top)).unwrap();
+        let ends = [from, to].map(|instant| rows_at(&device, Metric::Allocated, by, instant));
+        prop_assert_eq!(difference.totals, (ends[0].0, ends[1].0));
+        let change: i128 = difference.rows.iter().map(|row| row.change()).sum();
+        prop_assert_eq!(change, i128::from(ends[1].0) - i128::from(ends[0].0));
+        for row in difference.rows.iter().filter(|row| row.label != OTHER) {
+            for (bytes, (_, rows)) in [row.bytes.0, row.bytes.1].into_iter().zip(&ends) {
+                prop_assert_eq!(bytes, rows.iter().find(|found| found.0 == row.label).map_or(0, |found| found.1));
+            }
+        }
+    }
+}
+
+/// How high a shape lies in a column.
+fn offset(shapes: &Shapes, allocation: usize, column: usize) -> Option<u64> {
+    let shape = shapes.shapes.iter().find(|shape| shape.allocation as usize == allocation)?;
+    let points = &shapes.points[shape.points.clone()];
+    let begun = points.iter().rev().find(|&&(from, _)| from as usize <= column);
+    begun.filter(|_| column < shape.end as usize).map(|&(_, offset)| offset)
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused() {
+    let recording = open(&fixture("oom_t201"));
+    let devices = recording.devices();
+    let mut scene = Scene::new(&devices.all()[0]);
+    let part = Part { axis: XAxis::Entry, from: 0.0, to: 100.0, columns: 10 };
+    let refused = |scene: &Scene<'_>, part| scene.columns(Metric::Allocated, &part).unwrap_err().to_string();
+    let backwards = Part { from: 100.0, to: 0.0, ..part };
+    assert_eq!(refused(&scene, backwards), "expected a part that begins before it ends, found 100 to 0");
+    assert!(refused(&scene, Part { to: f64::NAN, ..part }).ends_with("found 0 to NaN"));
+    assert!(refused(&scene, Part { columns: MOST_COLUMNS + 1, ..part }).starts_with("expected 1 to 16384 columns"));
+    assert!(refused(&scene, Part { axis: XAxis::Time, ..part }).contains("has no times"));
+    let overlap = scene.bands(Metric::Allocated, GroupBy::Function, &part, 3).unwrap_err();
+    assert_eq!(overlap.to_string(), "groups by function overlap, so they cannot be stacked");
+    assert!(scene.shapes(Metric::Reserved, GroupBy::Site, &part, 3).is_err());
+    let last = scene.device().track.entries();
+    let missing = scene.difference(Metric::Allocated, GroupBy::Site, (0, last + 1), None).unwrap_err();
+    assert!(missing.to_string().ends_with(&format!("so none with number {}", last + 1)), "{missing}");
+}

@@ -1,0 +1,185 @@
+//! `memviz view`: the page that it writes, and the one that it serves.
+
+use crate::support::{Run, command, fixture, memviz, memviz_reading, read_unpacked};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use tempfile::TempDir;
+
+/// What stands in front of the recording in a page, behind its name.
+const RECORDING: &str = r#"<script type="application/octet-stream;base64" id="recording" data-name=""#;
+
+/// The attributes of the recording in a page, and the recording.
+fn carried(page: &str) -> (&str, Vec<u8>) {
+    let (_, rest) = page.split_once(RECORDING).unwrap();
+    let (attributes, rest) = rest.split_once(r#"">"#).unwrap();
+    let (base64, _) = rest.split_once("</script>").unwrap();
+    (attributes, zstd::decode_all(&decoded(base64)[..]).unwrap())
+}
+
+fn decoded(base64: &str) -> Vec<u8> {
+    let value = |byte: u8| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".iter().position(|&b| b == byte);
+    let group = |group: &[u8]| {
+        let bits = group.iter().fold(0u32, |bits, &byte| (bits << 6) | value(byte).unwrap_or(0) as u32);
+        let told = group.iter().filter(|&&byte| byte != b'=').count() - 1;
+        bits.to_be_bytes()[1..=told].to_vec()
+    };
+    assert_eq!(base64.len() % 4, 0);
+    base64.as_bytes().chunks(4).flat_map(group).collect()
+}
+
+#[test]
+fn a_page_carries_the_recording_and_the_engine() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("view.html");
+    let recording = fixture("gpt_train");
+    let run = memviz(&["view", &recording, "-o", path.to_str().unwrap()]);
+    run.expect(0);
+    assert!(run.stderr.starts_with("wrote "), "{}", run.stderr);
+    let page = fs::read_to_string(&path).unwrap();
+    let plain = read_unpacked(&recording);
+    let (attributes, content) = carried(&page);
+    assert!(content == plain, "the recording is whole");
+    assert!(attributes.starts_with(r#"snapshot.pickle.gz" data-options="#), "{attributes}");
+    // The same from standard input, to standard output.
+    let piped = memviz_reading(&["view", "-"], &fs::read(&recording).unwrap());
+    assert!(carried(&piped.expect(0).stdout).1 == plain);
+    // Small enough to attach.
+    let compressed = zstd::encode_all(&plain[..], 3).unwrap().len();
+    assert!(page.len() * 10 <= compressed * 14 + 20_000_000, "{} bytes of {compressed}", page.len());
+}
+
+#[test]
+fn a_page_refers_to_nothing() {
+    let empty = memviz(&["view"]).expect(0).stdout.clone();
+    let page = memviz(&["view", &fixture("tiny")]).expect(0).stdout.clone();
+    for page in [empty, page] {
+        assert!(page.contains(r#"http-equiv="Content-Security-Policy" content="default-src 'none';"#));
+        for reference in ["src=", "href=", "url(", "@import", "https://", "//cdn"] {
+            // Base64 has none of these characters together.
+            let at = page.find(reference);
+            let around = at.map(|at| page[at.saturating_sub(60)..].chars().take(140).collect::<String>());
+            assert_eq!(around, None, "{reference}");
+        }
+    }
+}
+
+#[test]
+fn names_do_nothing_but_show() {
+    let folder = TempDir::new().unwrap();
+    let name = "<script>alert(1)<\u{2024}script> \"'&amp;\u{202e}.pickle.gz";
+    let path = folder.path().join(name);
+    fs::copy(fixture("tiny"), &path).unwrap();
+    let page = memviz(&["view", path.to_str().unwrap()]).expect(0).stdout.clone();
+    let shown = "&lt;script&gt;alert(1)&lt;\u{2024}script&gt; &quot;'&amp;amp;\u{202e}.pickle.gz\" data-options=";
+    assert!(carried(&page).0.starts_with(shown), "{}", carried(&page).0);
+    // Names within the recording are in its bytes, which are no text of the page.
+    let without = memviz(&["view"]).expect(0).stdout.clone();
+    assert_eq!(page.matches("<script").count(), without.matches("<script").count());
+}
+
+#[test]
+fn a_part_is_shown_first() {
+    let show = |args: &[&str]| {
+        let page = memviz(&[&["view", &fixture("multi_gpu")], args].concat()).expect(0).stdout.clone();
+        let attributes = carried(&page).0.to_owned();
+        attributes.split_once("data-show=\"").unwrap().1.to_owned()
+    };
+    assert_eq!(show(&[]), "");
+    assert_eq!(show(&["--device", "1"]), "device=1");
+    assert_eq!(show(&["--from", "entry:4", "--to", "entry:9"]), "device=0&amp;x=entry&amp;from=5&amp;to=10");
+    assert!(show(&["--device", "1", "--from", "peak"]).starts_with("device=1&amp;x=entry&amp;from="));
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_before_anything_is_written() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("view.html");
+    let output = path.to_str().unwrap();
+    let tiny = fixture("tiny");
+    let view = |args: &[&str]| -> Run { memviz(&[&["view", "-o", output], args].concat()) };
+    view(&["README.md"]).expect_error("README.md: not a memory snapshot");
+    view(&[&tiny, "--device", "7"]).expect_error("expected one of the recorded devices (0), found 7");
+    view(&[&tiny, "--from", "end", "--to", "start"]).expect_error("expected --from before --to on device 0");
+    view(&["--from", "peak"]).expect_error("<INPUT>");
+    view(&[&tiny, "--serve"]).expect_error("--serve");
+    memviz(&["view", &tiny, "-o", "view.svg"]).expect_error("expected -o with a name in .html, found view.svg");
+    assert!(!path.exists());
+    let whole = read_unpacked(&tiny);
+    let cut = folder.path().join("cut.pickle");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyses what is there");
+    view(&[cut.to_str().unwrap(), "--allow-truncated", "--own", "lib"]).expect(0);
+    let page = fs::read_to_string(&path).unwrap();
+    let options = "data-options=\"{&quot;allow_truncated&quot;:true,&quot;own&quot;:[&quot;lib&quot;]}\"";
+    assert!(carried(&page).0.contains(options), "{}", carried(&page).0);
+}
+
+/// A server that ends with the test.
+struct Serving {
+    child: Child,
+    port: String,
+    path: String,
+}
+
+impl Serving {
+    fn start(args: &[&str]) -> Self {
+        let mut child = command(&[&["view", "--serve", "-q"], args].concat()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let (port, path) = url.trim().strip_prefix("http://127.0.0.1:").unwrap().split_once('/').unwrap();
+        Self { port: port.to_owned(), path: format!("/{path}"), child }
+    }
+
+    /// The head and the body of what a request gets.
+    fn ask(&self, request: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        stream.write_all(format!("{request}\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn only_the_path_that_nobody_can_guess_is_served() {
+    let tiny = fixture("tiny");
+    let serving = Serving::start(&[&tiny]);
+    assert_eq!(serving.path.len(), 34, "{}", serving.path);
+    // A connection without a request holds nobody up for long.
+    let idle = TcpStream::connect(format!("127.0.0.1:{}", serving.port)).unwrap();
+    let (head, body) = serving.ask(&format!("GET {} HTTP/1.1", serving.path));
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(head.contains("Content-Type: text/html; charset=utf-8"), "{head}");
+    assert!(body == memviz(&["view", &tiny]).expect(0).stdout);
+    drop(idle);
+    for other in ["/", "/favicon.ico", &serving.path[..33], &format!("{}x", serving.path), "//", "/../"] {
+        let (head, body) = serving.ask(&format!("GET {other} HTTP/1.1"));
+        assert!(head.starts_with("HTTP/1.1 404") && body == "not found\n", "{other}: {head}");
+    }
+    for method in ["POST", "HEAD", "PUT"] {
+        assert!(serving.ask(&format!("{method} {} HTTP/1.1", serving.path)).0.starts_with("HTTP/1.1 405"));
+    }
+    assert_ne!(Serving::start(&[]).path, serving.path);
+    let taken = memviz(&["view", "--serve", "--port", &serving.port]);
+    taken.expect_error(&format!("127.0.0.1:{}: ", serving.port));
+}
+
+#[test]
+fn nothing_is_left_of_a_page_that_exists() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("view.html");
+    fs::write(&path, "mine").unwrap();
+    memviz(&["view", "-o", path.to_str().unwrap()]).expect_error("exists; --force overwrites it");
+    assert_eq!(fs::read_to_string(Path::new(&path)).unwrap(), "mine");
+}
