@@ -65,6 +65,7 @@
 //! | `report` | answers as text, Markdown, CSV and JSON, and the schema of that JSON: `report` |
 //! | `plot` | pictures, and the report made of them; with `report` |
 //! | `cli` (default) | the binary, and all of the above |
+//! | `view` (default) | the page that `memviz view` writes; with `plot` and `compressed` |
 //!
 //! With `default-features = false` there are the reader of plain files, the replay and every analysis.
 

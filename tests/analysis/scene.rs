@@ -16,8 +16,17 @@ use std::sync::LazyLock;
 
 /// Complete ones and others, with times and without, of one device and several; one trace of a profiler.
 static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
-    let fixtures =
-        ["tiny", "oom_t201", "gpt_late", "multi_gpu", "expandable_live", "cuda_graph_t231", "ring", "state_only", "empty"];
+    let fixtures = [
+        "tiny",
+        "oom_t201",
+        "gpt_late",
+        "multi_gpu",
+        "expandable_live",
+        "cuda_graph_t231",
+        "ring",
+        "state_only",
+        "empty",
+    ];
     let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz".to_owned();
     fixtures.into_iter().map(fixture).chain([trace]).map(|path| open(&path)).collect()
 });
@@ -30,7 +39,8 @@ fn parts() -> impl Strategy<Value = (usize, bool, f64, f64, usize)> {
 
 /// A device of the recordings, and a part of it with at least some extent. Edges often fall on an instant.
 fn chosen((pick, is_time, start, length, columns): (usize, bool, f64, f64, usize)) -> (Device<'static>, Part) {
-    let all: Vec<Device<'static>> = RECORDINGS.iter().flat_map(|recording| recording.devices().all().to_vec()).collect();
+    let all: Vec<Device<'static>> =
+        RECORDINGS.iter().flat_map(|recording| recording.devices().all().to_vec()).collect();
     let device = all[pick % all.len()].clone();
     let axis = if is_time && device.track.has_times() { XAxis::Time } else { XAxis::Entry };
     let positions = Scene::new(&device).positions(axis);
@@ -152,7 +162,7 @@ proptest! {
         let difference = Scene::new(&device).difference(Metric::Allocated, by, (from, to), Some(top)).unwrap();
         let ends = [from, to].map(|instant| rows_at(&device, Metric::Allocated, by, instant));
         prop_assert_eq!(difference.totals, (ends[0].0, ends[1].0));
-        let change: i128 = difference.rows.iter().map(|row| row.change()).sum();
+        let change: i128 = difference.rows.iter().map(memviz::analysis::scene::DifferenceRow::change).sum();
         prop_assert_eq!(change, i128::from(ends[1].0) - i128::from(ends[0].0));
         for row in difference.rows.iter().filter(|row| row.label != OTHER) {
             for (bytes, (_, rows)) in [row.bytes.0, row.bytes.1].into_iter().zip(&ends) {

@@ -3,6 +3,8 @@
 mod check;
 mod commands;
 mod diff;
+#[cfg(feature = "view")]
+mod engine;
 mod fit;
 mod mistakes;
 mod output;
