@@ -165,8 +165,8 @@ fn text<'s, A: Answer<About<'s> = Source<'s>>>(answer: &A, source: Source<'s>) -
 }
 
 /// Fails with the differences of all files.
-fn compare(paths: Vec<String>) {
-    let Some(answers) = asked(&paths) else { return };
+fn compare(paths: &[String]) {
+    let Some(answers) = asked(paths) else { return };
     let problems: Vec<String> = answers
         .par_iter()
         .flat_map(|said| {
@@ -180,21 +180,19 @@ fn compare(paths: Vec<String>) {
 #[test]
 fn the_engine_says_what_commands_say_of_fixtures() {
     let traces = "fixtures/traces/profiler_traces";
-    let traces = names(traces).into_iter().filter(|name| name.ends_with(".gz")).map(|name| format!("{traces}/{name}"));
-    compare(cases(FIXTURES).into_iter().map(|case| case.path).chain(traces).collect());
+    let traces = names(traces).into_iter().filter(|name| name.contains(".json.")).map(|name| format!("{traces}/{name}"));
+    compare(&cases(FIXTURES).into_iter().map(|case| case.path).chain(traces).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_engine_says_what_commands_say_of_the_corpus() {
     let Some(cases) = corpus_cases() else { return };
-    compare(cases.into_iter().map(|case| case.path).collect());
+    compare(&cases.into_iter().map(|case| case.path).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_engine_refuses_what_commands_refuse() {
-    // Decoders of compressed data differ in what they call damage.
-    let paths = names(MALFORMED).into_iter().filter(|name| !name.ends_with(".zst") && !name.ends_with(".zip"));
-    compare(paths.map(|name| format!("{MALFORMED}/{name}")).collect());
+    compare(&names(MALFORMED).into_iter().map(|name| format!("{MALFORMED}/{name}")).collect::<Vec<_>>());
 }
 
 /// What is compared above is the library; this is the binary.
