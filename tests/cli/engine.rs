@@ -86,7 +86,11 @@ fn differences(path: &str, said: &Value) -> Vec<String> {
             let expected = Value::from(history.maxima[metric as usize].bytes as f64);
             same(&format!("device {id}, highest {}", metric.name()), &highest[0].as_f64().into(), &expected);
             if track.has_times() && track.entries() > 0 {
-                same(&format!("device {id}, highest {} in time", metric.name()), &highest[1].as_f64().into(), &expected);
+                same(
+                    &format!("device {id}, highest {} in time", metric.name()),
+                    &highest[1].as_f64().into(),
+                    &expected,
+                );
             }
         }
         let instant = history.maxima[Metric::Allocated as usize].instant;
@@ -131,7 +135,11 @@ fn segments(
     let Ok(report) = recording.fragmentation(&options) else { return };
     let figures = report.devices[0].figures;
     same("reserved in segments", &said["reserved_bytes"], &figures.reserved.into());
-    same("number of segments", &said["segments"].as_array().unwrap().len().into(), &report.devices[0].segments.len().into());
+    same(
+        "number of segments",
+        &said["segments"].as_array().unwrap().len().into(),
+        &report.devices[0].segments.len().into(),
+    );
 }
 
 /// The sentences of all verdicts, in order of devices.
@@ -180,7 +188,8 @@ fn compare(paths: &[String]) {
 #[test]
 fn the_engine_says_what_commands_say_of_fixtures() {
     let traces = "fixtures/traces/profiler_traces";
-    let traces = names(traces).into_iter().filter(|name| name.contains(".json.")).map(|name| format!("{traces}/{name}"));
+    let traces =
+        names(traces).into_iter().filter(|name| name.contains(".json.")).map(|name| format!("{traces}/{name}"));
     compare(&cases(FIXTURES).into_iter().map(|case| case.path).chain(traces).collect::<Vec<_>>());
 }
 
