@@ -131,7 +131,7 @@ def test_a_pull_request_that_needs_more(repository: Repository) -> None:
     assert "baseline-peak" in comment
     assert "minigpt.py:28 forward" in comment
     assert "--method POST repos/someone/model/issues/7/comments" in repository.text("gh.log")
-    for name in ("step.pickle.html", "step.pickle.svg", "memory.xml"):
+    for name in ("step.pickle.html", "step.pickle.svg", "step.pickle.view.html", "memory.xml"):
         assert repository.text(f"memviz-report/{name}")
 
 

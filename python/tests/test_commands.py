@@ -170,6 +170,7 @@ def test_pictures_show_themselves(tmp_path: Path) -> None:
         picture.save(tmp_path / "picture.svg")
         assert (tmp_path / "picture.svg").read_text(encoding="utf-8") == picture.svg
     assert "<html" in torch_memviz.report(GPT)
+    assert "<html" in torch_memviz.view(GPT)
 
 
 def test_the_module_is_the_command() -> None:

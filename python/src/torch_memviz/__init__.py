@@ -36,6 +36,7 @@ from ._commands import (
     simulate,
     timeline,
     triage,
+    view,
 )
 from ._picture import Picture
 from ._recording.categories import categories, category
@@ -66,6 +67,7 @@ __all__ = [
     "simulate",
     "timeline",
     "triage",
+    "view",
 ]
 
 # Errors are shown by the name that they are caught by.

@@ -107,6 +107,11 @@ def report(path: Input, format: str = "html", **options: Option) -> str:  # noqa
     return _run("report", [path], options, format)
 
 
+def view(path: Input, **options: Option) -> str:
+    """Write a page to look around in, as text: one file of HTML with the recording in it."""
+    return run(["view", *_words([path], options)])
+
+
 def _answer(kind: type[A], command: str, paths: Sequence[Input], options: dict[str, Option]) -> A:
     words = [command, *_words(paths, options)]
     [value] = _objects(run(with_format(words, "json")))
