@@ -161,6 +161,21 @@ proptest! {
     }
 
     #[test]
+    fn what_is_held_is_what_is_there(choice in parts(), every in 1..4usize) {
+        let (device, part) = chosen(choice);
+        let mut scene = Scene::new(&device);
+        let allocations = &device.history().allocations;
+        let wanted: Vec<u32> = (0..allocations.len() as u32).step_by(every).collect();
+        let held = scene.held(Metric::Active, &part, &wanted).unwrap();
+        let instants = scene.columns(Metric::Active, &part).unwrap().instants;
+        let there = |instant| {
+            let live = allocations.iter().step_by(every).filter(|block| block.active_at(instant));
+            live.map(|block| block.size).sum::<u64>()
+        };
+        prop_assert_eq!(held, instants.into_iter().map(there).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn differences_sum_up(choice in parts(), from in 0.0..1.0f64, to in 0.0..1.0f64, top in 0..5usize) {
         let (device, _) = chosen(choice);
         let instant = |share: f64| (share * f64::from(device.track.entries())).round() as Instant;

@@ -62,9 +62,10 @@ export class Engine {
     /**
      * Reads a recording of any kind that memviz reads. `read(at, length)` gives up to `length` bytes from `at` on, and none
      * only at the end; it is called from the start to the end, synchronously. One engine per instance of the wasm module:
-     * what it holds is given back with the instance (end the worker).
+     * what it holds is given back with the instance (end the worker). `options` are those of the command line that are about
+     * reading, as it writes them into a page; nothing for nothing in particular.
      */
-    static open(read: (at: number, length: number) => Uint8Array, name: string): Engine;
+    static open(read: (at: number, length: number) => Uint8Array, name: string, options: string): Engine;
     /** JSON: `Figures`. */
     figures(): string;
     /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never falling. */
@@ -88,6 +89,8 @@ export class Engine {
     steps(device: number): string;
     /** Ids of the allocations with a frame that matches, in rising order, as `--include` would have them. */
     search(device: number, pattern: string): Uint32Array;
+    /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
+    held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
     findings(): string;
     free(): void;

@@ -98,14 +98,28 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// As [`Scene::bands`]; and for [`Metric::Reserved`], which has no blocks.
     pub fn shapes(&mut self, metric: Metric, by: GroupBy, part: &Part, most: usize) -> Result<Shapes> {
-        if metric == Metric::Reserved {
-            let message = "segments are no blocks: expected the metric allocated, active or requested, found reserved";
-            return Err(Error::Request(message.to_owned()));
-        }
+        require_blocks(metric)?;
         let columns = self.columns(metric, part)?;
         let grouped = self.grouped(metric, by)?;
         let lives = self.lives(metric);
         Ok(Shapes::of(&lives, &grouped, columns, most))
+    }
+
+    /// What some allocations hold in each column, of the counter that is highest there. Their indexes come in rising order,
+    /// as those of [`Scene::search`] do.
+    ///
+    /// # Errors
+    /// As [`Scene::columns`]; and for [`Metric::Reserved`], which has no blocks.
+    pub fn held(&mut self, metric: Metric, part: &Part, allocations: &[u32]) -> Result<Vec<u64>> {
+        require_blocks(metric)?;
+        let columns = self.columns(metric, part)?;
+        let mut held = vec![0u64; columns.instants.len() + 1];
+        self.lives(metric).seen(&columns.instants, |life| {
+            if allocations.binary_search(&life.index).is_ok() {
+                bands::enter(&mut held, life.from, life.to, life.bytes);
+            }
+        });
+        Ok(bands::sums(held))
     }
 
     /// What became more and what less from one instant to another.
@@ -171,4 +185,13 @@ impl<'a> Scene<'a> {
         let key = (by, metric == Metric::Reserved);
         Ok(Arc::clone(self.grouped.entry(key).or_insert_with(|| Arc::new(Grouped::of(device, metric, by)))))
     }
+}
+
+/// That a counter is of blocks.
+fn require_blocks(metric: Metric) -> Result<()> {
+    if metric != Metric::Reserved {
+        return Ok(());
+    }
+    let message = "segments are no blocks: expected the metric allocated, active or requested, found reserved";
+    Err(Error::Request(message.to_owned()))
 }

@@ -190,6 +190,25 @@ impl Engine {
         Ok(Uint32Array::from(self.scene(device)?.search(&filter).as_slice()))
     }
 
+    /// What some allocations hold in each column.
+    #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
+    pub fn held(
+        &mut self,
+        device: i32,
+        of: &str,
+        along: &str,
+        from: f64,
+        to: f64,
+        columns: usize,
+        allocations: &[u32],
+    ) -> Thrown<JsValue> {
+        let part = Part { axis: axis(along)?, from, to, columns };
+        let metric = metric(of)?;
+        let index = self.index(device)?;
+        let held = self.scenes[index].held(metric, &part, allocations).map_err(|error| self.thrown(&error))?;
+        Ok(object::bytes(&held))
+    }
+
     /// What deserves a look.
     pub fn findings(&self) -> Thrown<String> {
         view::findings(&self.devices).map_err(|error| self.thrown(&error))
