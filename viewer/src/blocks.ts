@@ -1,0 +1,284 @@
+/** Every allocation as a shape over time, stacked: the largest as themselves, the rest on top of them. */
+
+import type { Blocks as Answer } from '../engine/engine.d.ts';
+import { Latest } from './client.ts';
+import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colours.ts';
+import { stackedBy } from './controls.ts';
+import { element } from './dom.ts';
+import { bytes, entry, name, whole } from './format.ts';
+import { extent, type Lane } from './lane.ts';
+import { navigate } from './navigate.ts';
+import type { Pen } from './pen.ts';
+import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { image, pieces, shapeAt } from './shapes.ts';
+import { around, column, covers, type Stretch } from './stacked.ts';
+import { Surface } from './surface.ts';
+import { theme } from './theme.ts';
+import type { Tip } from './tip.ts';
+import type { Drawn, View } from './view.ts';
+
+/** Shapes that are drawn as themselves: more are thinner than a pixel. */
+const SHAPES = 2000;
+
+interface Fetched {
+    key: string;
+    stretch: Stretch;
+    blocks: Answer;
+    image: OffscreenCanvas | null;
+    imageKey: string;
+    /** The highest point. */
+    top: number;
+}
+
+/** The shapes of one recording. */
+class Shapes implements Drawn {
+    readonly surface: Surface;
+    #latest = new Latest();
+    #fetched: Fetched | null = null;
+    #hover: { x: number; y: number } | null = null;
+
+    constructor(
+        host: HTMLElement,
+        private readonly lanes: readonly Lane[],
+        private readonly lane: Lane,
+        private readonly tip: Tip,
+        private readonly fail: (error: unknown) => void,
+    ) {
+        this.surface = new Surface(
+            host,
+            () => this.#draw(),
+            () => this.fetch(),
+        );
+        const { canvas } = this.surface;
+        canvas.tabIndex = 0;
+        canvas.setAttribute('role', 'application');
+        canvas.setAttribute(
+            'aria-label',
+            `Allocations of ${name(lane.recording.name)} over time, stacked; click one for its stack`,
+        );
+        navigate({
+            canvas,
+            store: lane.store,
+            plot: () => this.plot(),
+            extent: () => extent(lanes),
+            hover: (x, y) => this.#point(x, y),
+            leave: () => this.#point(-1, -1),
+            click: (x, y) => this.#click(x, y),
+        });
+        lane.store.subscribe((state) => {
+            if (state.tab !== 'blocks') return;
+            this.fetch();
+            this.surface.invalidate();
+        });
+    }
+
+    plot(): Plot {
+        const { from, to, fit, metric } = this.lane.store.state;
+        const box = {
+            x: LEFT,
+            y: 10,
+            width: Math.max(10, this.surface.width - LEFT - RIGHT),
+            height: Math.max(10, this.surface.height - 34),
+        };
+        const most = Math.max(1, ...this.lanes.map((lane) => lane.device.peak[metric].bytes));
+        return { box, from, to, top: (fit && this.#fetched ? this.#fetched.top : most) * 1.04 };
+    }
+
+    fetch(): void {
+        const { state } = this.lane.store;
+        if (this.surface.width === 0) return;
+        const pixels = Math.round(this.plot().box.width * this.surface.ratio);
+        const all = this.lane.extent();
+        const step = (state.to - state.from) / pixels;
+        const key = [state.device, state.axis, state.metric, stackedBy(state.by), step.toPrecision(9)].join();
+        const known = this.#fetched;
+        if (known && known.key === key && covers(known.stretch, state.from, state.to, all)) return;
+        this.#latest.run(async () => {
+            try {
+                const stretch = around(state.from, state.to, pixels, all);
+                const range = [state.axis, stretch.from, stretch.to, stretch.columns] as const;
+                const { device } = this.lane.device;
+                const blocks = await this.lane.recording.client.ask('blocks', [
+                    device,
+                    state.metric,
+                    stackedBy(state.by),
+                    ...range,
+                    SHAPES,
+                ]);
+                const top = blocks.totals.reduce((most, total) => Math.max(most, total), 1);
+                this.#fetched = { key, stretch, blocks, image: null, imageKey: '', top };
+                this.surface.invalidate();
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    paint(pen: Pen): void {
+        const shown = theme();
+        const plot = this.plot();
+        pen.rect({ x: 0, y: 0, width: this.surface.width, height: this.surface.height }, BACKGROUND[shown]);
+        if (this.#fetched) {
+            if (pen === this.surface.pen) this.#blit(plot, this.#fetched, shown);
+            else this.#exact(pen, plot, this.#fetched, shown);
+        }
+        drawAxes(pen, plot, this.lane.store.state.axis, shown);
+        pen.within(plot.box, () => {
+            const x = Math.round(toX(plot, this.lane.x(this.lane.at))) - 0.5;
+            pen.line([x, plot.box.y, x, plot.box.y + plot.box.height], { stroke: ACCENT[shown] });
+            const { selected } = this.lane.store.state;
+            if (selected && 'allocation' in selected && selected.second === this.lane.second)
+                this.#outline(pen, plot, this.#shapeOf(selected.allocation), ACCENT[shown], 2);
+        });
+        if (this.lanes.length > 1)
+            pen.text(LEFT + 6, 22, this.lane.second ? 'B' : 'A', { fill: MUTED[shown], bold: true });
+    }
+
+    #draw(): void {
+        this.paint(this.surface.pen);
+        const under = this.#under();
+        if (!under) return;
+        const plot = this.plot();
+        const shown = theme();
+        this.surface.pen.within(plot.box, () =>
+            this.#outline(this.surface.pen, plot, under.shape, shown === 'light' ? '#000000' : '#FFFFFF', 1),
+        );
+    }
+
+    /** Which shapes are meant by what is searched for or chosen. */
+    #meant(blocks: Answer): (shape: number) => boolean {
+        const { found, store } = this.lane;
+        const { selected } = store.state;
+        if (found) return (shape) => found.has(blocks.allocations[shape]);
+        const label = selected && 'label' in selected ? selected.label : null;
+        if (label === null || !blocks.groups.some((group) => group.label === label)) return () => true;
+        return (shape) => blocks.groups[blocks.group[shape]].label === label;
+    }
+
+    #blit(plot: Plot, fetched: Fetched, shown: Theme): void {
+        const { context, ratio } = this.surface;
+        const { selected, found } = this.lane.store.state;
+        const height = Math.round(plot.box.height * ratio);
+        const label = selected && 'label' in selected ? selected.label : '';
+        const key = [shown, height, plot.top, found, label].join();
+        if (!fetched.image || fetched.imageKey !== key) {
+            fetched.image = image(fetched.blocks, height, plot.top, shown, this.#meant(fetched.blocks));
+            fetched.imageKey = key;
+        }
+        const left = toX(plot, fetched.stretch.from);
+        context.save();
+        context.beginPath();
+        context.rect(plot.box.x, plot.box.y, plot.box.width, plot.box.height);
+        context.clip();
+        context.imageSmoothingEnabled = false;
+        context.drawImage(fetched.image, left, plot.box.y, toX(plot, fetched.stretch.to) - left, plot.box.height);
+        context.restore();
+    }
+
+    /** Each piece as a rectangle, for what is kept. */
+    #exact(pen: Pen, plot: Plot, { blocks, stretch }: Fetched, shown: Theme): void {
+        const isMeant = this.#meant(blocks);
+        const width = (stretch.to - stretch.from) / stretch.columns;
+        const x = (at: number) => toX(plot, stretch.from + at * width);
+        pen.within(plot.box, () => {
+            for (let shape = 0; shape < blocks.allocations.length; shape++) {
+                const colour = blocks.groups[blocks.group[shape]][shown];
+                const fill = isMeant(shape) ? colour : mix(colour, BACKGROUND[shown], 0.25);
+                pieces(blocks, shape, ({ from, to, offset }) => {
+                    if (x(to) < plot.box.x || x(from) > plot.box.x + plot.box.width) return;
+                    const y = toY(plot, offset + blocks.bytes[shape]);
+                    pen.rect({ x: x(from), y, width: x(to) - x(from), height: toY(plot, offset) - y }, fill);
+                });
+            }
+            for (let at = 0; at < stretch.columns; at++) {
+                if (blocks.rest[at] === 0 || x(at + 1) < plot.box.x || x(at) > plot.box.x + plot.box.width) continue;
+                const y = toY(plot, blocks.totals[at]);
+                const height = toY(plot, blocks.totals[at] - blocks.rest[at]) - y;
+                pen.rect({ x: x(at), y, width: x(at + 1) - x(at), height }, mix(OTHER[shown], BACKGROUND[shown], 0.6));
+            }
+        });
+    }
+
+    #shapeOf(allocation: number): number {
+        return this.#fetched?.blocks.allocations.indexOf(allocation) ?? -1;
+    }
+
+    #outline(pen: Pen, plot: Plot, shape: number, stroke: string, width: number): void {
+        const fetched = this.#fetched;
+        if (!fetched || shape < 0) return;
+        const { blocks, stretch } = fetched;
+        const step = (stretch.to - stretch.from) / stretch.columns;
+        const [above, below]: [number[], number[]] = [[], []];
+        pieces(blocks, shape, ({ from, to, offset }) => {
+            const [left, right] = [toX(plot, stretch.from + from * step), toX(plot, stretch.from + to * step)];
+            const [y, base] = [toY(plot, offset + blocks.bytes[shape]), toY(plot, offset)];
+            above.push(left, y, right, y);
+            below.push(base, left, base, right);
+        });
+        if (above.length > 0) pen.line([...above, ...below.reverse(), above[0], above[1]], { stroke, width });
+    }
+
+    #under(): { shape: number; at: number } | null {
+        const plot = this.plot();
+        const fetched = this.#fetched;
+        if (!this.#hover || !fetched || !isInside(plot.box, this.#hover.x, this.#hover.y)) return null;
+        const at = column(fetched.stretch, fromX(plot, this.#hover.x));
+        if (at < 0) return null;
+        return { shape: shapeAt(fetched.blocks, at, fromY(plot, this.#hover.y)), at };
+    }
+
+    #point(x: number, y: number): void {
+        this.#hover = x < 0 ? null : { x, y };
+        this.surface.invalidate();
+        const under = this.#under();
+        const fetched = this.#fetched;
+        if (!under || !fetched) {
+            this.tip.hide();
+            return;
+        }
+        const { blocks } = fetched;
+        const lines = [];
+        if (under.shape >= 0) {
+            const group = blocks.groups[blocks.group[under.shape]];
+            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
+            lines.push({
+                text: `${bytes(blocks.bytes[under.shape])} (${whole(blocks.bytes[under.shape])}), allocation ${blocks.allocations[under.shape]}`,
+            });
+        } else if (blocks.rest[under.at] > 0) {
+            lines.push({ text: `${bytes(blocks.rest[under.at])} in allocations too small or too short to be drawn` });
+        }
+        lines.push({ text: `${entry(blocks.instants[under.at])}: ${bytes(blocks.totals[under.at])}` });
+        const bounds = this.surface.canvas.getBoundingClientRect();
+        this.tip.show(bounds.left + x, bounds.top + y, lines);
+    }
+
+    #click(x: number, y: number): void {
+        this.#hover = { x, y };
+        const under = this.#under();
+        if (!under || !this.#fetched) return;
+        const { blocks } = this.#fetched;
+        this.lane.at = blocks.instants[under.at];
+        const allocation = under.shape >= 0 ? blocks.allocations[under.shape] : null;
+        this.lane.store.set({ selected: allocation === null ? null : { allocation, second: this.lane.second } });
+    }
+}
+
+export class BlocksView implements View {
+    readonly tab = 'blocks';
+    readonly title = 'Blocks';
+    readonly panel = element('div', { class: 'panel blocks lanes' });
+    readonly drawn: readonly Shapes[];
+
+    constructor(lanes: readonly Lane[], tip: Tip, fail: (error: unknown) => void) {
+        const hosts = lanes.map(() => element('div'));
+        this.panel.append(...hosts);
+        this.drawn = lanes.map((lane, at) => new Shapes(hosts[at], lanes, lane, tip, fail));
+    }
+
+    show(): void {
+        for (const each of this.drawn) {
+            each.fetch();
+            each.surface.invalidate();
+        }
+    }
+}

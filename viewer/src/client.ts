@@ -1,0 +1,89 @@
+/** The engine, as the page sees it: each question is a promise of its answer. */
+
+import type { Name, Reply, Requests } from './protocol.ts';
+import source from 'worker:./worker.ts';
+
+interface Waiting {
+    resolve: (answer: never) => void;
+    reject: (error: Error) => void;
+}
+
+let waiting = 0;
+
+/** Shows on the page that answers are waited for. */
+function count(more: number): void {
+    waiting += more;
+    document.documentElement.dataset.waiting = String(waiting);
+}
+
+export class Client {
+    #worker: Worker;
+    #waiting = new Map<number, Waiting>();
+    #next = 0;
+
+    constructor() {
+        const url = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+        this.#worker = new Worker(url);
+        this.#worker.onmessage = (event: MessageEvent<Reply>) => this.#receive(event.data);
+        this.#worker.onerror = (event) => this.#fail(event.message || 'the engine has stopped');
+    }
+
+    /** Asks the engine. Answers come in the order of the questions. */
+    ask<N extends Name>(name: N, args: Requests[N]['args']): Promise<Requests[N]['answer']> {
+        const id = this.#next++;
+        return new Promise((resolve, reject) => {
+            this.#waiting.set(id, { resolve, reject });
+            count(1);
+            this.#worker.postMessage({ id, name, args });
+        });
+    }
+
+    /** Ends the worker and gives back its memory. Nobody waits for its answers any more. */
+    close(): void {
+        this.#worker.terminate();
+        this.#forget();
+    }
+
+    #receive(reply: Reply): void {
+        const waiting = this.#waiting.get(reply.id);
+        if (this.#waiting.delete(reply.id)) count(-1);
+        if ('error' in reply) waiting?.reject(new Error(reply.error));
+        else waiting?.resolve((typeof reply.answer === 'string' ? JSON.parse(reply.answer) : reply.answer) as never);
+    }
+
+    #fail(message: string): void {
+        const waiting = [...this.#waiting.values()];
+        this.#forget();
+        for (const { reject } of waiting) reject(new Error(message));
+    }
+
+    #forget(): void {
+        count(-this.#waiting.size);
+        this.#waiting.clear();
+    }
+}
+
+/** Runs one task at a time; of those that come meanwhile only the newest runs, since its answer is what is still wanted. */
+export class Latest {
+    #running: Promise<void> | null = null;
+    #next: (() => Promise<void>) | null = null;
+
+    run(task: () => Promise<void>): void {
+        this.#next = task;
+        this.#running ??= this.#work();
+    }
+
+    /** When nothing runs any more. */
+    async idle(): Promise<void> {
+        await this.#running;
+    }
+
+    async #work(): Promise<void> {
+        while (this.#next) {
+            const task = this.#next;
+            this.#next = null;
+            await task();
+        }
+        this.#running = null;
+    }
+}

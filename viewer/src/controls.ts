@@ -1,0 +1,137 @@
+/** What is shown and how: device, metric, groups, axis, range, search. */
+
+import type { Axis } from '../engine/engine.d.ts';
+import { button, byId, element } from './dom.ts';
+import { name, whole } from './format.ts';
+import { extent, type Lane } from './lane.ts';
+import { common } from './recording.ts';
+import { METRICS, type State } from './state.ts';
+
+function select(
+    label: string,
+    options: readonly (readonly [value: string, text: string])[],
+    chosen: (value: string) => void,
+): HTMLSelectElement {
+    const made = element('select', { 'aria-label': label });
+    for (const [value, text] of options) made.append(element('option', { value }, text));
+    made.addEventListener('change', () => chosen(made.value));
+    return made;
+}
+
+/** Changes the axis and keeps what is seen. */
+export function changeAxis(lanes: readonly Lane[], axis: Axis): void {
+    const [lane] = lanes;
+    const { store, recording } = lane;
+    const { from, to, axis: before } = store.state;
+    if (axis === before) return;
+    const { device } = lane.device;
+    const [start, end] = [recording.instant(device, from, before), recording.instant(device, to, before)];
+    const whole = extent(lanes);
+    store.set({ axis });
+    const target = extent(lanes);
+    const isWhole = from <= whole[0] && to >= whole[1];
+    const [first, last] = isWhole ? target : [lane.x(start), lane.x(end)];
+    store.set({ from: first, to: Math.max(last, first + 8) });
+}
+
+/** Groups that the bands can be of: those of functions overlap. */
+export function stackedBy(by: string): string {
+    return by === 'function' ? 'site' : by;
+}
+
+/** Fills the row of controls. */
+export function showControls(lanes: readonly Lane[], go: { whole: () => void; peak: () => void }): void {
+    const [lane] = lanes;
+    const { store, recording } = lane;
+    const { figures } = recording;
+    const { by: groups, hasTimes } = common(lanes.map((each) => each.recording));
+    const host = byId('controls');
+    const parts: HTMLElement[] = [];
+
+    const device = select(
+        'Device',
+        figures.devices.map((each) => [String(each.device), name(each.name, 60)] as const),
+        (value) => {
+            const chosen = Number(value);
+            void Promise.all(lanes.map((each) => each.recording.prepare(each.recording.device(chosen).device))).then(
+                () => {
+                    store.set({ device: chosen, selected: null, mark: null });
+                    const [from, to] = extent(lanes);
+                    store.set({ from, to });
+                    for (const each of lanes) each.at = each.peak();
+                },
+            );
+        },
+    );
+    if (figures.devices.length > 1) parts.push(element('label', {}, 'device ', device));
+    const by = select(
+        'Groups',
+        groups.map((each) => [each, each] as const),
+        (value) => store.set({ by: value, selected: null }),
+    );
+    const bands = element('span', { class: 'note' });
+    parts.push(element('label', {}, 'by ', by), bands);
+    const metric = select(
+        'Metric',
+        METRICS.map((each) => [each, each] as const),
+        (value) => store.set({ metric: value as State['metric'] }),
+    );
+    parts.push(element('label', {}, 'metric ', metric));
+
+    const axes = (['entry', 'time'] as const).map((axis) =>
+        button(axis, axis === 'entry' ? 'x counts entries' : 'x is time', () => changeAxis(lanes, axis)),
+    );
+    axes[1].disabled = !hasTimes;
+    const fit = button('fit height', 'Stretch what is seen to the full height (y)', () =>
+        store.set({ fit: !store.state.fit }),
+    );
+    parts.push(element('span', { class: 'group', role: 'group', 'aria-label': 'Axis' }, ...axes), fit);
+    parts.push(
+        element(
+            'span',
+            { class: 'group', role: 'group', 'aria-label': 'Range' },
+            button('whole run', 'Show all of it (0)', go.whole),
+            button('peak', 'Go to the peak (p)', go.peak),
+        ),
+    );
+
+    const search = element('input', {
+        type: 'search',
+        placeholder: 'search stacks, a regex',
+        'aria-label': 'Search stacks by a regular expression',
+        id: 'search',
+        spellcheck: 'false',
+    });
+    const count = element('output', { id: 'found', for: 'search' });
+    let timer = 0;
+    search.addEventListener('input', () => {
+        clearTimeout(timer);
+        timer = window.setTimeout(() => store.set({ query: search.value }), 200);
+    });
+    parts.push(element('span', { class: 'search' }, search, ' ', count));
+    host.replaceChildren(...parts);
+
+    const update = (state: Readonly<State>) => {
+        device.value = String(state.device);
+        by.value = state.by;
+        bands.textContent =
+            stackedBy(state.by) === state.by ? '' : `bands by ${stackedBy(state.by)}: those by ${state.by} overlap`;
+        metric.value = state.metric;
+        axes.forEach((each, at) =>
+            each.setAttribute('aria-pressed', String(state.axis === (['entry', 'time'] as const)[at])),
+        );
+        fit.setAttribute('aria-pressed', String(state.fit));
+        if (search.value !== state.query && document.activeElement !== search) search.value = state.query;
+        const found = lanes.map((each) => each.found);
+        count.className = '';
+        if (state.query === '') count.textContent = '';
+        else if (lane.problem !== null) {
+            count.className = 'alarm';
+            count.textContent = name(lane.problem, 80);
+        } else if (found.every((each) => each !== null)) {
+            count.textContent = `${found.map((each) => whole(each.size)).join(' / ')} found`;
+        }
+    };
+    store.subscribe(update);
+    update(store.state);
+}

@@ -1,0 +1,183 @@
+/** What was clicked on, in full: a group's share, or an allocation's stack, sizes, life and neighbours. */
+
+import type { Allocation, Neighbour } from '../engine/engine.d.ts';
+import { Latest } from './client.ts';
+import { button, element } from './dom.ts';
+import { bytes, duration, entry, name, share, whole } from './format.ts';
+import type { Lane } from './lane.ts';
+import { OTHERS } from './stacked.ts';
+import type { Table } from './table.ts';
+
+/** Frames that are shown at first. */
+const FRAMES = 60;
+
+export class Details {
+    #latest = new Latest();
+
+    constructor(
+        private readonly host: HTMLElement,
+        private readonly lanes: readonly Lane[],
+        private readonly table: Table,
+        /** What is shown where nothing is chosen. */
+        private readonly otherwise: HTMLElement,
+        private readonly fail: (error: unknown) => void,
+    ) {
+        lanes[0].store.subscribe((_, changed) => {
+            if (['selected', 'at', 'by', 'metric', 'device', 'mark'].some((key) => changed.has(key as 'by')))
+                this.show();
+        });
+    }
+
+    show(): void {
+        const { selected } = this.lanes[0].store.state;
+        this.host.parentElement!.classList.toggle('open', selected !== null);
+        if (selected === null) {
+            this.host.replaceChildren(
+                this.otherwise,
+                element('p', { class: 'note' }, 'Click on a band, a block or a row to see what it is.'),
+            );
+            return;
+        }
+        this.#latest.run(async () => {
+            try {
+                if ('label' in selected) await this.#group(selected.label);
+                else {
+                    const lane = this.lanes[selected.second ? 1 : 0] ?? this.lanes[0];
+                    this.#allocation(
+                        lane,
+                        await lane.recording.client.ask('allocation', [lane.device.device, selected.allocation]),
+                    );
+                }
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    /** Shows a stack that is no group's and no allocation's. */
+    frames(title: string, facts: readonly (readonly [string, string])[], frames: readonly string[]): void {
+        this.host.parentElement!.classList.add('open');
+        this.host.replaceChildren(this.#title(title), list(facts), heading('Stack'), plainStack(frames));
+    }
+
+    async #group(label: string): Promise<void> {
+        const row = await this.table.find(label);
+        const { at, store } = this.lanes[0];
+        const parts: HTMLElement[] = [this.#title(label)];
+        if (row) {
+            const facts: [string, string][] = [
+                [`${store.state.metric} at ${entry(at)}`, `${bytes(row.bytes)}  ${share(row.bytes, row.total)}`],
+            ];
+            if (row.before !== null) facts.push(['before', bytes(row.before)]);
+            if (row.blocks !== null) facts.push(['blocks', whole(row.blocks)]);
+            facts.push(['exactly', `${whole(row.bytes)} bytes`]);
+            if (row.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);
+            parts.push(list(facts));
+            if (row.stack.length > 0) parts.push(heading('Stack'), plainStack(row.stack));
+        } else {
+            const text =
+                label === OTHERS
+                    ? 'Groups too small for a band of their own: the table has each of them.'
+                    : `Nothing of it is there at ${entry(at)}.`;
+            parts.push(element('p', { class: 'note' }, text));
+        }
+        this.host.replaceChildren(...parts);
+    }
+
+    #allocation(lane: Lane, of: Allocation): void {
+        const { device } = lane.device;
+        const { has_times } = lane.recording.figures;
+        const when = (instant: number) => {
+            const time = has_times ? `, after ${duration(lane.recording.x(device, instant, 'time'))}` : '';
+            return `${entry(instant)}${time}`;
+        };
+        const facts: [string, string][] = [
+            ['asked for', `${bytes(of.requested_bytes)} (${whole(of.requested_bytes)})`],
+            ['handed out', `${bytes(of.block_bytes)} (${whole(of.block_bytes)})`],
+            ['category', `${name(of.category)}${of.inferred ? ' *' : ''}`],
+            ['because', name(of.evidence, 400)],
+            ['allocated', of.born === 0 ? 'before the recording' : when(of.born)],
+            ['freed', of.freed === null ? 'not in the recording' : when(of.freed)],
+        ];
+        if (of.freed !== null && of.completed !== of.freed)
+            facts.push(['reusable', of.completed === null ? 'not in the recording' : when(of.completed)]);
+        if (of.born_us !== null && of.freed_us !== null) facts.push(['lived', duration(of.freed_us - of.born_us)]);
+        if (of.phase !== null) facts.push(['phase', name(of.phase)]);
+        if (of.annotations.length > 0) facts.push(['in', name(of.annotations.join(' / '), 300)]);
+        facts.push(['address', of.address], ['id', String(of.id)]);
+        if (of.stream !== null) facts.push(['stream', String(of.stream)]);
+        if (of.pool !== null) facts.push(['pool', name(of.pool)]);
+        const parts: HTMLElement[] = [this.#title(of.site), list(facts)];
+        parts.push(
+            heading('Stack'),
+            of.stack.length > 0 ? stack(of.stack) : element('p', { class: 'note' }, 'no stack was recorded'),
+        );
+        if (of.forward.length > 0)
+            parts.push(heading(of.forward_inferred ? 'Forward stack (inferred)' : 'Forward stack'), stack(of.forward));
+        parts.push(
+            heading('Beside it when it was allocated'),
+            this.#neighbour(lane, 'before', of.before),
+            this.#neighbour(lane, 'behind', of.behind),
+        );
+        const jump = button('Go to its birth', 'Move the cursor to where it is first there', () => {
+            lane.at = of.born;
+        });
+        parts.push(element('p', { class: 'actions' }, jump));
+        this.host.replaceChildren(...parts);
+    }
+
+    #neighbour(lane: Lane, side: string, of: Neighbour | null): HTMLElement {
+        if (of === null) return element('p', { class: 'neighbour' }, `${side}: the segment's end`);
+        const text = `${side}: ${bytes(of.bytes)} ${name(of.state)}${of.label ? `, ${name(of.label)}` : ''}`;
+        const { allocation } = of;
+        if (allocation === null) return element('p', { class: 'neighbour' }, text);
+        const link = button(text, 'Show this block', () =>
+            lane.store.set({ selected: { allocation, second: lane.second } }),
+        );
+        link.className = 'link';
+        return element('p', { class: 'neighbour' }, link);
+    }
+
+    #title(text: string): HTMLElement {
+        const close = button('×', 'Close (Escape)', () => this.lanes[0].store.set({ selected: null }));
+        close.className = 'close';
+        return element('div', { class: 'title' }, element('h2', {}, name(text, 200)), close);
+    }
+}
+
+function heading(text: string): HTMLElement {
+    return element('h3', {}, text);
+}
+
+function list(facts: readonly (readonly [string, string])[]): HTMLElement {
+    return element('dl', {}, ...facts.flatMap(([key, value]) => [element('dt', {}, key), element('dd', {}, value)]));
+}
+
+function plainStack(frames: readonly string[]): HTMLElement {
+    return more(frames.map((frame) => element('li', {}, name(frame, 200))));
+}
+
+/** The user's own frames first, as they are what can be changed; all of them follow in their order. */
+function stack(frames: Allocation['stack']): HTMLElement {
+    const item = (frame: Allocation['stack'][number]) => {
+        const made = element('li', frame.own ? { class: 'own' } : {}, name(frame.label, 200));
+        made.title = name(frame.path, 1000);
+        return made;
+    };
+    const own = frames.filter((frame) => frame.own);
+    if (own.length === 0 || own.length === frames.length) return more(frames.map(item));
+    const all = element('details', {}, element('summary', {}, `all ${frames.length} frames`), more(frames.map(item)));
+    return element('div', {}, more(own.map(item)), all);
+}
+
+/** A list whose rest is shown when asked for: a stack may have thousands of frames. */
+function more(items: HTMLElement[]): HTMLElement {
+    const shown = element('ol', { class: 'stack' }, ...items.slice(0, FRAMES));
+    const rest = items.slice(FRAMES);
+    if (rest.length === 0) return shown;
+    const next = button(`${whole(rest.length)} more`, 'Show the rest of the stack', () => {
+        shown.append(...rest.slice(0, 5000));
+        next.remove();
+    });
+    return element('div', {}, shown, next);
+}

@@ -1,0 +1,72 @@
+/** The state in the URL's hash, so that a link shows the same. What is as at the beginning is left out. */
+
+import type { Metric } from '../engine/engine.d.ts';
+import { METRICS, TABS, type State, type Tab } from './state.ts';
+
+/** Writes what differs from `initial`. */
+export function write(state: State, initial: State): string {
+    const parts = new URLSearchParams();
+    const put = (key: string, value: string | number, standard: string | number) => {
+        if (value !== standard) parts.set(key, String(value));
+    };
+    put('device', state.device, initial.device);
+    put('x', state.axis, initial.axis);
+    if (state.from !== initial.from || state.to !== initial.to) {
+        parts.set('from', String(state.from));
+        parts.set('to', String(state.to));
+    }
+    put('metric', state.metric, initial.metric);
+    put('by', state.by, initial.by);
+    put('at', state.at, initial.at);
+    put('at2', state.at2, initial.at2);
+    if (state.mark !== null) parts.set('mark', String(state.mark));
+    put('tab', state.tab, initial.tab);
+    if (state.selected && 'allocation' in state.selected)
+        parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
+    // A label may be a whole stack: what does not fit into an address is left out.
+    if (state.selected && 'label' in state.selected && state.selected.label.length < 2000)
+        parts.set('label', state.selected.label);
+    put('search', state.query, initial.query);
+    if (state.fit) parts.set('fit', '1');
+    return parts.toString();
+}
+
+/** Reads what a hash says; what it does not say or says wrongly is left out. Ranges are checked by who knows the file. */
+export function read(hash: string): Partial<State> {
+    const parts = new URLSearchParams(hash.replace(/^#/, ''));
+    const state: Partial<State> = {};
+    const number = (key: string): number | undefined => {
+        const text = parts.get(key);
+        const value = text === null || text.trim() === '' ? Number.NaN : Number(text);
+        return Number.isFinite(value) ? value : undefined;
+    };
+    const count = (key: string): number | undefined => {
+        const value = number(key);
+        return value !== undefined && Number.isInteger(value) && value >= 0 ? value : undefined;
+    };
+    const device = number('device');
+    if (device !== undefined && Number.isInteger(device)) state.device = device;
+    const axis = parts.get('x');
+    if (axis === 'entry' || axis === 'time') state.axis = axis;
+    const [from, to] = [number('from'), number('to')];
+    if (from !== undefined && to !== undefined && from < to) [state.from, state.to] = [from, to];
+    const metric = parts.get('metric');
+    if (metric && METRICS.includes(metric as Metric)) state.metric = metric as Metric;
+    const by = parts.get('by');
+    if (by) state.by = by;
+    const [at, at2, mark] = [count('at'), count('at2'), count('mark')];
+    const [allocation, allocation2] = [count('allocation'), count('allocation2')];
+    if (at !== undefined) state.at = at;
+    if (at2 !== undefined) state.at2 = at2;
+    if (mark !== undefined) state.mark = mark;
+    const tab = parts.get('tab') as Tab | null;
+    if (tab && TABS.includes(tab)) state.tab = tab;
+    const label = parts.get('label');
+    if (allocation !== undefined) state.selected = { allocation, second: false };
+    else if (allocation2 !== undefined) state.selected = { allocation: allocation2, second: true };
+    else if (label) state.selected = { label };
+    const query = parts.get('search');
+    if (query) state.query = query;
+    if (parts.get('fit') === '1') state.fit = true;
+    return state;
+}

@@ -1,0 +1,103 @@
+/** Keys, for the whole page. */
+
+import { byId } from './dom.ts';
+import { extent, type Lane } from './lane.ts';
+import { clamped, pan, zoom } from './navigate.ts';
+import type { State, Store } from './state.ts';
+
+/** What each key does, as the help shows it. */
+export const KEYS: readonly (readonly [keys: string, what: string])[] = [
+    ['wheel, + −, w s', 'zoom at the pointer, or at the cursor'],
+    ['drag, shift wheel, a d', 'move along the run'],
+    ['0', 'show the whole run'],
+    ['click', 'choose the band, and its instant; an annotation: show it'],
+    ['← →', 'move the cursor by a pixel; with shift by one entry'],
+    ['p', 'go to the peak'],
+    ['m, shift click', 'mark an instant to compare with; m again ends it'],
+    ['y', 'stretch what is seen to the full height'],
+    ['[ ]', 'the step before and behind'],
+    ['1 to 5', 'the views below the timeline'],
+    ['/', 'search'],
+    ['Escape', 'close what is open'],
+    ['?', 'this help'],
+];
+
+interface Target {
+    readonly store: Store;
+    readonly lanes: readonly Lane[];
+    readonly views: readonly { tab: State['tab'] }[];
+}
+
+let last: AbortController | null = null;
+
+/** Listens for a page, and no longer for the one before it. */
+export function listen(page: Target, go: { whole: () => void; peak: () => void }): void {
+    last?.abort();
+    last = new AbortController();
+    addEventListener('keydown', (event) => press(page, go, event), { signal: last.signal });
+}
+
+function press(page: Target, go: { whole: () => void; peak: () => void }, event: KeyboardEvent): void {
+    const { store, lanes } = page;
+    const target = event.target as HTMLElement;
+    if (event.key === 'Escape') {
+        store.set({ selected: null });
+        target.blur();
+        return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, select, textarea, dialog')) return;
+    const [lane] = lanes;
+    const { from, to, fit, mark } = store.state;
+    const whole = extent(lanes);
+    const seen = (x: number) => x >= from && x < to;
+    const centre = seen(lane.x(lane.at)) ? lane.x(lane.at) : (from + to) / 2;
+    const actions: Record<string, () => void> = {
+        '+': () => zoom(store, whole, centre, 1.5),
+        '=': () => zoom(store, whole, centre, 1.5),
+        '-': () => zoom(store, whole, centre, 1 / 1.5),
+        w: () => zoom(store, whole, centre, 1.5),
+        s: () => zoom(store, whole, centre, 1 / 1.5),
+        a: () => pan(store, whole, -0.2),
+        d: () => pan(store, whole, 0.2),
+        '0': go.whole,
+        p: go.peak,
+        m: () => store.set({ mark: mark === null && lanes.length === 1 ? lane.at : null }),
+        y: () => store.set({ fit: !fit }),
+        '/': () => byId('search').focus(),
+        '?': () => byId<HTMLDialogElement>('help').showModal(),
+        '[': () => step(lane, whole, -1),
+        ']': () => step(lane, whole, 1),
+        ArrowLeft: () => move(lane, event.shiftKey, -1),
+        ArrowRight: () => move(lane, event.shiftKey, 1),
+    };
+    page.views.forEach((view, at) => {
+        actions[String(at + 1)] = () => store.set({ tab: view.tab });
+    });
+    const act = actions[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+}
+
+/** Moves the cursor by an entry, or by a pixel if that is more. */
+function move(lane: Lane, fine: boolean, sign: number): void {
+    const { from, to, axis } = lane.store.state;
+    const { device, entries } = lane.device;
+    let next = lane.at + sign;
+    if (!fine) {
+        const there = lane.recording.instant(device, lane.x(lane.at) + (sign * (to - from)) / 1000, axis);
+        next = sign > 0 ? Math.max(next, there) : Math.min(next, there);
+    }
+    lane.at = Math.max(0, Math.min(entries, next));
+}
+
+/** Shows the step before or behind the cursor. */
+function step(lane: Lane, whole: readonly [number, number], sign: number): void {
+    const steps = lane.recording.steps(lane.device.device);
+    const { at } = lane;
+    const next = sign > 0 ? steps.find((each) => each.from > at) : steps.findLast((each) => each.to <= at);
+    if (!next) return;
+    const [left, right] = [lane.x(next.from), lane.x(next.to)];
+    lane.store.set({ ...clamped(left - 0.05 * (right - left), right + 0.05 * (right - left), whole) });
+    lane.at = next.from;
+}

@@ -1,0 +1,72 @@
+/** One of at most two recordings that are looked at together, and what of it the state speaks of. */
+
+import type { DeviceFigures } from '../engine/engine.d.ts';
+import type { Recording } from './recording.ts';
+import type { State, Store } from './state.ts';
+
+export class Lane {
+    /** Allocations whose stacks the search finds, in rising order; `null` where nothing is searched for. */
+    found: ReadonlySet<number> | null = null;
+    /** Why it finds nothing: the pattern is none. */
+    problem: string | null = null;
+
+    constructor(
+        readonly recording: Recording,
+        readonly store: Store,
+        readonly second: boolean,
+    ) {}
+
+    /** The device that is looked at; the second file may lack it, and shows its first one. */
+    get device(): DeviceFigures {
+        return this.recording.device(this.store.state.device);
+    }
+
+    /** The instant that is looked at. */
+    get at(): number {
+        const { at, at2 } = this.store.state;
+        return Math.min(this.second ? at2 : at, this.device.entries);
+    }
+
+    set at(instant: number) {
+        this.store.set(this.second ? { at2: instant } : { at: instant });
+    }
+
+    /** The other instant, to compare with: within one file only. */
+    get mark(): number | null {
+        const { mark } = this.store.state;
+        return this.second || mark === null ? null : Math.min(mark, this.device.entries);
+    }
+
+    /** Where an instant lies on the axis that is looked at. */
+    x(instant: number): number {
+        return this.recording.x(this.device.device, instant, this.store.state.axis);
+    }
+
+    extent(): [number, number] {
+        return this.recording.extent(this.device.device, this.store.state.axis);
+    }
+
+    /** The first instant of the highest of what is looked at. */
+    peak(state: Readonly<State> = this.store.state): number {
+        return this.device.peak[state.metric].instant;
+    }
+}
+
+/** What both recordings need on the axis, so that one scale serves both. */
+export function extent(lanes: readonly Lane[]): [number, number] {
+    const all = lanes.map((lane) => lane.extent());
+    return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
+}
+
+/** The highest point that any of them shows over the whole run. */
+export function top(lanes: readonly Lane[]): number {
+    let most = 1;
+    for (const { device, store } of lanes) {
+        const held = Math.max(device.peak[store.state.metric].bytes, device.peak.reserved.bytes);
+        most = Math.max(most, held);
+        // A limit far above everything would leave nothing to see.
+        if (device.capacity_bytes !== null && device.capacity_bytes < 1.6 * held)
+            most = Math.max(most, device.capacity_bytes);
+    }
+    return most * 1.06;
+}

@@ -1,0 +1,135 @@
+/** Where the page begins: what it carries, or what is dropped on it. */
+
+import { byId, button, element } from './dom.ts';
+import { take } from './embedded.ts';
+import { choose, onDrop } from './files.ts';
+import { name } from './format.ts';
+import { KEYS } from './keys.ts';
+import { fail, Page } from './page.ts';
+import { Recording, type Source } from './recording.ts';
+import { download, png, svg } from './save.ts';
+import { listenToSplit } from './split.ts';
+
+let engine: Blob | null = null;
+let recordings: Recording[] = [];
+let page: Page | null = null;
+
+/** Opens a file; a second one is compared with the first. */
+async function open(source: Source, isSecond: boolean, link: string): Promise<void> {
+    byId('alarm').hidden = true;
+    if (!engine) throw new Error('this page was made without its engine');
+    byId('verdict').textContent = `Reading ${name(source.name, 80)}…`;
+    try {
+        const recording = await Recording.open(engine, source);
+        if (recording.figures.devices.length === 0) {
+            recording.client.close();
+            byId('verdict').textContent = `${name(source.name)}: no memory was allocated on any device while recording`;
+            if (recordings.length === 0) welcome();
+            return;
+        }
+        const gone = isSecond ? recordings.slice(1) : recordings;
+        recordings = isSecond ? [recordings[0], recording] : [recording];
+        page = await Page.open(recordings, link);
+        for (const each of gone) each.client.close();
+        actions();
+    } catch (error) {
+        byId('verdict').textContent = '';
+        fail(error instanceof Error ? `memviz: ${error.message}` : error);
+        if (recordings.length === 0) welcome();
+    }
+}
+
+/** Files are opened one after the other: whether one is the second is known only then. */
+let opened: Promise<void> = Promise.resolve();
+
+function openFile(file: File, isWithFirst: boolean): void {
+    const source = { bytes: file, name: file.name, options: '' };
+    opened = opened.then(() => open(source, isWithFirst && recordings.length > 0, location.hash));
+}
+
+function actions(): void {
+    const made = [
+        button('Open…', 'Open another recording; it stays in this browser', () =>
+            choose((file) => openFile(file, false)),
+        ),
+    ];
+    if (recordings.length > 0) {
+        made.push(
+            button('Compare with…', 'Open a second recording beside this one; or drop it', () =>
+                choose((file) => openFile(file, true)),
+            ),
+        );
+    }
+    if (page) {
+        made.push(
+            button('SVG', 'Save what is seen as SVG', () => keep('svg')),
+            button('PNG', 'Save what is seen as PNG', () => keep('png')),
+        );
+    }
+    made.push(button('?', 'Keys and what things mean', () => byId<HTMLDialogElement>('help').showModal()));
+    byId('actions').replaceChildren(...made);
+}
+
+/** Saves the timeline, and the view below it where that is a picture. */
+function keep(kind: 'svg' | 'png'): void {
+    if (!page) return;
+    const sheet = page.sheet();
+    const file = `${recordings.map((each) => each.name.replace(/[^\w.-]+/g, '_').slice(-60)).join('-')}.${kind}`;
+    const made = kind === 'svg' ? Promise.resolve(svg(sheet)) : png(sheet);
+    made.then((blob) => download(blob, file)).catch(fail);
+}
+
+/** The page without a recording. */
+function welcome(): void {
+    const open = button('Choose a file', 'Open a recording', () => choose((file) => openFile(file, false)));
+    const host = byId('welcome');
+    host.replaceChildren(
+        element(
+            'div',
+            { class: 'drop' },
+            element('h2', {}, 'Drop a recording here'),
+            element(
+                'p',
+                {},
+                'A snapshot of ',
+                element('code', {}, 'torch.cuda.memory._dump_snapshot()'),
+                ', a profiler trace or a memory timeline,',
+            ),
+            element('p', {}, 'plain or compressed. It is read in this browser and goes nowhere.'),
+            open,
+        ),
+    );
+    host.hidden = false;
+}
+
+function help(): void {
+    const dialog = byId<HTMLDialogElement>('help');
+    const rows = KEYS.flatMap(([keys, what]) => [
+        element('dt', {}, ...keys.split(', ').map((key) => element('kbd', {}, key))),
+        element('dd', {}, what),
+    ]);
+    const close = button('Close', 'Close (Escape)', () => dialog.close());
+    dialog.replaceChildren(
+        element('h2', {}, 'Keys'),
+        element('dl', {}, ...rows),
+        element(
+            'p',
+            { class: 'note' },
+            'An instant counts the entries that have happened. Drop a second file to compare. The address holds what you see: copy it to share it with whoever has the page.',
+        ),
+        close,
+    );
+}
+
+onDrop((files) => {
+    const [first, second] = files;
+    openFile(first, second === undefined);
+    if (second) openFile(second, true);
+});
+actions();
+help();
+listenToSplit();
+engine = take('engine')?.bytes ?? null;
+const carried = take('recording');
+if (carried) opened = open(carried, false, location.hash.length > 1 ? location.hash : carried.show);
+else welcome();

@@ -1,0 +1,104 @@
+/** Zooming and panning along x by wheel, drag and keys, the same in every plot. */
+
+import type { Plot } from './plot.ts';
+import { fromX, isInside } from './plot.ts';
+import type { Store } from './state.ts';
+
+/** Fewer entries or microseconds are not looked at. */
+const LEAST = 8;
+
+/** A range of x within what there is. */
+export function clamped(
+    from: number,
+    to: number,
+    [first, end]: readonly [number, number],
+): { from: number; to: number } {
+    const span = Math.min(end - first, Math.max(Math.min(LEAST, end - first), to - from));
+    const start = Math.min(Math.max(from, first), end - span);
+    return { from: start, to: start + span };
+}
+
+export interface Navigated {
+    canvas: HTMLCanvasElement;
+    store: Store;
+    plot: () => Plot;
+    extent: () => readonly [number, number];
+    hover: (x: number, y: number) => void;
+    leave: () => void;
+    click: (x: number, y: number, event: PointerEvent) => void;
+}
+
+/** Zooms so that `x` stays where it is; a factor above 1 shows less. */
+export function zoom(store: Store, extent: readonly [number, number], x: number, factor: number): void {
+    const { from, to } = store.state;
+    const span = Math.max((to - from) / factor, Math.min(LEAST, extent[1] - extent[0]));
+    const part = (x - from) / (to - from);
+    store.set(clamped(x - part * span, x + (1 - part) * span, extent));
+}
+
+/** Moves by a part of what is seen. */
+export function pan(store: Store, extent: readonly [number, number], part: number): void {
+    const { from, to } = store.state;
+    const offset = part * (to - from);
+    store.set(clamped(from + offset, to + offset, extent));
+}
+
+export function navigate(target: Navigated): void {
+    const { canvas, store } = target;
+    const place = (event: MouseEvent): [number, number] => {
+        const bounds = canvas.getBoundingClientRect();
+        return [event.clientX - bounds.left, event.clientY - bounds.top];
+    };
+
+    canvas.addEventListener(
+        'wheel',
+        (event) => {
+            const [x, y] = place(event);
+            const plot = target.plot();
+            if (!isInside({ ...plot.box, y: 0, height: Number.POSITIVE_INFINITY }, x, y)) return;
+            event.preventDefault();
+            const pixels = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+            const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+            if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+                pan(store, target.extent(), (sideways * pixels) / plot.box.width);
+            } else {
+                zoom(store, target.extent(), fromX(plot, x), Math.exp(-event.deltaY * pixels * 0.002));
+            }
+        },
+        { passive: false },
+    );
+
+    let held: { x: number; from: number; to: number; moved: boolean } | null = null;
+    canvas.addEventListener('pointerdown', (event) => {
+        if (event.button !== 0) return;
+        const { from, to } = store.state;
+        held = { x: event.clientX, from, to, moved: false };
+        canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener('pointermove', (event) => {
+        if (!held) {
+            target.hover(...place(event));
+            return;
+        }
+        const moved = event.clientX - held.x;
+        if (!held.moved && Math.abs(moved) < 4) return;
+        held.moved = true;
+        canvas.classList.add('held');
+        const offset = (moved / target.plot().box.width) * (held.to - held.from);
+        store.set(clamped(held.from - offset, held.to - offset, target.extent()));
+    });
+    canvas.addEventListener('pointerup', (event) => {
+        if (held && !held.moved) target.click(...place(event), event);
+        held = null;
+        canvas.classList.remove('held');
+    });
+    canvas.addEventListener('pointercancel', () => {
+        held = null;
+        canvas.classList.remove('held');
+    });
+    canvas.addEventListener('pointerleave', () => target.leave());
+    canvas.addEventListener('dblclick', (event) => {
+        const [x] = place(event);
+        zoom(store, target.extent(), fromX(target.plot(), x), event.shiftKey ? 0.25 : 4);
+    });
+}

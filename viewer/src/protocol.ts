@@ -1,0 +1,38 @@
+/** What the page and the worker say to each other. */
+
+import type * as Engine from '../engine/engine.d.ts';
+import type { Axis, By, Metric } from '../engine/engine.d.ts';
+
+type Range = [axis: Axis, from: number, to: number, columns: number];
+
+/** What the engine can be asked, and what comes back. */
+export interface Requests {
+    open: { args: [engine: Blob, recording: Blob, name: string, options: string]; answer: Engine.Figures };
+    times: { args: [device: number]; answer: Float64Array };
+    curve: { args: [device: number, metric: Metric, ...Range]; answer: Engine.Curve };
+    bands: { args: [device: number, metric: Metric, by: By, ...Range, top: number]; answer: Engine.Bands };
+    blocks: { args: [device: number, metric: Metric, by: By, ...Range, limit: number]; answer: Engine.Blocks };
+    held: { args: [device: number, metric: Metric, ...Range, allocations: Uint32Array]; answer: Float64Array };
+    difference: {
+        args: [device: number, metric: Metric, by: By, from: number, to: number, top: number];
+        answer: Engine.Difference;
+    };
+    flame: { args: [device: number, metric: Metric, instant: number]; answer: Engine.FlameNode[] };
+    segments: { args: [device: number, instant: number]; answer: Engine.SegmentMap };
+    allocation: { args: [device: number, id: number]; answer: Engine.Allocation };
+    annotations: { args: [device: number]; answer: Engine.Annotation[] };
+    steps: { args: [device: number]; answer: Engine.Steps };
+    search: { args: [device: number, pattern: string]; answer: Uint32Array };
+    findings: { args: []; answer: Engine.Finding[] };
+}
+
+export type Name = keyof Requests;
+
+export interface Question<N extends Name = Name> {
+    id: number;
+    name: N;
+    args: Requests[N]['args'];
+}
+
+/** A text is JSON. */
+export type Reply = { id: number; answer: unknown } | { id: number; error: string };

@@ -1,0 +1,116 @@
+/** An open recording: its engine, its figures, and where its instants lie on the axes. */
+
+import type { Annotation, Axis, DeviceFigures, Figures, Finding, Steps } from '../engine/engine.d.ts';
+import { Client } from './client.ts';
+
+/** A file to read, and how. */
+export interface Source {
+    bytes: Blob;
+    name: string;
+    /** As the command line has written it; nothing for nothing in particular. */
+    options: string;
+}
+
+/** What all recordings can be asked for together. */
+export function common(recordings: readonly Recording[]): { by: string[]; hasTimes: boolean; hasSegments: boolean } {
+    const [{ figures }] = recordings;
+    return {
+        by: figures.by.filter((each) => recordings.every((recording) => recording.figures.by.includes(each))),
+        hasTimes: recordings.every((recording) => recording.figures.has_times),
+        hasSegments: recordings.every((recording) => recording.figures.has_segments),
+    };
+}
+
+/** What is fetched of a device once. */
+interface Course {
+    times: Float64Array;
+    annotations: Annotation[];
+    steps: Steps;
+}
+
+export class Recording {
+    readonly #courses = new Map<number, Course>();
+    #findings: Promise<Finding[]> | null = null;
+
+    private constructor(
+        readonly client: Client,
+        readonly name: string,
+        readonly figures: Figures,
+    ) {}
+
+    /** Opens a file of any kind that the engine reads. */
+    static async open(engine: Blob, { bytes, name, options }: Source): Promise<Recording> {
+        const client = new Client();
+        try {
+            return new Recording(client, name, await client.ask('open', [engine, bytes, name, options]));
+        } catch (error) {
+            client.close();
+            throw error;
+        }
+    }
+
+    /** The figures of a device; those of the first one where there is no such device. */
+    device(number: number): DeviceFigures {
+        return this.figures.devices.find((each) => each.device === number) ?? this.figures.devices[0];
+    }
+
+    /** Fetches when the instants of a device are, and what it was doing then; what follows needs it. */
+    async prepare(device: number): Promise<void> {
+        if (this.#courses.has(device)) return;
+        const { client } = this;
+        const asked = [
+            client.ask('times', [device]),
+            client.ask('annotations', [device]),
+            client.ask('steps', [device]),
+        ] as const;
+        const [times, annotations, steps] = await Promise.all(asked);
+        this.#courses.set(device, { times, annotations, steps });
+    }
+
+    /** What memviz has to say about it: worked out once. */
+    findings(): Promise<Finding[]> {
+        this.#findings ??= this.client.ask('findings', []);
+        return this.#findings;
+    }
+
+    annotations(device: number): Annotation[] {
+        return this.#courses.get(device)?.annotations ?? [];
+    }
+
+    steps(device: number): Steps['steps'] {
+        return this.#courses.get(device)?.steps.steps ?? [];
+    }
+
+    /** Where an instant lies. */
+    x(device: number, instant: number, axis: Axis): number {
+        if (axis === 'entry') return instant;
+        const times = this.#courses.get(device)?.times;
+        return times && times.length > 0 ? times[Math.min(instant, times.length - 1)] : 0;
+    }
+
+    /** The last instant that is not behind `x`. */
+    instant(device: number, x: number, axis: Axis): number {
+        const { entries } = this.device(device);
+        if (axis === 'entry') return Math.max(0, Math.min(entries, Math.floor(x)));
+        const times = this.#courses.get(device)?.times ?? new Float64Array(1);
+        let [low, high] = [0, times.length - 1];
+        while (low < high) {
+            const middle = (low + high + 1) >> 1;
+            if (times[middle] <= x) low = middle;
+            else high = middle - 1;
+        }
+        return low;
+    }
+
+    /** All of a device: from its first instant to behind its last one. */
+    extent(device: number, axis: Axis): [number, number] {
+        const { entries } = this.device(device);
+        return [this.x(device, 0, axis), this.x(device, entries, axis) + 1];
+    }
+
+    /** The annotations that are open at an instant, the outermost first. */
+    open(device: number, instant: number): string[] {
+        const open = this.annotations(device).filter((each) => each.from <= instant && instant < each.to);
+        return open.sort((a, b) => a.depth - b.depth).map((each) => each.name);
+    }
+}

@@ -1,0 +1,31 @@
+/** A surface that shows a part of something higher, which is scrolled. */
+
+import { element } from './dom.ts';
+import { Surface } from './surface.ts';
+
+export class Scrolled {
+    readonly surface: Surface;
+    readonly #space = element('div', { class: 'space' });
+    readonly #frame = element('div', { class: 'frame' });
+
+    constructor(
+        private readonly host: HTMLElement,
+        draw: () => void,
+        resized: () => void = () => {},
+    ) {
+        host.classList.add('scrolled');
+        host.append(this.#frame, this.#space);
+        this.surface = new Surface(this.#frame, draw, resized);
+        host.addEventListener('scroll', () => this.surface.invalidate());
+    }
+
+    /** How far it is scrolled, in pixels. */
+    get offset(): number {
+        return this.host.scrollTop;
+    }
+
+    /** How high all of it is. Browsers show no more than some millions of pixels. */
+    set height(pixels: number) {
+        this.#space.style.height = `${Math.min(pixels, 8e6)}px`;
+    }
+}

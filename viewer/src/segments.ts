@@ -1,0 +1,320 @@
+/** The allocator's segments at the cursor, all to one scale: what is in use, what waits to be free, what is free. */
+
+import type { Group, SegmentMap } from '../engine/engine.d.ts';
+import { Latest } from './client.ts';
+import { ACCENT, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
+import { stackedBy } from './controls.ts';
+import { element } from './dom.ts';
+import { bytes, name, share, whole } from './format.ts';
+import type { Lane } from './lane.ts';
+import type { Pen } from './pen.ts';
+import { Scrolled } from './scrolled.ts';
+import type { Surface } from './surface.ts';
+import { theme } from './theme.ts';
+import type { Tip } from './tip.ts';
+import type { Drawn, View } from './view.ts';
+
+const ROW = 20;
+const GAP = 5;
+const SIDE = 14;
+const HEAD = 22;
+/** Rows that all segments take at the scale they are shown at first. */
+const ROWS = 14;
+/** Live blocks that are told apart: all that a recording may have. */
+const MOST = 10_000_000;
+
+type Segment = SegmentMap['segments'][number];
+
+/** Where a segment begins: a row and a place in it. */
+interface Place {
+    segment: Segment;
+    /** Pixels from the top of all of it. */
+    y: number;
+    /** Bytes from the left edge. */
+    start: number;
+}
+
+interface Head {
+    text: string;
+    y: number;
+}
+
+/** The segments of one recording. */
+class SegmentPicture implements Drawn {
+    readonly surface: Surface;
+    readonly #scrolled: Scrolled;
+    #latest = new Latest();
+    #map: SegmentMap | null = null;
+    /** What each allocation is of. */
+    #groups = new Map<number, Group>();
+    #key = '';
+    #places: Place[] = [];
+    #heads: Head[] = [];
+    /** Bytes that a row holds. */
+    #row = 1;
+    #zoom = 1;
+    #hover: { place: Place; block: number } | null = null;
+
+    constructor(
+        host: HTMLElement,
+        private readonly lane: Lane,
+        private readonly tip: Tip,
+        private readonly fail: (error: unknown) => void,
+    ) {
+        this.#scrolled = new Scrolled(
+            host,
+            () => this.paint(this.surface.pen),
+            () => this.#layOut(),
+        );
+        this.surface = this.#scrolled.surface;
+        const { canvas } = this.surface;
+        canvas.setAttribute('role', 'img');
+        canvas.setAttribute('aria-label', 'Segments of the allocator at the cursor; click a block for its stack');
+        canvas.addEventListener('pointermove', (event) => this.#point(event));
+        canvas.addEventListener('pointerleave', () => {
+            this.#hover = null;
+            tip.hide();
+            this.surface.invalidate();
+        });
+        canvas.addEventListener('click', () => {
+            const allocation = this.#hover?.place.segment.blocks[this.#hover.block].allocation ?? null;
+            if (allocation !== null) lane.store.set({ selected: { allocation, second: lane.second } });
+        });
+        canvas.addEventListener(
+            'wheel',
+            (event) => {
+                if (!event.ctrlKey) return;
+                event.preventDefault();
+                this.#zoom = Math.max(1, Math.min(256, this.#zoom * Math.exp(-event.deltaY * 0.004)));
+                this.#layOut();
+                this.surface.invalidate();
+            },
+            { passive: false },
+        );
+        lane.store.subscribe((state, changed) => {
+            if (state.tab !== 'segments') return;
+            if (['at', 'at2', 'device', 'by', 'tab'].some((key) => changed.has(key as 'at'))) this.fetch();
+            this.surface.invalidate();
+        });
+    }
+
+    fetch(): void {
+        const { device } = this.lane.device;
+        const by = stackedBy(this.lane.store.state.by);
+        const key = [device, this.lane.at, by].join();
+        if (key === this.#key) return;
+        this.#latest.run(async () => {
+            try {
+                const { client } = this.lane.recording;
+                const { at } = this.lane;
+                // What is live at one instant, as shapes of a single column: whose each block is.
+                const [map, live] = await Promise.all([
+                    client.ask('segments', [device, at]),
+                    client.ask('blocks', [device, 'active', by, 'entry', at, at + 1, 1, MOST]),
+                ]);
+                this.#map = map;
+                this.#groups = new Map();
+                live.allocations.forEach((allocation, shape) =>
+                    this.#groups.set(allocation, live.groups[live.group[shape]]),
+                );
+                this.#key = key;
+                this.#hover = null;
+                this.#layOut();
+                this.surface.invalidate();
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    /** Puts segments one behind the other, in rows, by what they are for and by address; longer ones take several rows. */
+    #layOut(): void {
+        const map = this.#map;
+        if (!map) return;
+        const longest = map.segments.reduce((most, segment) => Math.max(most, segment.bytes), 1);
+        this.#row = Math.max(longest / 8, map.reserved_bytes / ROWS, 1) / this.#zoom;
+        const kinds = new Map<string, Segment[]>();
+        for (const segment of map.segments) {
+            const kind = describe(segment);
+            const known = kinds.get(kind);
+            if (known) known.push(segment);
+            else kinds.set(kind, [segment]);
+        }
+        this.#places = [];
+        this.#heads = [];
+        let y = 6;
+        // A pixel between two of them, so that they are told apart.
+        const gap = (1.5 * this.#row) / Math.max(10, this.surface.width - 2 * SIDE);
+        for (const [kind, segments] of kinds) {
+            const total = segments.reduce((sum, segment) => sum + segment.bytes, 0);
+            this.#heads.push({
+                text: `${kind}: ${whole(segments.length)} ${segments.length === 1 ? 'segment' : 'segments'}, ${bytes(total)}`,
+                y,
+            });
+            y += HEAD;
+            let at = 0;
+            for (const segment of segments) {
+                if (at > 0 && at + Math.min(segment.bytes, this.#row) > this.#row) {
+                    at = 0;
+                    y += ROW + GAP;
+                }
+                this.#places.push({ segment, y, start: at });
+                const end = at + segment.bytes;
+                y += Math.floor((end - 1) / this.#row) * (ROW + GAP);
+                at = (end % this.#row) + gap;
+            }
+            y += ROW + GAP + 8;
+        }
+        this.#scrolled.height = y + 10;
+    }
+
+    /** The rectangles of a range of a segment, one in each row it lies in, as they are seen. */
+    #boxes(
+        place: Place,
+        offset: number,
+        size: number,
+        each: (box: { x: number; y: number; width: number; height: number }) => void,
+    ): void {
+        const width = Math.max(10, this.surface.width - 2 * SIDE);
+        let from = place.start + offset;
+        const end = from + size;
+        while (from < end) {
+            const row = Math.floor(from / this.#row);
+            const to = Math.min(end, (row + 1) * this.#row);
+            const y = place.y + row * (ROW + GAP) - this.#scrolled.offset;
+            const left = ((from - row * this.#row) / this.#row) * width;
+            if (y > -ROW && y < this.surface.height)
+                each({ x: SIDE + left, y, width: ((to - from) / this.#row) * width, height: ROW });
+            if (to <= from) break;
+            from = to;
+        }
+    }
+
+    paint(pen: Pen): void {
+        const shown = theme();
+        const { width, height } = this.surface;
+        pen.rect({ x: 0, y: 0, width, height }, BACKGROUND[shown]);
+        const map = this.#map;
+        if (!map) return;
+        if (map.segments.length === 0)
+            pen.text(SIDE, 22, 'Nothing is reserved here.', { fill: MUTED[shown], size: 12 });
+        for (const { text, y } of this.#heads)
+            pen.text(SIDE, y + 14 - this.#scrolled.offset, name(text, 200), { fill: MUTED[shown], size: 11.5 });
+        const { offset } = this.#scrolled;
+        const { selected } = this.lane.store.state;
+        const chosen =
+            selected && 'allocation' in selected && selected.second === this.lane.second ? selected.allocation : null;
+        for (const place of this.#places) {
+            const rows = Math.ceil((place.start + place.segment.bytes) / this.#row);
+            if (place.y - offset > height || place.y + rows * (ROW + GAP) - offset < 0) continue;
+            this.#boxes(place, 0, place.segment.bytes, (box) => pen.rect(box, FREE[shown]));
+            place.segment.blocks.forEach((block) => {
+                const fill = this.#fill(block, shown);
+                if (fill !== null) {
+                    this.#boxes(place, block.offset, block.bytes, (box) => {
+                        pen.rect({ ...box, width: Math.max(0.4, box.width - (box.width > 4 ? 1 : 0)) }, fill);
+                        if (block.state === 'pending_free')
+                            pen.rect({ ...box, y: box.y + ROW - 4, height: 4 }, TEXT[shown]);
+                    });
+                }
+            });
+            this.#boxes(place, 0, place.segment.bytes, (box) =>
+                pen.outline({ x: box.x, y: box.y + 0.5, width: box.width, height: ROW - 1 }, { stroke: GRID[shown] }),
+            );
+            for (const block of place.segment.blocks) {
+                if (block.allocation === null || block.allocation !== chosen) continue;
+                this.#boxes(place, block.offset, block.bytes, (box) =>
+                    pen.outline(box, { stroke: ACCENT[shown], width: 2.5 }),
+                );
+            }
+        }
+        if (this.#hover && pen === this.surface.pen) {
+            const { place, block } = this.#hover;
+            const { offset: start, bytes: size } = place.segment.blocks[block];
+            this.#boxes(place, start, size, (box) => pen.outline(box, { stroke: TEXT[shown], width: 1.5 }));
+        }
+    }
+
+    /** The colour of a block; none of free ones. */
+    #fill(block: Segment['blocks'][number], shown: Theme): string | null {
+        if (block.state === 'inactive') return null;
+        const { found, store } = this.lane;
+        const { selected } = store.state;
+        const group = block.allocation === null ? null : this.#groups.get(block.allocation);
+        const colour = group ? group[shown] : OTHER[shown];
+        const label = selected && 'label' in selected ? selected.label : null;
+        const isMeant = found
+            ? block.allocation !== null && found.has(block.allocation)
+            : label === null || group?.label === label;
+        return isMeant ? colour : mix(colour, BACKGROUND[shown], 0.25);
+    }
+
+    #point(event: PointerEvent): void {
+        const bounds = this.surface.canvas.getBoundingClientRect();
+        const [x, y] = [event.clientX - bounds.left, event.clientY - bounds.top];
+        this.#hover = this.#under(x, y);
+        this.surface.invalidate();
+        if (!this.#hover) {
+            this.tip.hide();
+            return;
+        }
+        const { segment } = this.#hover.place;
+        const block = segment.blocks[this.#hover.block];
+        const group = block.allocation === null ? null : this.#groups.get(block.allocation);
+        const state =
+            block.state === 'inactive'
+                ? 'free'
+                : block.state === 'pending_free'
+                  ? 'waits for a stream to be free'
+                  : 'in use';
+        const used = segment.blocks.reduce((sum, each) => sum + (each.state === 'inactive' ? 0 : each.bytes), 0);
+        this.tip.show(event.clientX, event.clientY, [
+            ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true }] : []),
+            { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },
+            { text: `${bytes(block.offset)} into the segment ${segment.address}` },
+            { text: `${bytes(segment.bytes)}, ${share(used, segment.bytes)} in use; ${name(describe(segment), 160)}` },
+        ]);
+    }
+
+    #under(x: number, y: number): { place: Place; block: number } | null {
+        const width = Math.max(10, this.surface.width - 2 * SIDE);
+        for (const place of this.#places) {
+            const from = y + this.#scrolled.offset - place.y;
+            const row = Math.floor(from / (ROW + GAP));
+            if (row < 0 || from - row * (ROW + GAP) > ROW) continue;
+            const at = ((x - SIDE) / width + row) * this.#row - place.start;
+            if (x < SIDE || x > SIDE + width || at < 0 || at >= place.segment.bytes) continue;
+            const block = place.segment.blocks.findIndex((each) => at >= each.offset && at < each.offset + each.bytes);
+            if (block >= 0) return { place, block };
+        }
+        return null;
+    }
+}
+
+/** What a segment is for. */
+function describe(segment: Segment): string {
+    const parts = [segment.expandable ? 'expandable' : segment.type];
+    if (segment.pool !== null) parts.push(`pool ${segment.pool}`);
+    if (segment.stream !== null) parts.push(`stream ${segment.stream}`);
+    return parts.join(', ');
+}
+
+export class SegmentsView implements View {
+    readonly tab = 'segments';
+    readonly title = 'Segments';
+    readonly panel = element('div', { class: 'panel lanes' });
+    readonly drawn: readonly SegmentPicture[];
+
+    constructor(lanes: readonly Lane[], tip: Tip, fail: (error: unknown) => void) {
+        const hosts = lanes.map(() => element('div'));
+        this.panel.append(...hosts);
+        this.drawn = lanes.map((lane, at) => new SegmentPicture(hosts[at], lane, tip, fail));
+    }
+
+    show(): void {
+        for (const each of this.drawn) {
+            each.fetch();
+            each.surface.invalidate();
+        }
+    }
+}

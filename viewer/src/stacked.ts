@@ -1,0 +1,189 @@
+/** Bands of bytes in columns, stacked: drawn into an image once, which is moved and stretched until newer ones are there. */
+
+import type { Bands } from '../engine/engine.d.ts';
+import { channels, mix, BACKGROUND, type Theme } from './colours.ts';
+import type { Pen } from './pen.ts';
+import { type Plot, toX, toY } from './plot.ts';
+
+/** Columns between two x. */
+export interface Stretch {
+    from: number;
+    to: number;
+    columns: number;
+}
+
+/** The column that an x lies in; -1 outside. */
+export function column(stretch: Stretch, x: number): number {
+    if (x < stretch.from || x >= stretch.to) return -1;
+    return Math.min(
+        stretch.columns - 1,
+        Math.floor(((x - stretch.from) / (stretch.to - stretch.from)) * stretch.columns),
+    );
+}
+
+/** What is seen and half as much on both sides, in columns of a pixel that keep their places while panning: nothing flickers. */
+export function around(from: number, to: number, pixels: number, [first, end]: readonly [number, number]): Stretch {
+    const step = (to - from) / pixels;
+    const margin = Math.ceil(pixels / 2);
+    const start = Math.max(Math.floor((from - first) / step) - margin, 0);
+    const stop = Math.min(Math.ceil((to - first) / step) + margin, Math.ceil((end - first) / step - 1e-6));
+    const columns = Math.max(1, stop - start);
+    return { from: first + start * step, to: first + (start + columns) * step, columns };
+}
+
+/** Whether all that is seen of what there is lies within a stretch. */
+export function covers(stretch: Stretch, from: number, to: number, [first, end]: readonly [number, number]): boolean {
+    const slack = (to - from) * 1e-6;
+    return stretch.from <= Math.max(from, first) + slack && stretch.to >= Math.min(to, end) - slack;
+}
+
+/** Bands of categories from the bottom up: what stays first, what comes and goes above it. As in the pictures. */
+const CATEGORIES = [
+    'parameter',
+    'buffer',
+    'gradient',
+    'optimizer_state',
+    'model_state',
+    'before_recording',
+    'communication',
+    'workspace',
+    'kv_cache',
+    'input',
+    'activation',
+    'temporary',
+    'unknown',
+];
+
+/** What is no band of its own. */
+export const OTHERS = '(other)';
+
+/**
+ * The same bands in an order that does not depend on the range: categories in theirs, others as in `before`, which is of all
+ * of the run, and what is not there above them.
+ */
+export function ordered(bands: Bands, columns: number, by: string, before: readonly string[]): Bands {
+    const order = by === 'category' ? CATEGORIES : before;
+    const rank = (label: string) => {
+        const at = order.indexOf(label);
+        return label === OTHERS ? Number.POSITIVE_INFINITY : at < 0 ? order.length : at;
+    };
+    const rows = bands.groups.map((group, row) => ({ row, rank: rank(group.label) }));
+    // A sort keeps the order of what is alike.
+    rows.sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
+    const values = new Float64Array(bands.values.length);
+    rows.forEach(({ row }, at) => {
+        values.set(bands.values.subarray(row * columns, (row + 1) * columns), at * columns);
+    });
+    return { ...bands, groups: rows.map(({ row }) => bands.groups[row]), values };
+}
+
+/** The upper edge of each band in each column: sums from the bottom up. */
+export function edges(bands: Bands, columns: number): Float64Array {
+    const sums = Float64Array.from(bands.values);
+    for (let at = columns; at < sums.length; at++) sums[at] += sums[at - columns];
+    return sums;
+}
+
+/** The band at a height in a column; -1 above them all. */
+export function bandAt(sums: Float64Array, columns: number, at: number, bytes: number): number {
+    if (bytes < 0) return -1;
+    for (let row = 0; row * columns < sums.length; row++) {
+        if (bytes < sums[row * columns + at]) return row;
+    }
+    return -1;
+}
+
+/** The image of bands, one pixel wide for each column, `height` pixels for `top` bytes. */
+export function image(
+    sums: Float64Array,
+    columns: number,
+    colours: readonly string[],
+    height: number,
+    top: number,
+    ground: string,
+): OffscreenCanvas {
+    const canvas = new OffscreenCanvas(columns, height);
+    const context = canvas.getContext('2d', { alpha: false })!;
+    const pixels = context.createImageData(columns, height);
+    const words = new Uint32Array(pixels.data.buffer);
+    const word = (hex: string) => {
+        const [red, green, blue] = channels(hex);
+        return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    };
+    words.fill(word(ground));
+    const rows = colours.map(word);
+    const scale = height / top;
+    for (let at = 0; at < columns; at++) {
+        let below = height;
+        for (let row = 0; row < rows.length; row++) {
+            const above = Math.max(0, height - Math.round(sums[row * columns + at] * scale));
+            for (let y = above; y < below; y++) words[y * columns + at] = rows[row];
+            below = Math.min(below, above);
+        }
+    }
+    context.putImageData(pixels, 0, 0);
+    return canvas;
+}
+
+/** The colours of bands; those that are not meant step back. */
+export function shades(bands: Bands, theme: Theme, isMeant: (row: number) => boolean): string[] {
+    return bands.groups.map((group, row) => (isMeant(row) ? group[theme] : mix(group[theme], BACKGROUND[theme], 0.3)));
+}
+
+/** Draws one band as an area: exact, for what is kept. */
+export function drawBand(
+    pen: Pen,
+    plot: Plot,
+    stretch: Stretch,
+    sums: Float64Array,
+    row: number,
+    fill: string,
+    opacity = 1,
+): void {
+    const { columns } = stretch;
+    const width = (stretch.to - stretch.from) / columns;
+    const first = Math.max(0, column(stretch, plot.from));
+    const last = plot.to >= stretch.to ? columns - 1 : column(stretch, plot.to);
+    const low = (at: number) => (row === 0 ? 0 : sums[(row - 1) * columns + at]);
+    const high = (at: number) => sums[row * columns + at];
+    for (let start = first; start <= last;) {
+        // Columns that are alike are one rectangle; runs of columns that hold something are one area.
+        if (high(start) <= low(start)) {
+            start++;
+            continue;
+        }
+        const [above, below]: [number[], number[]] = [[], []];
+        let at = start;
+        while (at <= last && high(at) > low(at)) {
+            let end = at + 1;
+            while (end <= last && high(end) === high(at) && low(end) === low(at)) end++;
+            const [left, right] = [toX(plot, stretch.from + at * width), toX(plot, stretch.from + end * width)];
+            above.push(left, toY(plot, high(at)), right, toY(plot, high(at)));
+            below.push(toY(plot, low(at)), left, toY(plot, low(at)), right);
+            at = end;
+        }
+        pen.area([...above, ...below.reverse()], fill, opacity);
+        start = at;
+    }
+}
+
+/** Draws a curve of columns as steps. */
+export function drawSteps(
+    pen: Pen,
+    plot: Plot,
+    stretch: Stretch,
+    values: Float64Array,
+    stroke: string,
+    width = 1,
+): void {
+    const step = (stretch.to - stretch.from) / stretch.columns;
+    const first = Math.max(0, column(stretch, plot.from));
+    const last = plot.to >= stretch.to ? stretch.columns - 1 : column(stretch, plot.to);
+    const points: number[] = [];
+    for (let at = first; at <= last; at++) {
+        if (at > first && at < last && values[at] === values[at - 1] && values[at] === values[at + 1]) continue;
+        const y = toY(plot, values[at]);
+        points.push(toX(plot, stretch.from + at * step), y, toX(plot, stretch.from + (at + 1) * step), y);
+    }
+    if (points.length > 0) pen.line(points, { stroke, width });
+}

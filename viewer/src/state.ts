@@ -1,0 +1,71 @@
+/** What the reader looks at. All views draw from it; it is what a link holds. */
+
+import type { Axis, By, Metric } from '../engine/engine.d.ts';
+
+export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'findings';
+export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'findings'];
+
+/** What the bands can be of: reserved memory is held by segments, and drawn as a line. */
+export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested'];
+
+/** What the details show: an allocation of the first or the second file, or a group. */
+export type Selection = { allocation: number; second: boolean } | { label: string } | null;
+
+export interface State {
+    device: number;
+    axis: Axis;
+    /** The range of x that is seen. */
+    from: number;
+    to: number;
+    metric: Metric;
+    by: By;
+    /** The instant that all views speak of. */
+    at: number;
+    /** Another instant to compare with, or `null`. */
+    mark: number | null;
+    /** The instant of the second file, where there is one. */
+    at2: number;
+    tab: Tab;
+    selected: Selection;
+    query: string;
+    /** How often the search has answered: not part of a link. */
+    found: number;
+    /** Whether y ends at the highest point that is seen instead of that of the whole run. */
+    fit: boolean;
+}
+
+type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
+
+/** The state and who wants to know. Changes of one task are told at once, before the next frame. */
+export class Store {
+    #state: State;
+    #changed = new Set<keyof State>();
+    #listeners: Listener[] = [];
+
+    constructor(state: State) {
+        this.#state = state;
+    }
+
+    get state(): Readonly<State> {
+        return this.#state;
+    }
+
+    set(patch: Partial<State>): void {
+        const before = this.#changed.size;
+        for (const key of Object.keys(patch) as (keyof State)[]) {
+            if (this.#state[key] !== patch[key]) this.#changed.add(key);
+        }
+        this.#state = { ...this.#state, ...patch };
+        if (before === 0 && this.#changed.size > 0) requestAnimationFrame(() => this.#tell());
+    }
+
+    subscribe(listener: Listener): void {
+        this.#listeners.push(listener);
+    }
+
+    #tell(): void {
+        const changed = this.#changed;
+        this.#changed = new Set();
+        for (const listener of this.#listeners) listener(this.#state, changed);
+    }
+}

@@ -1,0 +1,59 @@
+/** A canvas that fills its element at the device's resolution and is drawn once a frame at most. */
+
+import { CanvasPen } from './pen.ts';
+import { onTheme } from './theme.ts';
+
+export class Surface {
+    readonly canvas = document.createElement('canvas');
+    readonly context: CanvasRenderingContext2D;
+    readonly pen: CanvasPen;
+    width = 0;
+    height = 0;
+    /** Device pixels in one of the page's. */
+    ratio = 1;
+    #asked = false;
+
+    /** `draw` is called when something has changed, `resized` before that when the size has. */
+    constructor(
+        host: HTMLElement,
+        private readonly draw: () => void,
+        private readonly resized: () => void = () => {},
+    ) {
+        this.context = this.canvas.getContext('2d', { alpha: false })!;
+        this.pen = new CanvasPen(this.context);
+        host.append(this.canvas);
+        const observer = new ResizeObserver(() => {
+            // Another page has taken its place.
+            if (this.canvas.isConnected) this.#resize(host);
+            else observer.disconnect();
+        });
+        observer.observe(host);
+        onTheme(() => this.now());
+    }
+
+    /** Draws in the next frame. */
+    invalidate(): void {
+        if (this.#asked) return;
+        this.#asked = true;
+        requestAnimationFrame(() => this.now());
+    }
+
+    /** Draws at once: paper does not wait for a frame. */
+    now(): void {
+        this.#asked = false;
+        if (this.width === 0 || this.height === 0) return;
+        this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+        this.draw();
+    }
+
+    #resize(host: HTMLElement): void {
+        const { clientWidth, clientHeight } = host;
+        this.ratio = devicePixelRatio;
+        [this.width, this.height] = [clientWidth, clientHeight];
+        this.canvas.width = Math.round(clientWidth * this.ratio);
+        this.canvas.height = Math.round(clientHeight * this.ratio);
+        if (this.width === 0 || this.height === 0) return;
+        this.resized();
+        this.now();
+    }
+}

@@ -1,0 +1,413 @@
+/** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
+
+import type { Bands, Curve } from '../engine/engine.d.ts';
+import { Latest } from './client.ts';
+import { stackedBy } from './controls.ts';
+import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
+import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
+import { extent, top, type Lane } from './lane.ts';
+import { clamped, navigate } from './navigate.ts';
+import type { Pen } from './pen.ts';
+import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { drawRibbons, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
+import {
+    around,
+    bandAt,
+    column,
+    covers,
+    ordered,
+    drawBand,
+    drawSteps,
+    edges,
+    image,
+    shades,
+    type Stretch,
+} from './stacked.ts';
+import type { State } from './state.ts';
+import { Surface } from './surface.ts';
+import { theme } from './theme.ts';
+import type { Tip, TipLine } from './tip.ts';
+import type { Drawn } from './view.ts';
+
+/** Bands that are told apart; the rest is one. */
+const BANDS = 16;
+
+/** What was fetched of a range. */
+interface Fetched {
+    key: string;
+    stretch: Stretch;
+    bands: Bands;
+    sums: Float64Array;
+    reserved: Curve;
+    /** What the allocations hold that the search finds, where something is searched for. */
+    held: Float64Array | null;
+    image: OffscreenCanvas | null;
+}
+
+export class Timeline implements Drawn {
+    readonly surface: Surface;
+    /** When the first picture stands. */
+    readonly ready: Promise<void>;
+    #isReady = (): void => {};
+    #latest = new Latest();
+    #near: Fetched | null = null;
+    /** All of the run, coarsely: what is seen at the edges while panning. */
+    #whole: Fetched | null = null;
+    #ribbons: Ribbons = [];
+    #hover: { x: number; y: number } | null = null;
+    #imageKey = '';
+
+    constructor(
+        host: HTMLElement,
+        private readonly lanes: readonly Lane[],
+        private readonly lane: Lane,
+        private readonly tip: Tip,
+        private readonly fail: (error: unknown) => void,
+    ) {
+        this.ready = new Promise((resolve) => {
+            this.#isReady = resolve;
+        });
+        this.surface = new Surface(
+            host,
+            () => this.#draw(),
+            () => this.fetch(),
+        );
+        const { canvas } = this.surface;
+        canvas.tabIndex = 0;
+        canvas.setAttribute('role', 'application');
+        canvas.setAttribute(
+            'aria-label',
+            `Live memory of ${name(lane.recording.name)} over time; keys: question mark for help`,
+        );
+        navigate({
+            canvas,
+            store: lane.store,
+            plot: () => this.plot(),
+            extent: () => extent(lanes),
+            hover: (x, y) => this.#point(x, y),
+            leave: () => this.#point(-1, -1),
+            click: (x, y, event) => this.#click(x, y, event.shiftKey),
+        });
+        lane.store.subscribe((_, changed) => {
+            if (changed.has('device')) this.#ribbons = ribbons(lane);
+            if (['device', 'axis', 'metric', 'by', 'from', 'to', 'found'].some((key) => changed.has(key as 'by')))
+                this.fetch();
+            this.surface.invalidate();
+        });
+        this.#ribbons = ribbons(lane);
+    }
+
+    plot(): Plot {
+        const { from, to, fit } = this.lane.store.state;
+        const room = this.#ribbons.length * RIBBON;
+        const box = {
+            x: LEFT,
+            y: 18,
+            width: Math.max(10, this.surface.width - LEFT - RIGHT),
+            height: Math.max(10, this.surface.height - 40 - room),
+        };
+        return { box, from, to, top: fit ? this.#seen() : top(this.lanes) };
+    }
+
+    /** The highest point that is seen. */
+    #seen(): number {
+        const { from, to } = this.lane.store.state;
+        const fetched = this.#near;
+        if (!fetched) return top(this.lanes);
+        let most = 1;
+        for (let at = Math.max(0, column(fetched.stretch, from)); at < fetched.stretch.columns; at++) {
+            if (
+                fetched.stretch.from + (at / fetched.stretch.columns) * (fetched.stretch.to - fetched.stretch.from) >=
+                to
+            )
+                break;
+            most = Math.max(most, fetched.bands.totals[at]);
+        }
+        return most * 1.06;
+    }
+
+    /** Asks for what is seen and as much again around it, unless it is there. */
+    fetch(): void {
+        const { state } = this.lane.store;
+        const pixels = Math.round(this.plot().box.width * this.surface.ratio);
+        if (this.surface.width === 0) return;
+        const [first, end] = this.lane.extent();
+        const what = [state.device, state.axis, state.metric, stackedBy(state.by), state.found].join();
+        const step = (state.to - state.from) / pixels;
+        const key = [what, step.toPrecision(9)].join();
+        const near = this.#near;
+        if (near && near.key === key && covers(near.stretch, state.from, state.to, [first, end])) return;
+        this.#latest.run(async () => {
+            try {
+                if (this.#whole?.key !== what) {
+                    this.#whole = await this.#ask(state, { from: first, to: end, columns: pixels }, what);
+                    if (this.#near && !this.#near.key.startsWith(`${what},`)) this.#near = null;
+                    this.surface.invalidate();
+                }
+                const stretch = around(state.from, state.to, pixels, [first, end]);
+                const isWhole = stretch.columns === pixels && covers(stretch, first, end, [first, end]);
+                this.#near = isWhole ? { ...this.#whole, key } : await this.#ask(state, stretch, key);
+                this.surface.invalidate();
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    async #ask(state: Readonly<State>, stretch: Stretch, key: string): Promise<Fetched> {
+        const { client } = this.lane.recording;
+        const { device } = this.lane.device;
+        const { found } = this.lane;
+        const { axis, metric } = state;
+        const range = [axis, stretch.from, stretch.to, stretch.columns] as const;
+        const [bands, reserved, held] = await Promise.all([
+            client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
+            client.ask('curve', [device, 'reserved', ...range]),
+            found && client.ask('held', [device, metric, ...range, Uint32Array.from(found)]),
+        ]);
+        const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
+        const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
+        const sums = edges(stacked, stretch.columns);
+        return { key, stretch, bands: stacked, sums, reserved, held, image: null };
+    }
+
+    /** Draws what is seen with any pen, into its own box. */
+    paint(pen: Pen): void {
+        const shown = theme();
+        const plot = this.plot();
+        pen.rect({ x: 0, y: 0, width: this.surface.width, height: this.surface.height }, BACKGROUND[shown]);
+        this.#bands(pen, plot, shown);
+        drawAxes(pen, plot, this.lane.store.state.axis, shown);
+        pen.within({ ...plot.box, y: 0, height: this.surface.height }, () => this.#marks(pen, plot, shown));
+        drawRibbons(pen, plot, this.#ribbonsTop(plot), this.#ribbons, this.lane, shown);
+        if (this.lanes.length > 1) {
+            const isOne = this.lane.recording.figures.devices.length === 1;
+            const text = name(this.lane.recording.name, 60) + (isOne ? '' : `, ${name(this.lane.device.name, 40)}`);
+            pen.text(LEFT + 6, 13, `${this.lane.second ? 'B' : 'A'}  ${text}`, { fill: TEXT[shown], bold: true });
+        }
+    }
+
+    #draw(): void {
+        this.paint(this.surface.pen);
+        if (this.#near) this.#isReady();
+        this.#hovered(theme());
+    }
+
+    /** What was fetched of the range that is seen, or as much of it as there is above all of the run. */
+    #bands(pen: Pen, plot: Plot, shown: Theme): void {
+        const near = this.#near;
+        const isCovered = near && covers(near.stretch, plot.from, plot.to, this.lane.extent());
+        const layers = isCovered ? [near] : [this.#whole, near].filter((layer) => layer !== null);
+        for (const layer of layers) {
+            const { bands, held, reserved, stretch, sums } = layer;
+            const colours = shades(bands, shown, this.#meant(layer));
+            if (pen === this.surface.pen) {
+                this.#blit(plot, layer, colours, shown);
+            } else {
+                const draw = () => colours.forEach((fill, row) => drawBand(pen, plot, stretch, sums, row, fill));
+                pen.within(plot.box, draw);
+            }
+            if (layer !== layers[layers.length - 1]) continue;
+            pen.within(plot.box, () => {
+                if (held) drawBand(pen, plot, stretch, held, 0, ACCENT[shown], 0.85);
+                drawSteps(pen, plot, stretch, reserved.values, TEXT[shown]);
+            });
+        }
+    }
+
+    /** Which bands are meant by what is searched for or chosen: what is found is drawn before them. */
+    #meant({ bands, held }: Fetched): (row: number) => boolean {
+        if (held) return () => false;
+        const { selected } = this.lane.store.state;
+        const label = selected && 'label' in selected ? selected.label : null;
+        if (label === null || !bands.groups.some((group) => group.label === label)) return () => true;
+        return (row) => bands.groups[row].label === label;
+    }
+
+    /** Moves and stretches the image of bands to where they are seen now. */
+    #blit(plot: Plot, fetched: Fetched, colours: readonly string[], shown: Theme): void {
+        const { ratio, context } = this.surface;
+        const height = Math.round(plot.box.height * ratio);
+        const key = [colours.join(''), height, plot.top].join();
+        if (key !== this.#imageKey) {
+            if (this.#near) this.#near.image = null;
+            if (this.#whole) this.#whole.image = null;
+            this.#imageKey = key;
+        }
+        fetched.image ??= image(fetched.sums, fetched.stretch.columns, colours, height, plot.top, BACKGROUND[shown]);
+        const left = toX(plot, fetched.stretch.from);
+        const width = toX(plot, fetched.stretch.to) - left;
+        context.save();
+        context.beginPath();
+        context.rect(plot.box.x, plot.box.y, plot.box.width, plot.box.height);
+        context.clip();
+        context.imageSmoothingEnabled = false;
+        context.drawImage(fetched.image, left, plot.box.y, width, plot.box.height);
+        context.restore();
+    }
+
+    #marks(pen: Pen, plot: Plot, shown: Theme): void {
+        const { device, store } = this.lane;
+        const { box } = plot;
+        const bottom = box.y + box.height;
+        const right = box.x + box.width;
+        if (device.capacity_bytes !== null && device.capacity_bytes <= plot.top) {
+            const y = Math.round(toY(plot, device.capacity_bytes)) + 0.5;
+            pen.line([box.x, y, right, y], { stroke: ALARM[shown], dash: [6, 4] });
+            pen.text(box.x + 6, y - 4, `${bytes(device.capacity_bytes)} can be reserved`, { fill: ALARM[shown] });
+        }
+        this.#cursor(pen, plot, this.lane.at, shown, false);
+        if (this.lane.mark !== null) this.#cursor(pen, plot, this.lane.mark, shown, true);
+        let labelled = Number.POSITIVE_INFINITY;
+        for (const oom of [...device.ooms].reverse()) {
+            const x = Math.round(toX(plot, this.lane.x(oom.instant))) + 0.5;
+            if (x < box.x || x > right + 1) continue;
+            pen.line([Math.min(x, right - 0.5), box.y, Math.min(x, right - 0.5), bottom], { stroke: ALARM[shown] });
+            const text = `OOM: ${bytes(oom.requested_bytes)}`;
+            const style = { fill: ALARM[shown], bold: true, anchor: 'end' } as const;
+            const end = Math.max(x - 4, box.x + pen.measure(text, style));
+            if (end > labelled - 10) continue;
+            labelled = end - pen.measure(text, style);
+            pen.text(end, 13, text, style);
+        }
+        const peak = device.peak[store.state.metric];
+        const [x, y] = [toX(plot, this.lane.x(peak.instant)), toY(plot, peak.bytes)];
+        if (x >= box.x && x <= right && y >= box.y) {
+            pen.area(disc(x, y, 3.2), TEXT[shown]);
+            const text = `peak ${bound(peak.bound)}${bytes(peak.bytes)}`;
+            const half = pen.measure(text, { fill: '', bold: true }) / 2;
+            const place = Math.min(Math.max(x, box.x + half), Math.min(right, labelled - 12) - half);
+            if (place >= box.x + half) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
+        }
+    }
+
+    #cursor(pen: Pen, plot: Plot, instant: number, shown: Theme, isMark: boolean): void {
+        // Left of the instant's column, which it would hide: a peak is often no wider than that.
+        const x = Math.round(toX(plot, this.lane.x(instant))) - 0.5;
+        const { box } = plot;
+        if (x < box.x - 1 || x > box.x + box.width + 1) return;
+        const bottom = box.y + box.height;
+        pen.line([x - 1, box.y, x - 1, bottom], { stroke: BACKGROUND[shown] });
+        pen.line([x, box.y, x, bottom], { stroke: ACCENT[shown], ...(isMark ? { dash: [4, 3] } : {}) });
+        pen.area([x - 5, bottom + 6, x + 5, bottom + 6, x, bottom], ACCENT[shown]);
+    }
+
+    /** The band under the pointer, lit up. It is not part of what is kept. */
+    #hovered(shown: Theme): void {
+        const under = this.#under();
+        if (!under) return;
+        const { pen } = this.surface;
+        const plot = this.plot();
+        pen.within(plot.box, () => {
+            if (under.row >= 0) {
+                drawBand(
+                    pen,
+                    plot,
+                    under.fetched.stretch,
+                    under.fetched.sums,
+                    under.row,
+                    shown === 'light' ? '#FFFFFF' : '#000000',
+                    0.25,
+                );
+            }
+            const x = Math.round(this.#hover!.x) + 0.5;
+            pen.line([x, plot.box.y, x, plot.box.y + plot.box.height], { stroke: MUTED[shown], dash: [2, 3] });
+        });
+    }
+
+    /** Where ribbons begin. */
+    #ribbonsTop(plot: Plot): number {
+        return plot.box.y + plot.box.height + 22;
+    }
+
+    /** The annotation or step that the pointer is on. */
+    #span(): Span | null {
+        const plot = this.plot();
+        if (!this.#hover) return null;
+        return spanAt(plot, this.#ribbonsTop(plot), this.#ribbons, this.lane, this.#hover.x, this.#hover.y);
+    }
+
+    #showSpan(span: Span, x: number, y: number): void {
+        const { device } = this.lane.device;
+        const { figures } = this.lane.recording;
+        const time = (instant: number) => this.lane.recording.x(device, instant, 'time');
+        const lines: TipLine[] = [{ text: name(span.name, 300), strong: true }];
+        const length = figures.has_times ? `, ${duration(time(span.to) - time(span.from))}` : '';
+        lines.push({ text: `${whole(span.to - span.from)} entries${length}` });
+        const bounds = this.surface.canvas.getBoundingClientRect();
+        this.tip.show(bounds.left + x, bounds.top + y, lines);
+    }
+
+    /** What the pointer is on. */
+    #under(): { fetched: Fetched; at: number; row: number; instant: number } | null {
+        const plot = this.plot();
+        const fetched = this.#near ?? this.#whole;
+        if (!this.#hover || !fetched || !isInside(plot.box, this.#hover.x, this.#hover.y)) return null;
+        const at = column(fetched.stretch, fromX(plot, this.#hover.x));
+        if (at < 0) return null;
+        const row = bandAt(fetched.sums, fetched.stretch.columns, at, fromY(plot, this.#hover.y));
+        return { fetched, at, row, instant: fetched.bands.instants[at] };
+    }
+
+    #point(x: number, y: number): void {
+        this.#hover = x < 0 ? null : { x, y };
+        this.surface.invalidate();
+        const under = this.#under();
+        const span = this.#span();
+        if (span) {
+            this.#showSpan(span, x, y);
+            return;
+        }
+        if (!under) {
+            this.tip.hide();
+            return;
+        }
+        const { fetched, at, row, instant } = under;
+        const { device, recording, store } = this.lane;
+        const total = fetched.bands.totals[at];
+        const lines: TipLine[] = [];
+        if (row >= 0) {
+            const group = fetched.bands.groups[row];
+            const held = fetched.bands.values[row * fetched.stretch.columns + at];
+            lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
+            lines.push({ text: `${bytes(held)}  ${share(held, total)}` });
+        }
+        lines.push({ text: `${bytes(total)} ${store.state.metric}, ${bytes(fetched.reserved.values[at])} reserved` });
+        const time = recording.figures.has_times
+            ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
+            : '';
+        if (fetched.held) lines.push({ text: `${bytes(fetched.held[at])} of it found` });
+        lines.push({ text: `${entryOf(instant, device.entries)}${time}` });
+        const open = recording.open(device.device, instant);
+        if (open.length > 0) lines.push({ text: `in ${name(open.join(' / '))}` });
+        const bounds = this.surface.canvas.getBoundingClientRect();
+        this.tip.show(bounds.left + x, bounds.top + y, lines);
+    }
+
+    #click(x: number, y: number, isSecond: boolean): void {
+        this.#hover = { x, y };
+        const span = this.#span();
+        if (span) {
+            const [left, right] = [this.lane.x(span.from), this.lane.x(span.to)];
+            this.lane.store.set(clamped(left, right, extent(this.lanes)));
+            return;
+        }
+        const under = this.#under();
+        if (!under) return;
+        if (isSecond && this.lanes.length === 1) {
+            this.lane.store.set({ mark: under.instant });
+            return;
+        }
+        this.lane.at = under.instant;
+        if (under.row >= 0) this.lane.store.set({ selected: { label: under.fetched.bands.groups[under.row].label } });
+        else this.lane.store.set({ selected: null });
+    }
+}
+
+function disc(x: number, y: number, radius: number): number[] {
+    const points: number[] = [];
+    for (let turn = 0; turn < 16; turn++) {
+        points.push(x + radius * Math.cos((turn * Math.PI) / 8), y + radius * Math.sin((turn * Math.PI) / 8));
+    }
+    return points;
+}

@@ -1,0 +1,111 @@
+/** How fast the page is with a recording, and how much memory its tab takes: in Chromium, on this machine. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { chromium, type Browser, type Page } from 'playwright-core';
+import { CHROMIUM, close, pageFile, settled } from '../browser/support.ts';
+
+const [recording] = process.argv.slice(2);
+if (!recording || !existsSync(recording)) {
+    console.error('expected a recording, found none; usage: benches/viewer FILE');
+    process.exit(2);
+}
+
+/** Times between frames while something is done, in milliseconds, in rising order. */
+async function frames(page: Page, act: () => Promise<void>): Promise<number[]> {
+    await page.evaluate(() => {
+        const times: number[] = [];
+        let last = performance.now();
+        const next = (now: number) => {
+            times.push(now - last);
+            last = now;
+            if (document.body.dataset.measured !== 'over') requestAnimationFrame(next);
+        };
+        document.body.dataset.measured = '';
+        requestAnimationFrame(next);
+        (window as unknown as { frames: number[] }).frames = times;
+    });
+    await act();
+    const times = await page.evaluate(() => {
+        document.body.dataset.measured = 'over';
+        return (window as unknown as { frames: number[] }).frames.slice(1);
+    });
+    return times.sort((a, b) => a - b);
+}
+
+/** What the tab's process has now, what it had at most, and its share of what several have, in MiB. */
+async function memory(browser: Browser): Promise<{ resident: number; highest: number; own: number }> {
+    const session = await browser.newBrowserCDPSession();
+    const { processInfo } = (await session.send('SystemInfo.getProcessInfo')) as {
+        processInfo: { type: string; id: number }[];
+    };
+    const read = (id: number, file: string, key: string) => {
+        const found = new RegExp(`${key}:\\s+(\\d+)`).exec(readFileSync(`/proc/${id}/${file}`, 'utf8'));
+        return Number(found?.[1] ?? Number.NaN) / 1024;
+    };
+    const all = processInfo
+        .filter((each) => each.type === 'renderer')
+        .map(({ id }) => ({
+            resident: read(id, 'status', 'VmRSS'),
+            highest: read(id, 'status', 'VmHWM'),
+            own: read(id, 'smaps_rollup', 'Pss'),
+        }));
+    return all.reduce((most, each) => (each.resident > most.resident ? each : most));
+}
+
+function line(what: string, times: number[]): void {
+    const at = (part: number) => times[Math.min(times.length - 1, Math.floor(part * times.length))].toFixed(1);
+    console.log(
+        `${what.padEnd(26)} p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${at(1)} ms of ${times.length} frames`,
+    );
+}
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
+await page.goto(`file://${pageFile(recording)}`);
+await page.waitForFunction(() => performance.getEntriesByName('memviz:ready').length > 0, undefined, {
+    timeout: 120_000,
+});
+const ready = await page.evaluate(() => performance.getEntriesByName('memviz:ready')[0].startTime);
+console.log(`ready                      ${(ready / 1000).toFixed(2)} s after opening`);
+await settled(page);
+console.log(
+    `findings                   ${((await page.evaluate(() => performance.now())) / 1000).toFixed(2)} s after opening`,
+);
+const box = await page.locator('#timelines canvas').boundingBox();
+if (!box) throw new Error('the timeline is not shown');
+const [x, y] = [box.x + 0.6 * box.width, box.y + 0.5 * box.height];
+for (const tab of ['table', 'blocks']) {
+    await page.click(`#tab-${tab}`);
+    await page.keyboard.press('0');
+    await settled(page);
+    await page.mouse.move(x, y);
+    const wheel = (by: number) => async () => {
+        for (let turn = 0; turn < 40; turn++) {
+            await page.mouse.wheel(0, by);
+            await page.waitForTimeout(20);
+        }
+    };
+    line(`zooming in, with ${tab}`, await frames(page, wheel(-100)));
+    const drag = async () => {
+        await page.mouse.down();
+        for (let step = 0; step < 100; step++) {
+            await page.mouse.move(x - 6 * step, y);
+            await page.waitForTimeout(12);
+        }
+        await page.mouse.up();
+    };
+    line(`panning, with ${tab}`, await frames(page, drag));
+    line(`zooming out, with ${tab}`, await frames(page, wheel(100)));
+}
+for (const tab of ['segments', 'flame', 'findings']) {
+    const button = page.locator(`#tab-${tab}`);
+    if ((await button.count()) === 0) continue;
+    await button.click();
+    await settled(page);
+}
+const { resident, highest, own } = await memory(browser);
+console.log(
+    `memory of the tab          ${resident.toFixed(0)} MiB resident, ${highest.toFixed(0)} MiB at most; ${own.toFixed(0)} MiB without what is shared`,
+);
+await browser.close();
+await close();

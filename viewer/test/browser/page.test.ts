@@ -1,0 +1,326 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test, { after } from 'node:test';
+import type { Page } from 'playwright-core';
+import * as support from './support.ts';
+import { answer, drop, exact, fixture, inPage, pageFile, ready, settled } from './support.ts';
+
+interface Peak {
+    devices: {
+        device: number;
+        maxima: Record<string, number>;
+        peak: { entry: number };
+        attribution: { total_bytes: number; rows: { label: string; bytes: number; blocks: number }[] };
+    }[];
+}
+
+const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+const OOM = fixture('snapshots/oom/snapshot.pickle.gz');
+const MULTI = fixture('snapshots/multi_gpu/snapshot.pickle.gz');
+const pages = new Map<string, string>();
+
+/** The page of a recording, made once. */
+function of(recording: string): string {
+    const known = pages.get(recording) ?? pageFile(recording);
+    pages.set(recording, known);
+    return known;
+}
+
+after(support.close);
+
+/** The middle of the timeline, or a part of it. */
+async function place(page: Page, across = 0.5, down = 0.5, host = '#timelines'): Promise<[number, number]> {
+    const box = await page.locator(`${host} canvas`).first().boundingBox();
+    assert.ok(box);
+    return [box.x + across * box.width, box.y + down * box.height];
+}
+
+function link(page: Page): Promise<URLSearchParams> {
+    return page.waitForTimeout(400).then(async () => new URLSearchParams(new URL(page.url()).hash.slice(1)));
+}
+
+test('the totals of each device are those of memviz peak', async () => {
+    for (const recording of [GPT, MULTI, fixture('traces/profiler_traces/fake_cuda_modules.trace.json.gz')]) {
+        const { devices } = answer<Peak>('peak', recording);
+        await inPage(of(recording), '', async (page) => {
+            await ready(page);
+            for (const device of devices) {
+                if (devices.length > 1) await page.selectOption('select[aria-label="Device"]', String(device.device));
+                await settled(page);
+                const shown = await page.textContent('[data-figure="peak-allocated"] .exact');
+                assert.equal(
+                    Number(shown?.replaceAll(',', '')),
+                    device.maxima.allocated_bytes,
+                    `${recording}, device ${device.device}`,
+                );
+                const rows = await exact(page);
+                const total = [...rows.values()].reduce((sum, bytes) => sum + bytes, 0);
+                assert.equal(total, device.attribution.total_bytes);
+            }
+        });
+    }
+});
+
+test('rows by anything are those of memviz peak --by', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        for (const by of ['category', 'stack', 'function', 'phase']) {
+            await page.selectOption('select[aria-label="Groups"]', by);
+            await settled(page);
+            const wanted = answer<Peak>('peak', GPT, '--by', by, '--device', '0').devices[0].attribution.rows;
+            const rows = await exact(page);
+            assert.equal(rows.size, new Set(wanted.map((row) => row.label)).size, by);
+            if (by !== 'stack')
+                for (const row of wanted) assert.equal(rows.get(row.label), row.bytes, `${by}: ${row.label}`);
+        }
+        assert.equal((await link(page)).get('by'), 'phase');
+    });
+});
+
+test('wheel, drag and keys zoom and move', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        const span = async () => {
+            const state = await link(page);
+            return [Number(state.get('from')), Number(state.get('to'))];
+        };
+        await page.mouse.move(...(await place(page, 0.5, 0.4)));
+        await page.mouse.wheel(0, -400);
+        const [from, to] = await span();
+        assert.ok(from > 0 && to > from && to - from < 9107 / 2, `${from} to ${to}`);
+        await page.mouse.down();
+        await page.mouse.move(...(await place(page, 0.3, 0.4)), { steps: 5 });
+        await page.mouse.up();
+        const moved = await span();
+        assert.ok(moved[0] > from && Math.abs(moved[1] - moved[0] - (to - from)) < 1e-6, String(moved));
+        await page.keyboard.press('0');
+        assert.deepEqual([...(await link(page)).keys()], []);
+        await page.keyboard.press('+');
+        const zoomed = await span();
+        assert.ok(zoomed[1] - zoomed[0] < 9107);
+        await page.keyboard.press('0');
+        // The first row of annotations: the step in the middle of the run.
+        const box = await page.locator('#timelines canvas').boundingBox();
+        await page.mouse.click(box!.x + 0.5 * box!.width, box!.y + box!.height - 40);
+        const step = await span();
+        assert.ok(step[0] > 1000 && step[1] < 8000 && step[1] - step[0] > 1000, `a step: ${step}`);
+        await page.keyboard.press('5');
+        assert.equal((await link(page)).get('tab'), 'findings');
+    });
+});
+
+test('the pointer says what it is on, and a click where it comes from', async () => {
+    await inPage(of(GPT), '#tab=blocks', async (page) => {
+        await ready(page);
+        await page.mouse.move(...(await place(page, 0.5, 0.7)));
+        await page.waitForSelector('.tip:not([hidden]) .strong');
+        const tip = await page.textContent('.tip');
+        assert.match(tip ?? '', /\d (KiB|MiB|GiB) allocated, .* reserved.*entry [\d,]+ of 9,107/s);
+        await page.mouse.click(...(await place(page, 0.5, 0.8, '#panel-blocks')));
+        await page.waitForSelector('#details ol.stack li.own');
+        const site = await page.textContent('#details h2');
+        const own = await page.$$eval('#details li.own', (frames) => frames.map((frame) => frame.textContent));
+        assert.ok(site?.includes(own[0] ?? 'none'), `${site}: ${own[0]}`);
+        const facts = await page.textContent('#details dl');
+        assert.match(facts ?? '', /asked for.*handed out.*category.*because.*allocated.*entry/s);
+        assert.match((await link(page)).get('allocation') ?? '', /^\d+$/);
+    });
+});
+
+test('a search is shown everywhere, and a bad one says so', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        await page.keyboard.press('/');
+        await page.keyboard.type('softmax');
+        await page.waitForFunction(() => /^[\d,]+ found$/.test(document.getElementById('found')?.textContent ?? ''));
+        await page.waitForSelector('#panel-table tr.found');
+        const found = await page.$$eval('#panel-table tr.found', (all) => all.length);
+        const all = (await exact(page)).size;
+        assert.ok(found > 0 && found < all, `${found} of ${all}`);
+        await page.fill('#search', 'soft(');
+        await page.waitForSelector('#found.alarm');
+    });
+});
+
+test('two instants show what grew', async () => {
+    await inPage(of(GPT), '#at=2940&mark=100', async (page) => {
+        await ready(page);
+        const at = (entry: number) => answer<Peak>('peak', GPT, '--at', `entry:${entry}`).devices[0].attribution;
+        const [before, after] = [at(99), at(2939)];
+        const rows = await exact(page);
+        const change = [...rows.values()].reduce((sum, bytes) => sum + bytes, 0);
+        assert.equal(change, after.total_bytes - before.total_bytes);
+        for (const row of after.rows) {
+            const was = before.rows.find((each) => each.label === row.label)?.bytes ?? 0;
+            assert.equal(rows.get(row.label), row.bytes - was, row.label);
+        }
+    });
+});
+
+test('a second file is compared, as memviz diff does', async () => {
+    await inPage(of(GPT), '', async (page) => {
+        await ready(page);
+        await drop(page, OOM);
+        await page.waitForFunction(() => document.querySelectorAll('#timelines canvas').length === 2);
+        await ready(page, 2);
+        interface Diff {
+            devices: { rows: { label: string; delta_bytes: number }[] }[];
+        }
+        const wanted = answer<Diff>('diff', GPT, OOM).devices[0].rows;
+        const rows = await exact(page);
+        for (const row of wanted) {
+            if (row.label !== '(other)') assert.equal(rows.get(row.label) ?? 0, row.delta_bytes, row.label);
+        }
+        assert.match((await page.textContent('#verdict')) ?? '', /B is .* higher/);
+        for (const tab of ['blocks', 'segments', 'flame']) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+            assert.equal(await page.locator(`#panel-${tab} canvas`).count(), 2);
+        }
+    });
+});
+
+test('a link shows the same again', async () => {
+    let shown = '';
+    await inPage(
+        of(GPT),
+        '#x=time&by=category&tab=flame&at=500&from=680000&to=700000&search=forward&fit=1',
+        async (page) => {
+            await ready(page);
+            assert.equal(await page.getAttribute('#tab-flame', 'aria-selected'), 'true');
+            assert.match((await page.textContent('#where')) ?? '', /entry 499 of 9,107/);
+            assert.equal(await page.inputValue('#search'), 'forward');
+            const state = await link(page);
+            assert.deepEqual(
+                [state.get('x'), state.get('from'), state.get('to'), state.get('by')],
+                ['time', '680000', '700000', 'category'],
+            );
+            shown = page.url();
+        },
+    );
+    await inPage(of(GPT), shown.slice(shown.indexOf('#')), async (page) => {
+        await ready(page);
+        await page.waitForTimeout(400);
+        assert.equal(page.url(), shown);
+    });
+});
+
+test('dark is dark, on the page and in its pictures', async () => {
+    const look = async (colorScheme: 'light' | 'dark') => {
+        let seen: number[] = [];
+        await inPage(
+            of(GPT),
+            '',
+            async (page) => {
+                await ready(page);
+                seen = await page.evaluate(() => {
+                    const ground = getComputedStyle(document.body).backgroundColor.match(/\d+/g)!.map(Number);
+                    const canvas = document.querySelector<HTMLCanvasElement>('#timelines canvas')!;
+                    return [
+                        ...ground.slice(0, 3),
+                        ...canvas.getContext('2d')!.getImageData(1, 1, 1, 1).data.slice(0, 3),
+                    ];
+                });
+            },
+            { colorScheme },
+        );
+        return seen;
+    };
+    assert.deepEqual(await look('light'), [255, 255, 255, 255, 255, 255]);
+    assert.deepEqual(await look('dark'), [13, 17, 23, 13, 17, 23]);
+});
+
+test('what is seen is kept as SVG and PNG', async () => {
+    await inPage(of(OOM), '#tab=blocks&by=category', async (page) => {
+        await ready(page);
+        const keep = async (kind: string) => {
+            const [download] = await Promise.all([
+                page.waitForEvent('download'),
+                page.click(`#actions >> text=${kind}`),
+            ]);
+            return readFileSync(await download.path());
+        };
+        const svg = (await keep('SVG')).toString();
+        const text = await page.evaluate((source) => {
+            const parsed = new DOMParser().parseFromString(source, 'image/svg+xml');
+            return parsed.querySelector('parsererror') ? 'not well formed' : (parsed.documentElement.textContent ?? '');
+        }, svg);
+        assert.match(text, /peak 6\.65 GiB/);
+        assert.match(text, /OOM: 1000\.00 MiB/);
+        assert.ok(!/<script|foreignObject|href/i.test(svg));
+        assert.deepEqual([...(await keep('PNG')).subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
+    });
+});
+
+test('hostile names only show', async () => {
+    const markup = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+    const names = [markup, 'a\u202egnp.exe', 'line\nbreak\u0007\u001b[31m', '"]}\'--></script>', 'x'.repeat(100_000)];
+    const events: object[] = [];
+    let total = 0;
+    names.forEach((name, at) => {
+        const ts = 1000 * (at + 1);
+        const common = { pid: 1, tid: 1 };
+        events.push({ ph: 'X', cat: 'user_annotation', name: `in ${name}`, ts, dur: 900, ...common });
+        events.push({ ph: 'X', cat: 'cpu_op', name: `aten::${name}`, ts: ts + 10, dur: 500, ...common });
+        total += 1 << 20;
+        const args = {
+            'Device Type': 1,
+            'Device Id': 0,
+            Addr: 4096 * (at + 1),
+            Bytes: 1 << 20,
+            'Total Allocated': total,
+            'Total Reserved': 20 << 20,
+        };
+        events.push({ ph: 'i', cat: 'cpu_instant_event', s: 't', name: '[memory]', ts: ts + 100, ...common, args });
+    });
+    const recording = support.scratch('hostile.json', JSON.stringify({ schemaVersion: 1, traceEvents: events }));
+    const file = pageFile(recording, `${markup}"><b>\u202e`);
+    for (const by of ['operator', 'annotation', 'stack']) {
+        for (const tab of ['table', 'blocks', 'flame', 'findings']) {
+            await inPage(file, `#by=${by}&tab=${tab}`, async (page) => {
+                await ready(page);
+                assert.equal(
+                    await page.textContent('[data-figure="peak-allocated"] .exact'),
+                    (5 << 20).toLocaleString('en-US'),
+                );
+                assert.equal(await page.locator('img, b, #panels script').count(), 0);
+                for (const across of [0.1, 0.3, 0.5, 0.7, 0.9])
+                    await page.mouse.click(...(await place(page, across, 0.7)));
+                await settled(page);
+                assert.ok(
+                    !/[\u0007\u001b\u202e]/.test(await page.innerText('body')),
+                    'hidden characters are written out',
+                );
+                assert.ok((await page.innerText('body')).length < 20_000);
+                const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+                assert.ok(wide <= 0, `the page is ${wide} pixels too wide`);
+            });
+        }
+    }
+});
+
+test('a damaged recording shows what the command line says', async () => {
+    for (const name of [
+        'truncated-in-device-traces.pickle',
+        'random-bytes.bin',
+        'wrong-type-frames-int.pickle',
+        'gzip-corrupt.pickle.gz',
+        'not-a-snapshot-model.pickle',
+    ]) {
+        const recording = fixture(`malformed/${name}`);
+        await inPage(pageFile(recording), '', async (page) => {
+            await page.waitForSelector('#alarm:not([hidden])');
+            assert.equal(await page.textContent('#alarm'), support.complaint('peak', recording));
+        });
+    }
+});
+
+test('an empty page takes a file that is dropped', async () => {
+    await inPage(pageFile(null), '', async (page) => {
+        await page.waitForSelector('#welcome:not([hidden])');
+        await drop(page, GPT);
+        await ready(page);
+        assert.equal(await page.textContent('[data-figure="peak-allocated"] .exact'), '4,453,794,816');
+        assert.ok(await page.isHidden('#welcome'));
+    });
+});

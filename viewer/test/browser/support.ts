@@ -1,0 +1,142 @@
+/** A browser, pages made as `memviz view` makes them, and the command line to compare with. */
+
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+
+/** The project. */
+export const ROOT = process.env.MEMVIZ_ROOT ?? path.resolve('..');
+const BINARY = process.env.MEMVIZ_BINARY ?? path.join(ROOT, 'target/debug/memviz');
+export const CHROMIUM =
+    process.env.CHROMIUM ?? (existsSync('/usr/bin/chromium') ? '/usr/bin/chromium' : '/usr/bin/google-chrome');
+const SCRATCH = mkdtempSync(path.join(tmpdir(), 'memviz-viewer-'));
+
+export function fixture(name: string): string {
+    return path.join(ROOT, 'fixtures', name);
+}
+
+/** A file of the scratch directory, which is taken away at the end. */
+export function scratch(name: string, content: string | Buffer): string {
+    const file = path.join(SCRATCH, name);
+    writeFileSync(file, content);
+    return file;
+}
+
+/** What a command answers as JSON. */
+export function answer<T>(...args: string[]): T {
+    return JSON.parse(
+        execFileSync(BINARY, [...args, '--format', 'json'], { encoding: 'utf8', maxBuffer: 1 << 28 }),
+    ) as T;
+}
+
+/** What a command complains about. */
+export function complaint(...args: string[]): string {
+    return spawnSync(BINARY, args, { encoding: 'utf8' }).stderr.trim();
+}
+
+function escaped(text: string): string {
+    return text.replace(/[&<>"]/g, (mark) => `&#${mark.charCodeAt(0)};`);
+}
+
+let made = 0;
+
+/** A page that carries a recording, or none, as a file. */
+export function pageFile(recording: string | null, name = recording ?? ''): string {
+    const engine = readFileSync(path.join(ROOT, 'viewer/dist/engine.wasm.gz')).toString('base64');
+    let page = readFileSync(path.join(ROOT, 'viewer/dist/view.html'), 'utf8');
+    const put = (place: string, filled: string) => {
+        assert.equal(page.split(place).length, 2, `the page has one place ${place}`);
+        page = page.replace(place, () => filled);
+    };
+    put('id="engine"></script>', `id="engine">${engine}</script>`);
+    if (recording !== null) {
+        const content = readFileSync(recording).toString('base64');
+        put('id="recording" data-name=""></script>', `id="recording" data-name="${escaped(name)}">${content}</script>`);
+    }
+    return scratch(`page${made++}.html`, page);
+}
+
+let browser: Browser | null = null;
+
+/** Runs a test in a page opened from its file; errors on its console and requests to anywhere fail it. */
+export async function inPage(
+    file: string,
+    link: string,
+    run: (page: Page) => Promise<void>,
+    options: BrowserContextOptions = {},
+): Promise<void> {
+    browser ??= await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+    const context = await browser.newContext({
+        viewport: { width: 1280, height: 860 },
+        colorScheme: 'light',
+        acceptDownloads: true,
+        ...options,
+    });
+    const page = await context.newPage();
+    const bad: string[] = [];
+    page.on('console', (message) => {
+        if (message.type() === 'error' || message.type() === 'warning') bad.push(message.text());
+    });
+    page.on('pageerror', (error) => bad.push(error.message));
+    page.on('dialog', (dialog) => bad.push(`a dialog: ${dialog.message()}`));
+    page.on('request', (request) => {
+        if (!/^(file|blob|data):/.test(request.url())) bad.push(`a request: ${request.url()}`);
+    });
+    try {
+        await page.goto(`file://${file}${link}`);
+        await run(page);
+    } finally {
+        await context.close();
+    }
+    assert.deepEqual(bad, []);
+}
+
+/** Waits until the first picture stands. */
+export async function ready(page: Page, times = 1): Promise<void> {
+    await page.waitForFunction((count) => performance.getEntriesByName('memviz:ready').length >= count, times);
+    await settled(page);
+}
+
+/** Waits until the table is of what the page speaks of: all answers are there, and drawn. */
+export async function settled(page: Page): Promise<void> {
+    await page.waitForFunction(() => document.documentElement.dataset.waiting === '0');
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await page.waitForFunction(() => document.documentElement.dataset.waiting === '0');
+}
+
+/** Drops a file onto the page. */
+export async function drop(page: Page, file: string): Promise<void> {
+    const content = readFileSync(file).toString('base64');
+    await page.evaluate(
+        ([text, name]) => {
+            const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+            const data = new DataTransfer();
+            data.items.add(new File([bytes], name));
+            document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+        },
+        [content, path.basename(file)],
+    );
+}
+
+/** The cells of the table's rows. */
+export async function rows(page: Page): Promise<string[][]> {
+    return page.$$eval('#panel-table tbody tr', (all) =>
+        all.map((row) => [...row.children].map((cell) => cell.textContent ?? '')),
+    );
+}
+
+/** The exact bytes of the table's rows, by label: those of the last cell before the bar. */
+export async function exact(page: Page): Promise<Map<string, number>> {
+    const pairs = await page.$$eval('#panel-table tbody tr', (all) =>
+        all.map((row) => [row.getAttribute('data-label'), row.getAttribute('data-bytes')]),
+    );
+    return new Map(pairs.map(([label, bytes]) => [label ?? '', Number(bytes)]));
+}
+
+export async function close(): Promise<void> {
+    await browser?.close();
+    rmSync(SCRATCH, { recursive: true });
+}

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { read, write } from '../../src/hash.ts';
+import type { State } from '../../src/state.ts';
+
+const initial: State = {
+    device: 0,
+    axis: 'entry',
+    from: 0,
+    to: 100,
+    metric: 'allocated',
+    by: 'site',
+    at: 5,
+    mark: null,
+    at2: 0,
+    tab: 'table',
+    selected: null,
+    query: '',
+    found: 0,
+    fit: false,
+};
+
+test('a state comes back from its link', () => {
+    const states: Partial<State>[] = [
+        {},
+        {
+            device: 3,
+            axis: 'time',
+            from: 1.5,
+            to: 99.25,
+            metric: 'active',
+            by: 'category',
+            at: 7,
+            mark: 2,
+            at2: 9,
+            tab: 'blocks',
+            fit: true,
+        },
+        { selected: { label: 'a&b=c #d%\u202e' }, query: 'forward|\\d+' },
+        { selected: { allocation: 12, second: false } },
+        { selected: { allocation: 0, second: true } },
+        { device: -1 },
+    ];
+    for (const changes of states) {
+        const state = { ...initial, ...changes };
+        assert.deepEqual({ ...initial, ...read(`#${write(state, initial)}`) }, state);
+    }
+    assert.equal(write(initial, initial), '');
+});
+
+test('what a link says wrongly is left out', () => {
+    assert.deepEqual(read('#device=x&x=pages&from=5&to=1&at=-3&mark=1.5&tab=about&metric=all&allocation=&fit=2'), {});
+    assert.deepEqual(read('#from=NaN&to=Infinity&at=1e400'), {});
+    assert.deepEqual(read(''), {});
+});
