@@ -4,6 +4,7 @@
 //! options here; nothing past this module sees clap.
 
 mod args;
+mod changes;
 mod command;
 mod desktop;
 mod files;

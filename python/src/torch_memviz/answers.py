@@ -1064,8 +1064,14 @@ class FitDevice:
     alloc_conf: str
     """The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
 
+    assumptions: tuple[str, ...]
+    """What these assume, a sentence each."""
+
     capacity_bytes: int | None
     """Bytes that the allocator can use; null where no device was named."""
+
+    changes: tuple[str, ...]
+    """Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs do not."""
 
     device: int
     """Device."""
@@ -2876,6 +2882,9 @@ class SimulatedRun:
     refused.
     """
 
+    assumptions: tuple[str, ...]
+    """What these assume, a sentence each."""
+
     because: str
     """Why no further; empty where it is exact."""
 
@@ -2883,7 +2892,7 @@ class SimulatedRun:
     """Bytes that the allocator can use; null for a device without end."""
 
     changes: tuple[str, ...]
-    """Changes of the program."""
+    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program as it is."""
 
     device_allocs: int | None
     """`num_device_alloc`."""

@@ -3,8 +3,8 @@
 use super::passes::Passes;
 use super::recompute::{Recompute, Recomputing};
 use crate::analysis::device::Device;
-use crate::analysis::training::{Call, Calls, FunctionId};
-use crate::replay::Metric;
+use crate::analysis::training::{Call, Calls, FunctionId, Phase};
+use crate::replay::{Instant, Metric, Track};
 use std::collections::BTreeSet;
 
 /// The functions of a device whose calls can be chosen.
@@ -26,11 +26,22 @@ pub(in crate::analysis) struct Chosen {
     pub workspaces: Vec<u32>,
 }
 
+/// When a block of forward is needed, and when it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::analysis) struct Release {
+    /// The block, as an index into [`crate::replay::History::allocations`].
+    pub allocation: u32,
+    /// When the program has let go of it.
+    pub released: Instant,
+    /// When the node of backward begins that frees it.
+    pub needed: Instant,
+}
+
 impl Choice {
     /// Finds the functions of a device. An error says why none can be chosen.
     pub fn of(device: &Device<'_>) -> Result<Self, &'static str> {
         let (track, history, phases) = (device.track, device.history(), device.phases());
-        let calls = Calls::of(track, phases, device.sites(), device.roles());
+        let calls = whole(Calls::of(track, phases, device.sites(), device.roles()), track);
         let peak = history.maxima[Metric::Allocated as usize];
         let passes = Passes::of(phases, &calls, history, peak.instant);
         if passes.entries.is_empty() {
@@ -92,13 +103,59 @@ impl Choice {
         let recomputing = Recomputing::new(device, &self.calls, &self.passes);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
         Chosen {
-            workspaces: recomputing.workspaces(chosen.iter().copied(), first_step),
+            workspaces: recomputing.workspaces_of_operators(&chosen, first_step),
             calls: chosen.into_iter().filter_map(|call| recomputing.of(call)).collect(),
         }
+    }
+
+    /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
+    /// function made and that are not returned by the outermost one. The blocks in the order of their indexes.
+    pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
+        let recomputing = Recomputing::new(device, &self.calls, &self.passes);
+        let mut around: Vec<&Call> = Vec::new();
+        let mut calls = self.calls.calls.iter().peekable();
+        let mut releases = Vec::new();
+        for &index in blocks {
+            let entry = recomputing.allocation(index).born.saturating_sub(1);
+            while let Some(call) = calls.next_if(|call| call.start <= entry) {
+                around.retain(|outer| outer.end > call.start);
+                around.push(call);
+            }
+            around.retain(|call| call.end > entry);
+            let Some(released) = recomputing.release(index, &around) else { continue };
+            let freed = recomputing.allocation(index).freed;
+            let behind = device.phases().spans.partition_point(|span| span.end <= released);
+            let later = device.phases().spans[behind..].iter().find(|span| span.phase == Phase::Backward);
+            let begin = later.map_or(released, |span| span.start);
+            let needed = if begin < freed { recomputing.begin_of_node(freed, begin) } else { freed };
+            releases.push(Release { allocation: index, released, needed });
+        }
+        releases
     }
 
     /// Calls of a function that are not checkpointed yet.
     fn open_calls(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
         self.calls.of_function(function).filter(|call| !call.checkpointed)
     }
+}
+
+/// Calls without those of a function with a single line that follow on one another at one line of their caller: a long
+/// expression, which makes several blocks of one size, looks like many calls.
+fn whole(calls: Calls, track: Track<'_>) -> Calls {
+    let Calls { functions, calls } = calls;
+    let mut whole: Vec<Call> = Vec::with_capacity(calls.len());
+    for call in calls {
+        let is_single = functions.get(call.function.index()).is_some_and(|it| it.first_line == it.last_line);
+        let goes_on = |last: &&mut Call| {
+            last.function == call.function
+                && last.end == call.start
+                && last.is_checkpoint == call.is_checkpoint
+                && track.stack(last.start) == track.stack(call.start)
+        };
+        match whole.last_mut().filter(|_| is_single).filter(goes_on) {
+            Some(last) => last.end = call.end,
+            None => whole.push(call),
+        }
+    }
+    Calls { functions, calls: whole }
 }

@@ -17,10 +17,11 @@ mod overlay;
 mod passes;
 mod play;
 mod recompute;
+mod release;
 mod remaining_peak;
 
 pub use candidate::{Candidate, Plan};
-pub(in crate::analysis) use chosen::{Choice, Chosen};
+pub(in crate::analysis) use chosen::{Choice, Chosen, Release};
 pub use curve::NewPeak;
 pub use functions::{Checkpointed, CodeChange, HeldByCalls};
 pub use obstacle::NoCandidates;

@@ -5,10 +5,10 @@ use super::passes::Passes;
 use crate::analysis::code::sites::Sites;
 use crate::analysis::device::Device;
 use crate::analysis::training::{Call, Calls, Phase, Phases, Roles};
-use crate::model::Action;
+use crate::model::{Action, FrameId};
 use crate::replay::{Allocation, Instant, NEVER, Track};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
@@ -54,11 +54,11 @@ const LONGEST_NODE: usize = 256;
 /// Works out [`Recompute`]s for the calls of one device.
 pub(super) struct Recomputing<'a> {
     sites: &'a Sites<'a>,
-    track: Track<'a>,
+    pub(super) track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
-    actions: &'a [Action],
-    calls: &'a Calls,
+    pub(super) actions: &'a [Action],
+    pub(super) calls: &'a Calls,
     passes: &'a Passes,
     /// How many allocations of each size there are, where no backward follows.
     of_size: HashMap<u64, u32>,
@@ -159,34 +159,55 @@ impl<'a> Recomputing<'a> {
     }
 
     /// The workspaces that the engine's thread makes for itself when it runs these calls again for the first time, by those
-    /// of forward that they are like. cuBLAS has one for each thread, made at the first use and never freed; those that
+    /// that the calls have made. cuBLAS has one for each thread, made at the first use and never freed; those that
     /// backward needs itself are there already from the first step on, which ends at an instant.
     pub(super) fn workspaces<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> Vec<u32> {
-        let stays = |allocation: &&Allocation| allocation.freed == NEVER;
+        self.new_to_engine(calls.into_iter().flat_map(|call| self.born_in(call)), first_step)
+    }
+
+    /// The same with those that another call of forward has made because it ran one of their operators first.
+    pub(super) fn workspaces_of_operators(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
+        let made = calls.iter().flat_map(|call| self.born_in(call));
+        let operators: HashSet<Option<FrameId>> = made.map(|index| self.operator(index)).collect();
+        let of_forward = (0..self.track.history.allocations.len() as u32).filter(|&index| {
+            let allocation = self.allocation(index);
+            allocation.freed == NEVER && self.phases.at(allocation.born) == Phase::Forward
+        });
+        self.new_to_engine(of_forward.filter(|&index| operators.contains(&self.operator(index))), first_step)
+    }
+
+    /// Of some blocks those that stay, are the only ones of their size, and that backward has none of in the first step.
+    fn new_to_engine(&self, blocks: impl Iterator<Item = u32>, first_step: Instant) -> Vec<u32> {
+        let stays = |allocation: &Allocation| allocation.freed == NEVER;
         let of_engine = |size: u64| {
             let made = self.track.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
-            let mut staying = made.filter(stays);
+            let mut staying = made.filter(|allocation| stays(allocation));
             staying.any(|other| other.requested == size && self.phases.at(other.born) == Phase::Backward)
         };
-        let made = calls.into_iter().flat_map(|call| self.born_in(call));
-        let staying = made.map(|index| (self.allocation(index), index)).filter(|(allocation, _)| stays(allocation));
-        let mut sizes: Vec<(u64, u32)> = staying.map(|(allocation, index)| (allocation.requested, index)).collect();
+        let staying = blocks.filter(|&index| stays(self.allocation(index)));
+        let mut sizes: Vec<(u64, u32)> = staying.map(|index| (self.allocation(index).requested, index)).collect();
         sizes.sort_unstable();
         // What is made more than once is kept by the program itself.
         let once = sizes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0]);
         once.filter(|&(size, _)| !of_engine(size)).map(|(_, index)| index).collect()
     }
 
+    /// The line of Python that runs the operator which made a block.
+    fn operator(&self, index: u32) -> Option<FrameId> {
+        let stack = self.track.snapshot.stacks.frame_ids(self.track.stack_of(index as usize));
+        stack.iter().copied().find(|&frame| self.sites.kind(frame).is_python())
+    }
+
     fn gap(&self, allocation: u32, from: Instant, to: Instant) -> Gap {
         Gap { allocation, from, to, bytes: self.allocation(allocation).size }
     }
 
-    fn allocation(&self, index: u32) -> &Allocation {
+    pub(super) fn allocation(&self, index: u32) -> &Allocation {
         &self.track.history.allocations[index as usize]
     }
 
     /// The allocations made within a call.
-    fn born_in(&self, call: &Call) -> Range<u32> {
+    pub(super) fn born_in(&self, call: &Call) -> Range<u32> {
         let behind =
             |entry: u32| self.track.history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
         behind(call.start)..behind(call.end)
@@ -209,7 +230,7 @@ impl<'a> Recomputing<'a> {
 
     /// What a call returns: of the blocks that its last operator made, the one that is freed first. The others, such as
     /// the mean that `layer_norm` keeps, wait for the operator's own backward.
-    fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
+    pub(super) fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.track.stack_of(index as usize);
         // What is never freed may be an output only where nothing is freed by a backward.
@@ -341,7 +362,7 @@ impl<'a> Recomputing<'a> {
     ///
     /// A node allocates its gradients and then lets go of what it was given and of what it saved. What it frees between
     /// its allocations are buffers that it has just made. No earlier than another instant.
-    fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
+    pub(super) fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
         let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
         let earliest = earliest.max(freed.saturating_sub(LONGEST_NODE as u32));
         let mut begin = freed - 1;

@@ -34,6 +34,21 @@ pub enum Edit {
     Optimizer(Optimizer),
     /// The optimizer on the CPU.
     OffloadOptimizer,
+    /// What forward keeps for backward on the CPU: `torch.autograd.graph.save_on_cpu`.
+    OffloadActivations,
+    /// Forward passes alone, under `eval` and `no_grad`.
+    Inference,
+    /// Logits and loss in so many pieces of the sequence, each checkpointed.
+    ChunkLoss {
+        /// Number of pieces.
+        pieces: u32,
+    },
+    /// So many forward and backward passes for each step of the optimizer. The program is that of one of them: a batch that
+    /// is as many times smaller comes from [`crate::analysis::fit`].
+    Accumulate {
+        /// Number of passes.
+        passes: u32,
+    },
 }
 
 /// What a change would have to be called.
@@ -52,6 +67,10 @@ impl fmt::Display for Edit {
             }
             Self::Optimizer(optimizer) => write!(out, "optimizer:{}", optimizer.name()),
             Self::OffloadOptimizer => out.write_str("offload:optimizer"),
+            Self::OffloadActivations => out.write_str("offload:activations"),
+            Self::Inference => out.write_str("inference"),
+            Self::ChunkLoss { pieces } => write!(out, "chunk-loss:{pieces}"),
+            Self::Accumulate { passes } => write!(out, "accumulate:{passes}"),
         }
     }
 }
@@ -101,6 +120,22 @@ impl Edit {
         Ok(Self::ShardGradients { ranks: ranks(text)? })
     }
 
+    /// A number of pieces.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn chunk_loss(text: &str) -> Result<Self, String> {
+        Ok(Self::ChunkLoss { pieces: number(text, "pieces", MOST_PIECES)? })
+    }
+
+    /// A number of passes.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn accumulate(text: &str) -> Result<Self, String> {
+        Ok(Self::Accumulate { passes: number(text, "passes", MOST_PIECES)? })
+    }
+
     /// `optimizer` or `activations`.
     ///
     /// # Errors
@@ -108,7 +143,8 @@ impl Edit {
     pub fn offload(text: &str) -> Result<Self, String> {
         match text {
             "optimizer" => Ok(Self::OffloadOptimizer),
-            _ => Err(format!("expected optimizer, found {text:?}")),
+            "activations" => Ok(Self::OffloadActivations),
+            _ => Err(format!("expected optimizer or activations, found {text:?}")),
         }
     }
 }
@@ -116,9 +152,16 @@ impl Edit {
 /// More ranks than anybody shares one optimizer between.
 const MOST_RANKS: u32 = 1 << 12;
 
+/// More pieces, or passes, than make sense.
+const MOST_PIECES: u32 = 1 << 10;
+
 fn ranks(text: &str) -> Result<u32, String> {
-    let ranks = text.trim().parse().ok().filter(|ranks| (2..=MOST_RANKS).contains(ranks));
-    ranks.ok_or_else(|| format!("expected a number of ranks, 2 or more, found {text:?}"))
+    number(text, "ranks", MOST_RANKS)
+}
+
+fn number(text: &str, of: &str, most: u32) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|number| (2..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number of {of} from 2 to {most}, found {text:?}"))
 }
 
 impl std::str::FromStr for Edit {
@@ -133,6 +176,9 @@ impl std::str::FromStr for Edit {
             "shard-optimizer" => Self::shard_optimizer(rest),
             "shard-gradients" => Self::shard_gradients(rest),
             "offload" => Self::offload(rest),
+            "chunk-loss" => Self::chunk_loss(rest),
+            "accumulate" => Self::accumulate(rest),
+            "inference" if rest.is_empty() => Ok(Self::Inference),
             _ => Err(format!("{EXPECTED}, found {text:?}")),
         }
     }
@@ -152,6 +198,10 @@ mod tests {
             "shard-optimizer:8:keep-gradients",
             "shard-gradients:4",
             "offload:optimizer",
+            "offload:activations",
+            "inference",
+            "chunk-loss:4",
+            "accumulate:2",
         ] {
             assert_eq!(text.parse::<Edit>().map(|edit| edit.to_string()), Ok(text.to_owned()));
         }

@@ -21,9 +21,13 @@
 //! take effect in the order of [`Edit`]'s variants, whatever order they are given in. A program with changes is never more
 //! than predicted: what it would do is assumed, and [`Edited::assumptions`] say what.
 
+mod accumulate;
 mod change;
 mod checkpoint;
+mod chunks;
 mod draft;
+mod inference;
+mod offload;
 mod optimizer;
 mod shard;
 mod trained;
@@ -31,10 +35,12 @@ mod trained;
 pub use change::Edit;
 pub use optimizer::Optimizer;
 
-use super::checkpoint::Choice;
+use super::checkpoint::{Choice, Release};
 use super::device::Device;
 use super::simulate::Program;
+use super::training::{Category, Phase};
 use crate::model::HOST_DEVICE;
+use crate::replay::Allocation;
 use draft::Draft;
 use shard::OtherGradients;
 use std::sync::OnceLock;
@@ -67,12 +73,13 @@ pub struct Editor<'d, 'a> {
     device: &'d Device<'a>,
     choice: OnceLock<Result<Choice, &'static str>>,
     trained: OnceLock<Result<Trained, String>>,
+    releases: OnceLock<Result<Vec<Release>, &'static str>>,
 }
 
 impl<'d, 'a> Editor<'d, 'a> {
     /// Nothing is worked out yet.
     pub fn new(device: &'d Device<'a>) -> Self {
-        Self { device, choice: OnceLock::new(), trained: OnceLock::new() }
+        Self { device, choice: OnceLock::new(), trained: OnceLock::new(), releases: OnceLock::new() }
     }
 
     /// A program with changes. The program is that of the device, or one with the same steps and other sizes.
@@ -93,6 +100,10 @@ impl<'d, 'a> Editor<'d, 'a> {
         // Checkpointed calls may lie in one another: all are resolved together.
         let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
         let (checkpoints, others): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(is_checkpoint);
+        let whole = others.iter().find(|edit| matches!(edit, Edit::Inference | Edit::OffloadActivations));
+        if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
+            return Err(Refusal { edit: first.clone(), because: format!("not together with {other}") });
+        }
         if !checkpoints.is_empty() {
             assumptions.extend(self.checkpoint(&mut draft, &checkpoints)?);
         }
@@ -136,6 +147,10 @@ impl<'d, 'a> Editor<'d, 'a> {
             }
             Edit::Optimizer(optimizer) => optimizer::apply(draft, self.trained()?, history, optimizer),
             Edit::OffloadOptimizer => Ok(optimizer::offload(draft, self.with_states()?)),
+            Edit::OffloadActivations => Ok(offload::activations(draft, self.device, self.releases()?)),
+            Edit::ChunkLoss { pieces } => chunks::apply(draft, self.device, u64::from(pieces)),
+            Edit::Accumulate { passes } => accumulate::apply(draft, self.device, self.trained()?, passes),
+            Edit::Inference => Ok(inference::apply(draft, self.device, self.releases()?)),
         }
     }
 
@@ -179,6 +194,23 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.choice.get_or_init(|| Choice::of(self.device)).as_ref().map_err(|because| *because)
     }
 
+    /// When what forward keeps for backward could be let go of.
+    fn releases(&self) -> Result<&[Release], &'static str> {
+        let releases = || {
+            let choice = self.choice()?;
+            let (history, phases, categories) = (self.device.history(), self.device.phases(), self.device.categories());
+            let is_kept = |&index: &u32| {
+                let Allocation { born, freed, .. } = history.allocations[index as usize];
+                categories.get(index as usize).category == Category::Activation
+                    && phases.at(born) == Phase::Forward
+                    && phases.at(freed) == Phase::Backward
+            };
+            let kept: Vec<u32> = (0..history.allocations.len() as u32).filter(is_kept).collect();
+            Ok(choice.releases(self.device, &kept))
+        };
+        self.releases.get_or_init(releases).as_deref().map_err(|because| *because)
+    }
+
     fn trained(&self) -> Result<&Trained, String> {
         self.trained.get_or_init(|| Trained::of(self.device)).as_ref().map_err(Clone::clone)
     }
@@ -191,10 +223,18 @@ impl<'d, 'a> Editor<'d, 'a> {
 
 /// Whether two changes are different answers to the same question.
 fn is_other_of(one: &Edit, other: &Edit) -> bool {
-    use Edit::{OffloadOptimizer, Optimizer, ShardGradients, ShardOptimizer};
+    use Edit::{
+        Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,
+        ShardOptimizer,
+    };
     matches!(
         (one, other),
-        (Optimizer(_), Optimizer(_) | OffloadOptimizer)
+        (Inference, _)
+            | (_, Inference)
+            | (OffloadActivations, ChunkLoss { .. })
+            | (ChunkLoss { .. }, ChunkLoss { .. })
+            | (Accumulate { .. }, Accumulate { .. })
+            | (Optimizer(_), Optimizer(_) | OffloadOptimizer)
             | (OffloadOptimizer, Optimizer(_))
             | (ShardGradients { .. } | ShardOptimizer { .. }, ShardGradients { .. } | ShardOptimizer { .. })
     )

@@ -14,6 +14,7 @@ pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;
 
 use super::device::{Device, Devices, ask_each};
+use super::edit::{Edit, Editor};
 use super::grouping::attribution::Attribution;
 use super::grouping::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
@@ -37,6 +38,8 @@ const LARGEST: u64 = 1 << 32;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FitOptions {
+    /// Changes of the program, made to what is predicted.
+    pub edits: Vec<Edit>,
     /// Numbers to predict.
     pub at: Vec<u64>,
     /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
@@ -52,6 +55,7 @@ pub struct FitOptions {
 }
 
 setters!(FitOptions {
+    edits: Vec<Edit>,
     at: Vec<u64>,
     capacity: Option<u64>,
     context: Option<u64>,
@@ -115,6 +119,8 @@ pub enum Refusal {
     Differ(Box<Mismatch>),
     /// The settings that were asked for cannot be played.
     Settings(&'static str),
+    /// A change of the program cannot be made: its name, and why not.
+    Change(String, String),
 }
 
 /// One device.
@@ -130,6 +136,10 @@ pub struct DeviceFit {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub is_recorded: bool,
+    /// Changes of the program, by name, which predictions have and the recorded runs do not.
+    pub changes: Vec<String>,
+    /// What these assume, a sentence each.
+    pub assumptions: Vec<String>,
     /// Why nothing is predicted.
     pub refused: Option<Refusal>,
     /// How well each run matches the next.
@@ -191,6 +201,8 @@ impl DeviceFit {
             capacity: options.capacity.map(|total| total.saturating_sub(context)),
             alloc_conf: settings.alloc_conf.clone(),
             is_recorded: options.settings.is_none(),
+            changes: options.edits.iter().map(ToString::to_string).collect(),
+            assumptions: Vec::new(),
             refused: None,
             matching: Vec::new(),
             doubts: Vec::new(),
@@ -242,11 +254,19 @@ impl DeviceFit {
             }
             self.matching.push(matching);
         }
+        let editors: Vec<Editor<'_, '_>> = devices.iter().map(|device| Editor::new(device)).collect();
+        for (editor, run) in editors.iter().zip(scaling.runs()).filter(|_| !options.edits.is_empty()) {
+            let edited = editor.apply(&run.program, &options.edits);
+            let edited = edited.map_err(|refusal| Refusal::Change(refusal.edit.to_string(), refusal.because))?;
+            self.assumptions = edited.assumptions;
+        }
         self.doubts = Doubt::of(&devices, &scaling, settings);
         let last = devices.len() - 1;
         let program = &scaling.runs()[last].program;
         let stage = Stage {
             scaling: &scaling,
+            editors: &editors,
+            edits: &options.edits,
             settings,
             is_recorded: self.is_recorded,
             capacity: self.capacity,
@@ -258,12 +278,15 @@ impl DeviceFit {
             && self.points.len() > 2
             && self.is_recorded
         {
-            self.check = Some(Check { predicted: stage.predict_from(measured.value, last), measured });
+            let unchanged = Stage { edits: &[], ..stage };
+            self.check = unchanged.predict_from(measured.value, last).map(|predicted| Check { predicted, measured });
         }
         self.largest = self.capacity.map(|_| Largest::search(scaling.runs()[last].value, |value| stage.fits(value)));
         let values = self.values(&options.at);
-        self.predictions = values.into_iter().map(|value| stage.predict(value)).collect();
+        self.predictions = values.into_iter().filter_map(|value| stage.predict(value)).collect();
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
+        // Which line of forward a change leaves at the peak is not worked out.
+        let subject = subject.filter(|_| options.edits.is_empty());
         self.peak = subject.map(|value| (value, peak(&stage, &devices, value, options.top)));
         Ok(())
     }
@@ -320,7 +343,7 @@ fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device
 }
 
 /// What holds memory where the program at a number allocates most.
-fn peak(stage: &Stage<'_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
+fn peak(stage: &Stage<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
     let scaled = stage.scaling.at(value, &stage.setup().rules);
     let device = devices[scaled.template];
     let filter = Filter::default();

@@ -3,6 +3,7 @@
 use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
 use crate::analysis::device::Device;
+use crate::analysis::edit::{Edit, Editor};
 use crate::analysis::simulate::{Outcome, Setup, Trust, compare, play, recorded_settings};
 use crate::model::AllocatorSettings;
 
@@ -92,8 +93,13 @@ impl Doubt {
 }
 
 /// What every number is played on.
-pub(super) struct Stage<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Stage<'a, 'i> {
     pub scaling: &'a Scaling,
+    /// What changes the program of each run.
+    pub editors: &'a [Editor<'i, 'i>],
+    /// Changes of the program.
+    pub edits: &'a [Edit],
     pub settings: &'a AllocatorSettings,
     /// Whether these are the recorded settings.
     pub is_recorded: bool,
@@ -105,7 +111,7 @@ pub(super) struct Stage<'a> {
     pub is_sure: bool,
 }
 
-impl Stage<'_> {
+impl Stage<'_, '_> {
     pub fn setup(&self) -> Setup {
         let setup = Setup::new(self.settings, self.capacity, self.context);
         Setup { placement: self.placement.unwrap_or_default(), ..setup }
@@ -114,25 +120,45 @@ impl Stage<'_> {
     /// Whether the program at a number is served on the device.
     pub fn fits(&self, value: u64) -> bool {
         let setup = self.setup();
-        play(&self.scaling.at(value, &setup.rules).program, &setup).failure().is_none()
+        let scaled = self.scaling.at(self.of_pass(value), &setup.rules);
+        self.changed(scaled).is_some_and(|scaled| play(&scaled.program, &setup).failure().is_none())
     }
 
-    /// The program at a number.
-    pub fn predict(&self, value: u64) -> Prediction {
+    /// The number that a single pass has: where gradients are accumulated, a part of the whole, rounded up.
+    fn of_pass(&self, value: u64) -> u64 {
+        let passes = self.edits.iter().find_map(|edit| match edit {
+            Edit::Accumulate { passes } => Some(u64::from(*passes)),
+            _ => None,
+        });
+        value.div_ceil(passes.unwrap_or(1))
+    }
+
+    /// The same program with the changes; `None` where they cannot be made.
+    fn changed(&self, scaled: Scaled) -> Option<Scaled> {
+        if self.edits.is_empty() {
+            return Some(scaled);
+        }
+        let edited = self.editors.get(scaled.template)?.apply(&scaled.program, self.edits).ok()?;
+        Some(Scaled { program: edited.program, ..scaled })
+    }
+
+    /// The program at a number; `None` where the changes cannot be made.
+    pub fn predict(&self, value: u64) -> Option<Prediction> {
         self.predict_from(value, self.scaling.runs().len())
     }
 
     /// The program at a number, as the first of the runs alone tell.
-    pub fn predict_from(&self, value: u64, known: usize) -> Prediction {
+    pub fn predict_from(&self, number: u64, known: usize) -> Option<Prediction> {
         let setup = self.setup();
-        let scaled = self.scaling.at_from(value, known, &setup.rules);
+        let value = self.of_pass(number);
+        let scaled = self.changed(self.scaling.at_from(value, known, &setup.rules))?;
         let outcome = play(&scaled.program, &setup);
         let runs = &self.scaling.runs()[..known];
         let is_recorded = runs.iter().any(|run| run.value == value);
         let mut doubts = Vec::new();
         let mut reserved = vec![outcome.max_reserved];
         // Within one expandable segment addresses do not depend on the driver.
-        let is_measured = is_recorded && self.is_recorded;
+        let is_measured = is_recorded && self.is_recorded && self.edits.is_empty();
         if self.placement.is_none() && !self.settings.expandable_segments && !is_measured {
             doubts.push(Doubt::Placement);
             let others = [Placement::Ascending, Placement::Descending].into_iter();
@@ -152,16 +178,16 @@ impl Stage<'_> {
         }
         let range = reserved.iter().min().copied().zip(reserved.iter().max().copied());
         let is_exact = is_measured && self.is_sure;
-        Prediction {
-            value,
-            is_recorded,
+        Some(Prediction {
+            value: number,
+            is_recorded: is_recorded && self.edits.is_empty(),
             outcome,
             reserved_range: range.filter(|(least, most)| least < most),
             unmatched: scaled.unmatched,
             unmatched_bytes: scaled.unmatched_bytes,
             trust: if is_exact { Trust::Exact } else { Trust::Predicted },
             doubts,
-        }
+        })
     }
 
     /// What is reserved if requests come in the order of a run that asks for others than the one that gave the order.
@@ -171,7 +197,7 @@ impl Stage<'_> {
             other < known && other != template && self.scaling.matching(template, other).alone != (0, 0)
         };
         let nearest = [template.checked_sub(1), Some(template + 1)].into_iter().flatten().find(asks_for_others)?;
-        let scaled = self.scaling.in_order_of(nearest, value, known, &setup.rules);
+        let scaled = self.changed(self.scaling.in_order_of(nearest, value, known, &setup.rules))?;
         Some(play(&scaled.program, setup).max_reserved)
     }
 }

@@ -29,6 +29,7 @@ pub(super) use stage::{placement_of, refusal, refuses};
 pub(super) use sweep::advisable;
 
 use super::device::{Device, Devices, ask_each};
+use super::edit::{Edit, Editor};
 use crate::allocator::{SettingsWarning, SizeRules};
 use crate::error::Result;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
@@ -49,6 +50,8 @@ const MOST_PLAYS: u64 = 300;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SimulateOptions {
+    /// Changes of the program: played under the recorded settings and all others, beside the program as it is.
+    pub edits: Vec<Edit>,
     /// Settings, each with its string as name. The recorded ones are played in any case.
     pub settings: Vec<AllocatorSettings>,
     /// Whether to try the settings that are worth it, too, and sort.
@@ -64,6 +67,7 @@ pub struct SimulateOptions {
 }
 
 setters!(SimulateOptions {
+    edits: Vec<Edit>,
     settings: Vec<AllocatorSettings>,
     sweep: bool,
     capacity: Option<u64>,
@@ -103,6 +107,10 @@ pub struct Run {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub is_recorded: bool,
+    /// Changes of the program, by name: see [`Edit`].
+    pub changes: Vec<String>,
+    /// What these assume, a sentence each.
+    pub assumptions: Vec<String>,
     /// How it goes on the device of [`DeviceSimulation::capacity`]; `None` where it cannot be played.
     pub outcome: Option<Outcome>,
     /// The least and the most that is reserved, where that depends on where the driver puts segments.
@@ -127,6 +135,8 @@ impl Run {
         Self {
             alloc_conf: settings.alloc_conf.clone(),
             is_recorded,
+            changes: Vec::new(),
+            assumptions: Vec::new(),
             outcome: None,
             reserved_range: None,
             capacities: Capacities::default(),
@@ -183,11 +193,16 @@ pub struct DeviceSimulation {
 }
 
 impl DeviceSimulation {
+    /// The program with changes under the recorded settings; `None` where it was not changed.
+    pub fn changed(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
+    }
+
     /// The settings that need least, if that is less than what the recorded ones need. None of those are it of which
     /// there is a warning: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
         let recorded = self.runs.first()?.needs();
-        let is_safe = |run: &&Run| !run.is_recorded && run.warnings.is_empty();
+        let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
         let others = self.runs.iter().filter(|run| is_safe(run) && run.needs().is_some());
         let best = others.min_by_key(|run| run.needs())?;
         (recorded.is_none() || best.needs() < recorded).then_some(best)
@@ -255,23 +270,37 @@ impl DeviceSimulation {
         let swept =
             if options.sweep { sweep::candidates(&stage.settings, stage.capacity.is_some()) } else { Vec::new() };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
+        let editor = Editor::new(device);
+        let edited = (!options.edits.is_empty()).then(|| editor.apply(&stage.program, &options.edits));
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
         let budget = (budget / (1 + others.len()) as u64).min(MOST_PLAYS * stage.program.len() as u64);
         let recorded = stage.run(&stage.settings, true, budget);
-        let mut runs: Vec<Run> = others.par_iter().map(|settings| stage.run(settings, false, budget)).collect();
+        let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
+            None => stage.run(settings, is_recorded, budget),
+            Some(Ok(edited)) => stage.run_changed(edited, &options.edits, settings, is_recorded, budget),
+            Some(Err(refusal)) => Run {
+                changes: options.edits.iter().map(ToString::to_string).collect(),
+                ..Run::refused(settings, is_recorded, &format!("{}: {}", refusal.edit, refusal.because))
+            },
+        };
+        let mut runs: Vec<Run> = others.par_iter().map(|settings| play(settings, false)).collect();
         if options.sweep {
             runs.sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_refused = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
         simulation.refused_otherwise = stage.capacity_recorded && !is_refused;
-        simulation.runs = std::iter::once(recorded).chain(runs).collect();
+        let changed = edited.is_some().then(|| play(&stage.settings, true));
+        simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         if !options.curves {
             return simulation;
         }
         let best = simulation.best().map(|best| best.alloc_conf.clone());
         let best = best.and_then(|best| others.iter().find(|settings| settings.alloc_conf == best));
         simulation.curves[0] = stage.curve(&Setup::as_recorded(device.track, &stage.program));
-        simulation.curves[1] = best.map_or(Vec::new(), |settings| stage.curve(&stage.setup(settings)));
+        simulation.curves[1] = match (&edited, best) {
+            (Some(Ok(edited)), _) => stage::curve(&edited.program, &stage.setup(&stage.settings)),
+            (_, best) => best.map_or(Vec::new(), |settings| stage.curve(&stage.setup(settings))),
+        };
         simulation
     }
 

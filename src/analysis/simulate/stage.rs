@@ -7,6 +7,7 @@ use super::recorded::{Difference, compare};
 use super::{CurvePoint, DEFAULT_CONTEXT, Run, Trust};
 use crate::allocator::{Placement, SegmentEvent};
 use crate::analysis::device::Device;
+use crate::analysis::edit::{Edit, Edited};
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::replay::{Completeness, Track};
 
@@ -126,18 +127,40 @@ impl Stage {
 
     /// Plays some settings; the capacities on which they work are looked for in `budget` steps.
     pub fn run(&self, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
+        self.run_program(&self.program, settings, is_recorded, budget)
+    }
+
+    /// Plays some settings with a program that was changed; `changes` are their names.
+    pub fn run_changed(
+        &self,
+        edited: &Edited,
+        changes: &[Edit],
+        settings: &AllocatorSettings,
+        is_recorded: bool,
+        budget: u64,
+    ) -> Run {
+        let mut run = self.run_program(&edited.program, settings, is_recorded, budget);
+        run.changes = changes.iter().map(ToString::to_string).collect();
+        run.assumptions.clone_from(&edited.assumptions);
+        if run.trust == Trust::Exact {
+            run.trust = Trust::Predicted;
+            "what the changes do is assumed".clone_into(&mut run.because);
+        }
+        run
+    }
+
+    fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
         let refusal = refuses(settings, self.capacity.is_some());
         let mut run = Run::refused(settings, is_recorded, refusal.unwrap_or_default());
         if refusal.is_some() {
             return run;
         }
         let setup = self.setup(settings);
-        let outcome = play(&self.program, &setup);
+        let outcome = play(program, &setup);
         // Within one expandable segment addresses do not depend on the driver.
         if self.placement.is_none() && !settings.expandable_segments {
             let others = [Placement::Ascending, Placement::Descending].into_iter();
-            let others =
-                others.map(|placement| play(&self.program, &Setup { placement, ..setup.clone() }).max_reserved);
+            let others = others.map(|placement| play(program, &Setup { placement, ..setup.clone() }).max_reserved);
             let all: Vec<u64> = others.chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
@@ -149,18 +172,20 @@ impl Stage {
             "the recorded settings, played, are not quite what was recorded".clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
+        // What was there before the first entry may have been asked for anew.
+        let reserved_at_start = if program.start.segments.is_empty() { 0 } else { self.reserved_at_start };
         let search = Search {
-            program: &self.program,
+            program,
             settings,
             placement: setup.placement,
             context: self.context,
-            least: self.program.live_bytes(&setup.rules).max(self.reserved_at_start),
+            least: program.live_bytes(&setup.rules).max(reserved_at_start),
             refusals_fail: true,
             budget,
         };
         run.capacities = search.run();
-        if self.program.goes_on {
-            run.as_it_went = Search { refusals_fail: false, least: self.reserved_at_start, ..search }.enough();
+        if program.goes_on {
+            run.as_it_went = Search { refusals_fail: false, least: reserved_at_start, ..search }.enough();
         }
         run.outcome = Some(outcome);
         run
@@ -168,11 +193,16 @@ impl Stage {
 
     /// Reserved memory over a play.
     pub fn curve(&self, setup: &Setup) -> Vec<CurvePoint> {
-        let mut player = Player::new(&self.program, setup);
-        let mut curve = Curve(vec![(0, player.allocator.stats().reserved)]);
-        player.run(&self.program, setup, &mut curve);
-        curve.0
+        curve(&self.program, setup)
     }
+}
+
+/// Reserved memory over a play of any program.
+pub(super) fn curve(program: &Program, setup: &Setup) -> Vec<CurvePoint> {
+    let mut player = Player::new(program, setup);
+    let mut curve = Curve(vec![(0, player.allocator.stats().reserved)]);
+    player.run(program, setup, &mut curve);
+    curve.0
 }
 
 /// Reserved bytes after each step that changes them.

@@ -4,6 +4,7 @@ use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::fit::{FitInput, FitOptions, FitReport};
 use crate::cli::args::{CommonArgs, SharedArgs};
+use crate::cli::changes::ChangeArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
@@ -24,6 +25,7 @@ use std::str::FromStr;
 #[command(after_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
     ("memviz fit a.pickle b.pickle --vary seq=512,1024 --at seq=4096", "another length"),
+    ("memviz fit batch4.pickle batch8.pickle --at batch=16 --accumulate 4", "in four passes"),
 ]))]
 pub struct Fit {
     /// Two or three snapshots of one program that differ in a number, plain or compressed with gzip, zstd or zip
@@ -51,6 +53,8 @@ pub struct Fit {
     /// Format of the answer [default: what the output file's name stands for, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
+    #[command(flatten)]
+    changes: ChangeArgs,
     #[command(flatten)]
     shared: SharedArgs,
 }
@@ -123,6 +127,7 @@ impl Run for Fit {
             vary.values.iter().zip(&devices).map(|(&value, devices)| FitInput { value, devices }).collect();
         let rest = recordings.first().map(|recording| rest_of(&recording.snapshot.settings)).unwrap_or_default();
         let options = FitOptions {
+            edits: self.changes.edits(),
             at: self.at.iter().map(|at| at.value).collect(),
             capacity: self.capacity.map(|capacity| capacity.0),
             context: self.context.map(|context| context.0),

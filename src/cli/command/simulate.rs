@@ -1,8 +1,10 @@
 //! `memviz simulate`.
 
 use super::{Run, examples};
+use crate::analysis::edit::Edit;
 use crate::analysis::simulate::SimulateOptions;
 use crate::cli::args::CommonArgs;
+use crate::cli::changes::ChangeArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
@@ -11,13 +13,14 @@ use crate::model::bytes::Bytes;
 use crate::report::simulate;
 use clap::Args;
 
-/// What the run would need under other allocator settings, and on which device
+/// What the run would need under other allocator settings, with changes of the program, and on which device
 ///
 /// Its requests are played; with -o and a picture, reserved memory as recorded and under the best settings.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
     ("memviz simulate snapshot.pickle --capacity 24GiB", "whether a smaller device does"),
+    ("memviz simulate snapshot.pickle --optimizer adam8bit", "another optimizer"),
 ]))]
 pub struct Simulate {
     /// Settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them, such as `expandable_segments:True`; can be given several
@@ -38,6 +41,8 @@ pub struct Simulate {
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]
+    changes: ChangeArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
@@ -47,11 +52,19 @@ impl Run for Simulate {
         for text in &self.alloc_conf {
             parse(text, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
+        let edits = self.changes.edits();
+        if let Some(accumulate) = edits.iter().find(|edit| matches!(edit, Edit::Accumulate { .. })) {
+            return Err(Failure::Message(format!(
+                "{accumulate}: expected two recordings, since what a smaller batch asks for takes two that differ in it: \
+                 memviz fit A B --accumulate K"
+            )));
+        }
         let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
             let rest = rest_of(&recording.snapshot.settings);
             let options = SimulateOptions {
+                edits: edits.clone(),
                 settings: self.alloc_conf.iter().filter_map(|text| parse(text, rest).ok()).collect(),
                 sweep: self.sweep,
                 capacity: self.capacity.map(|capacity| capacity.0),

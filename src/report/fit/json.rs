@@ -34,6 +34,10 @@ pub struct FitDevice {
     pub notes: Vec<String>,
     /// The settings that are played, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub alloc_conf: String,
+    /// Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs do not.
+    pub changes: Vec<String>,
+    /// What these assume, a sentence each.
+    pub assumptions: Vec<String>,
     /// Bytes that the allocator can use; null where no device was named.
     pub capacity_bytes: Option<u64>,
     /// What memory does at other numbers.
@@ -192,6 +196,8 @@ impl FitDevice {
             refused: device.refused.as_ref().map(|refusal| words::refused(parameter, refusal)),
             notes: words::limits(parameter, device),
             alloc_conf: device.alloc_conf.clone(),
+            changes: device.changes.clone(),
+            assumptions: device.assumptions.clone(),
             capacity_bytes: device.capacity,
             scaling: FitScaling {
                 parameter: parameter.to_owned(),

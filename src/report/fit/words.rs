@@ -12,6 +12,11 @@ pub fn headline(parameter: &str, device: &DeviceFit) -> String {
     if let Some(refusal) = &device.refused {
         return format!("nothing is predicted: {}", refused(parameter, refusal));
     }
+    let figures = figures(parameter, device);
+    if device.changes.is_empty() { figures } else { format!("with {}: {figures}", device.changes.join(", ")) }
+}
+
+fn figures(parameter: &str, device: &DeviceFit) -> String {
     match (device.largest, device.capacity) {
         (Some(largest), Some(capacity)) => {
             let capacity = Bytes(capacity);
@@ -52,6 +57,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
         ),
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
         Refusal::Differ(mismatch) => differ(parameter, mismatch),
+        Refusal::Change(change, because) => format!("{change}: {because}"),
         Refusal::Settings(because) => format!("the settings cannot be played: {because}"),
     }
 }
@@ -76,6 +82,10 @@ pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
     for (pair, matching) in device.points.windows(2).zip(&device.matching) {
         lines.push(matched(parameter, (pair[0].value, pair[1].value), matching));
     }
+    if !device.changes.is_empty() {
+        lines.push("the recorded runs do not have the changes; all figures below do, and are predicted".to_owned());
+    }
+    lines.extend(device.assumptions.iter().map(|assumption| format!("assumed: {assumption}")));
     lines
 }
 

@@ -62,8 +62,10 @@ pub struct SimulatedRun {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub recorded: bool,
-    /// Changes of the program.
+    /// Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program as it is.
     pub changes: Vec<String>,
+    /// What these assume, a sentence each.
+    pub assumptions: Vec<String>,
     /// Bytes that the allocator can use; null for a device without end.
     pub capacity_bytes: Option<u64>,
     /// Whether every request is served, those that were refused when recorded included.
@@ -131,7 +133,8 @@ impl SimulatedRun {
         Self {
             alloc_conf: run.alloc_conf.clone(),
             recorded: run.is_recorded,
-            changes: Vec::new(),
+            changes: run.changes.clone(),
+            assumptions: run.assumptions.clone(),
             capacity_bytes: capacity,
             finishes: outcome.is_some_and(|outcome| outcome.failure().is_none()),
             fails_at_entry: outcome.and_then(Outcome::failure),

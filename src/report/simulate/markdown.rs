@@ -37,7 +37,8 @@ fn simulation(device: &DeviceSimulation, out: &mut dyn Write) -> io::Result<()> 
     device.runs.iter().try_for_each(|run| row(run, out))?;
     writeln!(out)?;
     let told = device.runs.iter().flat_map(|run| [words::holes(run), words::ending(run)]);
-    for line in told.flatten().chain(words::refusals(device)).chain(words::bound(device)) {
+    let told = told.flatten().chain(words::refusals(device)).chain(words::bound(device)).chain(words::changes(device));
+    for line in told {
         writeln!(out, "- {}", escape(&line))?;
     }
     if let Some(advice) = words::advice(device) {

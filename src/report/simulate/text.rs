@@ -61,6 +61,9 @@ impl TextStyle {
         for line in told.flatten().chain(words::refusals(device)).chain(words::bound(device)) {
             self.words("  ", &line, out)?;
         }
+        for line in words::changes(device) {
+            self.words("  ", &line, out)?;
+        }
         if let Some(advice) = words::advice(device) {
             writeln!(out)?;
             self.broken(2, &advice).iter().try_for_each(|line| writeln!(out, "  {}", self.bold(line)))?;

@@ -15,6 +15,13 @@ const HOLES_TOLD: usize = 4;
 
 /// What settings are called.
 pub fn name(run: &Run) -> String {
+    if run.changes.is_empty() {
+        return settings_name(run);
+    }
+    format!("changed program, {}", settings_name(run))
+}
+
+fn settings_name(run: &Run) -> String {
     match (run.is_recorded, run.alloc_conf.trim()) {
         (true, "") => "recorded settings (defaults)".to_owned(),
         (true, conf) => format!("recorded settings ({conf})"),
@@ -30,6 +37,14 @@ pub fn headline(device: &DeviceSimulation) -> String {
     }
     let needs = |run: &Run| run.needs().map_or("fail".to_owned(), |bytes| format!("need {}", Bytes(bytes)));
     let recorded = device.runs.first().map_or(String::new(), |run| format!("the recorded settings {}", needs(run)));
+    if let Some(changed) = device.changed() {
+        let changes = changed.changes.join(", ");
+        let unchanged = device.runs.first().map_or(String::new(), needs);
+        return match &changed.outcome {
+            Some(_) => format!("with {changes}: {}; without: {unchanged}", needs(changed)),
+            None => format!("{recorded}; with {changes}: not played"),
+        };
+    }
     match device.best() {
         Some(best) => format!("{recorded}; {} {}s {}", name(best), "need", Bytes(best.needs().unwrap_or(0))),
         None => recorded,
@@ -265,9 +280,24 @@ pub fn bound(device: &DeviceSimulation) -> Option<String> {
     Some(format!("{} are in use at their most: no allocator does with less", Bytes(live)))
 }
 
+/// What the changes of the program assume, and what they do to allocated memory.
+pub fn changes(device: &DeviceSimulation) -> Vec<String> {
+    let Some((recorded, changed)) = device.runs.first().zip(device.changed()) else { return Vec::new() };
+    let Some((before, after)) = recorded.outcome.as_ref().zip(changed.outcome.as_ref()) else { return Vec::new() };
+    let peak = format!(
+        "max_memory_allocated {} instead of {}, max_memory_reserved {} instead of {}; predicted",
+        Bytes(after.max_allocated),
+        Bytes(before.max_allocated),
+        Bytes(after.max_reserved),
+        Bytes(before.max_reserved),
+    );
+    let assumed = changed.assumptions.iter().map(|assumption| format!("assumed: {assumption}"));
+    std::iter::once(peak).chain(assumed).collect()
+}
+
 /// What to do about it.
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
-    if device.runs.len() < 2 {
+    if device.runs.len() < 2 || device.changed().is_some() {
         return None;
     }
     let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
