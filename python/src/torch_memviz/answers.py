@@ -1071,7 +1071,9 @@ class FitDevice:
     """Bytes that the allocator can use; null where no device was named."""
 
     changes: tuple[str, ...]
-    """Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs do not."""
+    """Changes of the program, such as `accumulate:4` or `optimizer:sgd`: predictions have them, the recorded runs
+    do not.
+    """
 
     device: int
     """Device."""
@@ -2892,7 +2894,9 @@ class SimulatedRun:
     """Bytes that the allocator can use; null for a device without end."""
 
     changes: tuple[str, ...]
-    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program as it is."""
+    """Changes of the program, such as `checkpoint:model.py:53 forward` or `optimizer:sgd`; empty for the program
+    as it is.
+    """
 
     device_allocs: int | None
     """`num_device_alloc`."""

@@ -5,7 +5,7 @@
 use super::draft::{Changes, Draft, free, is_free};
 use crate::analysis::device::Device;
 use crate::analysis::simulate::{Step, StepKind};
-use crate::analysis::training::Phase;
+use crate::analysis::training::{Category, Phase};
 use crate::replay::NEVER;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -90,24 +90,25 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         allocs(pass.clone()).filter(|(_, step)| is_loss(step) && is_kept(step)).max_by_key(|(_, step)| step.bytes);
     let (last, kept) = kept.ok_or("no torch.nn.functional.cross_entropy is known whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
-    let is_large = |step: &Step| step.bytes.saturating_mul(2) >= kept.bytes;
+    // In half precision logits take half of what the loss keeps.
+    let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
     let near =
         before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
-    let logits = near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss are not known")?.0;
+    let (logits, first) =
+        *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss are not known")?;
     let backward = pass.end;
     // The layer's node is the last that has anything as large.
+    let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
     let all_large: HashSet<u32> =
-        allocs(pass.start..end).filter(|(_, step)| is_large(step)).map(|(_, step)| step.allocation).collect();
+        allocs(logits..end).filter(|(_, step)| is_as_large(step)).map(|(_, step)| step.allocation).collect();
     let large =
         (backward..end).rfind(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
     let large = large.ok_or("no backward of the loss is known")?;
     let stop = (large..end).find(|&place| !is_free(steps[place].kind)).unwrap_or(end);
     let freed: HashSet<u32> =
         steps[backward..stop].iter().filter(|step| is_free(step.kind)).map(|step| step.allocation).collect();
-    let left = allocs(backward..stop).filter(|(_, step)| {
-        let lasts = !freed.contains(&step.allocation) && made(step).is_some_and(|made| made.freed != NEVER);
-        lasts && step.bytes > SMALL
-    });
+    let left = allocs(backward..stop)
+        .filter(|(_, step)| !freed.contains(&step.allocation) && step.bytes > SMALL && !stays(device, step));
     let left: Vec<&Step> = left.map(|(_, step)| step).collect();
     // Weight, bias and input of a linear layer.
     let (Some(gradient), 2..=3) = (left.last(), left.len()) else {
@@ -132,6 +133,11 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     })
 }
 
+/// Whether a block is a workspace, which is made at the first use and stays.
+fn stays(device: &Device<'_>, step: &Step) -> bool {
+    device.categories().get(step.allocation as usize).category == Category::Workspace
+}
+
 /// Whether `torch.nn.functional.cross_entropy` makes a block.
 fn is_cross_entropy(device: &Device<'_>, allocation: u32) -> bool {
     let snapshot = device.snapshot();
@@ -145,8 +151,7 @@ fn is_cross_entropy(device: &Device<'_>, allocation: u32) -> bool {
 fn split(draft: &mut Draft, changes: &mut Changes, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
     let history = device.history();
     let is_piece = |step: &Step| {
-        let made = history.allocations.get(step.allocation as usize);
-        step.bytes > SMALL && made.is_some_and(|made| made.freed != NEVER)
+        step.bytes > SMALL && (step.allocation as usize) < history.allocations.len() && !stays(device, step)
     };
     let of_forward: HashSet<u32> = steps[loss.forward.clone()]
         .iter()
