@@ -198,6 +198,9 @@ impl<'d, 'a> Editor<'d, 'a> {
     fn releases(&self) -> Result<&[Release], &'static str> {
         let releases = || {
             let choice = self.choice()?;
+            if self.device.history().completeness.has_baseline {
+                return Err("the recording starts late: what was there before is not known to be needed");
+            }
             let (history, phases, categories) = (self.device.history(), self.device.phases(), self.device.categories());
             let is_kept = |&index: &u32| {
                 let Allocation { born, freed, .. } = history.allocations[index as usize];
@@ -217,7 +220,13 @@ impl<'d, 'a> Editor<'d, 'a> {
 
     fn with_states(&self) -> Result<&Trained, String> {
         let trained = self.trained()?;
-        if trained.states.is_empty() { Err("no states of an optimizer are known".to_owned()) } else { Ok(trained) }
+        match trained.per_parameter {
+            0 => Err("no states of an optimizer are known".to_owned()),
+            1 | 2 => Ok(trained),
+            more => Err(format!(
+                "{more} states of each parameter are more than an optimizer has: what they are is not known"
+            )),
+        }
     }
 }
 
