@@ -12,6 +12,7 @@ use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::{PeakOptions, PeakReport};
+use crate::analysis::plan::{PlanOptions, PlanReport};
 use crate::analysis::simulate::{SimulateOptions, SimulateReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport};
 use crate::analysis::triage::{TriageOptions, TriageReport};
@@ -187,6 +188,14 @@ impl Recording {
     pub fn simulate(&self, options: &SimulateOptions) -> Result<SimulateReport> {
         self.require_history("simulate")?;
         SimulateReport::of(&self.devices(), options)
+    }
+
+    /// What makes the program fit a device.
+    ///
+    /// # Errors
+    /// As [`PlanReport::of`].
+    pub fn plan(&self, options: &PlanOptions) -> Result<PlanReport> {
+        PlanReport::of(&self.devices(), options)
     }
 
     /// What it measures against what it may.

@@ -180,6 +180,12 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("minigpt.fit.md", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--top", "4", "--format", "markdown"]),
     ("minigpt.fit.json", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--top", "2", "--format", "json"]),
     ("minigpt.fit.svg", BATCH_8, &["fit", BATCH_4, "--capacity", "4GiB", "--format", "svg"]),
+    ("minigpt.plan.txt", BATCH_8, &["fit", "--capacity", "900MiB"]),
+    ("minigpt.plan.md", BATCH_8, &["fit", "--capacity", "900MiB", "--format", "markdown"]),
+    ("minigpt.plan.json", BATCH_8, &["fit", "--capacity", "900MiB", "--format", "json"]),
+    ("minigpt.plan.nothing.txt", BATCH_8, &["fit", "--capacity", "520MiB"]),
+    ("oom.plan.txt", "oom", &["fit"]),
+    ("gpt_train.checkpoint.fit.txt", "gpt_train", &["checkpoint", "--fit", "3GiB"]),
     ("gpt_train.fit.txt", "gpt_train", &["fit", BATCH_4, "--vary", "batch=4,8"]),
     ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),
     ("gpt_train_ckpt.diff.json", "gpt_train_ckpt", &["diff", GPT_TRAIN, "--top", "2", "--format", "json"]),
@@ -641,7 +647,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Oom(by) => {
-            let options = OomOptions::default().by(by).top(Some(10));
+            let options = OomOptions::default().by(by).top(Some(10)).plans(true);
             let Ok(report) = recording.oom(&options) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }

@@ -33,7 +33,10 @@ QUESTIONS: dict[str, list[tuple[list[Path], dict[str, Any]]]] = {
     "leaks": [([fixture("leak")], {"capacity": "24GiB"})],
     "checkpoint": [([GPT], {}), ([fixture("tiny")], {})],
     "simulate": [([OOM], {})],
-    "fit": [([FIT / f"minigpt_batch{size}" / "snapshot.pickle.gz" for size in (4, 8)], {"capacity": "4GiB"})],
+    "fit": [
+        ([FIT / f"minigpt_batch{size}" / "snapshot.pickle.gz" for size in (4, 8)], {"capacity": "4GiB"}),
+        ([FIT / "minigpt_batch8" / "snapshot.pickle.gz"], {"capacity": "900MiB"}),
+    ],
     "diff": [([GPT, LATER], {"top": 5})],
     "check": [([GPT, LATER], {"max_peak": "4GiB", "max_leak": "1MiB"}), ([fixture("ring")], {"max_peak": "10GiB"})],
     "ranks": [(RANKS, {}), ([GPT, FIXTURES / "README.md"], {})],

@@ -20,6 +20,7 @@ pub mod leaks;
 pub mod oom;
 pub mod overview;
 pub mod peak;
+pub mod plan;
 pub mod ranks;
 pub mod scene;
 pub mod segments;

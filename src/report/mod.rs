@@ -17,6 +17,7 @@ pub mod oom;
 #[cfg(feature = "plot")]
 pub mod page;
 pub mod peak;
+pub mod plan;
 pub mod ranks;
 pub mod schema;
 pub mod simulate;

@@ -32,7 +32,9 @@ fn a_third_recording_checks_the_others() {
 fn mistakes_are_named() {
     let tiny = fixture("tiny");
     for (args, parts) in [
-        (&[BATCH_4] as &[&str], &["two or three recordings", "found 1"] as &[&str]),
+        (&[BATCH_4] as &[&str], &["--capacity 24GiB"] as &[&str]),
+        (&[BATCH_4, "--at", "16"], &["two or three recordings for --at", "found 1"]),
+        (&[BATCH_4, "--capacity", "4GiB", "--format", "svg"], &["two or three recordings for a picture", "found 1"]),
         (&[BATCH_4, BATCH_8, BATCH_16, BATCH_8], &["two or three recordings", "found 4"]),
         (&[BATCH_4, &tiny], &["--vary NAME=N,N", "single number"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 recordings", "found 1"]),
@@ -78,4 +80,22 @@ fn recordings_of_different_programs_are_refused() {
     let refused = device["refused"].as_str().unwrap();
     assert!(refused.contains("too little in common") && refused.contains("entry"), "{refused}");
     assert_eq!(device["scaling"]["predictions"], serde_json::json!([]));
+}
+
+#[test]
+fn a_single_recording_is_made_to_fit() {
+    let fit = |capacity, format| memviz(&["fit", BATCH_8, "--capacity", capacity, "--format", format]);
+    let search = |capacity| fit(capacity, "json").json()["devices"][0]["search"].clone();
+    let [small, large, tiny] = ["900MiB", "4GiB", "520MiB"].map(search);
+    assert_eq!((&large["fits"], &large["plans"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(small["fits"], false);
+    let plan = &small["plans"][0];
+    assert_eq!(plan["changes"][0]["change"], "optimizer:adam8bit");
+    assert!(plan["changes"][1]["code"].as_str().unwrap().contains("torch.utils.checkpoint.checkpoint"));
+    assert_eq!(tiny["plans"], serde_json::json!([]));
+    let needs = tiny["nearest"]["needs_bytes"].as_u64().unwrap();
+    assert_eq!(tiny["missing_bytes"].as_u64().unwrap(), needs - tiny["goal_bytes"].as_u64().unwrap());
+    let rows = fit("900MiB", "csv").stdout;
+    assert_eq!(rows.lines().count(), 2 + small["plans"].as_array().unwrap().len(), "{rows}");
+    assert!(fit("900MiB", "markdown").stdout.contains("it fits with optimizer:adam8bit"));
 }

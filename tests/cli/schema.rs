@@ -15,7 +15,7 @@ const ANSWERS: &[(&str, &[&[&str]])] = &[
     ("leaks", &[&["--capacity", "80GiB"]]),
     ("checkpoint", &[&[], &["--top", "1"]]),
     ("simulate", &[&[]]),
-    ("fit", &[&["--vary", "batch=4,8", "--capacity", "80GiB"]]),
+    ("fit", &[&["--vary", "batch=4,8", "--capacity", "80GiB"], &["--capacity", "3GiB"]]),
     ("diff", &[&[], &["--by", "function"]]),
     ("check", &[CHECK]),
     ("ranks", &[&[]]),
@@ -106,7 +106,8 @@ fn what_every_command_writes_is_valid() {
             for args in *answers {
                 // What compares takes two.
                 let inputs: &[&str] = match *command {
-                    "diff" | "fit" => &[&fixture("multi_gpu"), path],
+                    "diff" => &[&fixture("multi_gpu"), path],
+                    "fit" if args.contains(&"--vary") => &[&fixture("multi_gpu"), path],
                     _ => &[path],
                 };
                 let run = memviz(&[&[*command, "--format", "json"], *args, inputs].concat());

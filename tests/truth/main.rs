@@ -3,6 +3,7 @@
 mod edit;
 mod fit;
 mod layout;
+mod plan;
 mod profiler;
 mod real;
 mod recordings;

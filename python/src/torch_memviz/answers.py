@@ -433,6 +433,11 @@ class CheckpointDevice:
     without_backward: bool
     """Whether no backward pass follows these: then the new peak is that of forward alone."""
 
+    fit: FitSearch | None = None
+    """The cheapest calls with which allocated memory stays below what `--fit` asked for; left out where it did
+    not.
+    """
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointLimit:
@@ -1044,6 +1049,20 @@ class FitAnswer(Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitChange:
+    """A change of a program."""
+
+    change: str
+    """What is changed, as options of `memviz simulate` name it."""
+
+    code: str
+    """What to write there."""
+
+    place: str
+    """Where, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitCheck:
     """A recorded run, predicted."""
 
@@ -1090,6 +1109,9 @@ class FitDevice:
     scaling: FitScaling
     """What memory does at other numbers."""
 
+    search: FitSearch | None
+    """What makes a single recording fit the device; null where there are several recordings, or nothing is played."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitMatching:
@@ -1106,6 +1128,17 @@ class FitMatching:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitNotPlayed:
+    """A change that a recording does not allow to play."""
+
+    because: str
+    """Why it is not played."""
+
+    change: str
+    """What would be changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitPeak:
     """What holds memory at the peak."""
 
@@ -1114,6 +1147,45 @@ class FitPeak:
 
     value: int
     """At this number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPlan:
+    """Settings and changes of a program, played as a whole."""
+
+    alloc_conf: str
+    """Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them."""
+
+    alloc_retries: int
+    """`num_alloc_retries`."""
+
+    assumptions: tuple[str, ...]
+    """What is assumed, in words."""
+
+    changes: tuple[FitChange, ...]
+    """Changes of the program."""
+
+    max_allocated_bytes: int
+    """`max_memory_allocated()`."""
+
+    max_reserved_bytes: int
+    """`max_memory_reserved()`."""
+
+    needs_bytes: int | None
+    """A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null
+    where that was not asked.
+    """
+
+    other_settings: bool
+    """Whether they are other than the recorded ones."""
+
+    recompute_us: int | None
+    """Mean time in microseconds that calls take when they run again, for each forward pass; null where that is not
+    known.
+    """
+
+    trust: Trust
+    """How far to trust it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1193,7 +1265,7 @@ class FitScaling:
     """How well each recording matches the next."""
 
     parameter: str
-    """What the number is called."""
+    """What the number is called; empty where there is one recording, as is all that follows."""
 
     points: tuple[int, ...]
     """The numbers recorded."""
@@ -1203,6 +1275,54 @@ class FitScaling:
 
     recorded: tuple[FitPoint, ...]
     """What was recorded at them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSearch:
+    """What makes a program fit a device."""
+
+    as_it_is: FitPlan | None
+    """The program as it is; null where nothing is played."""
+
+    cut: bool
+    """Whether there are more, for which the recording is too long."""
+
+    fits: bool
+    """Whether it fits as it is."""
+
+    forward_us: int | None
+    """Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known."""
+
+    goal_bytes: int
+    """Bytes that it may need: what the device has for the allocator, less what a step that ran out of memory needs
+    more than those before it; or that may be allocated at once.
+    """
+
+    missing_bytes: int | None
+    """By how much that is too much; null where something fits."""
+
+    nearest: FitPlan | None
+    """Where nothing does, what comes nearest; else null."""
+
+    not_played: tuple[FitNotPlayed, ...]
+    """Changes that the recording does not allow to play."""
+
+    plans: tuple[FitPlan, ...]
+    """What makes it fit, the least trouble first; empty where it fits as it is, or nothing does."""
+
+    played_to_entry: int | None
+    """Where the recording runs out of memory, the entry up to which it is played; else null."""
+
+    replay_difference_bytes: int | None
+    """The largest difference between a maximum of the recorded settings, played, and the recorded one; null where
+    nothing is played.
+    """
+
+    settings_tried: int
+    """Other allocator settings that were played alone."""
+
+    tried: int
+    """Combinations that were played."""
 
 
 #: What kind of file a recording comes from.
@@ -1866,6 +1986,11 @@ class OomDevice:
 
     ooms: tuple[FailedRequest2, ...]
     """Failed requests, in order."""
+
+    plans: FitSearch | None
+    """Changes of the program that would have made room for what failed; null where that cannot be told, or other
+    allocator settings are enough.
+    """
 
     bounds: dict[str, str] | None = None
     """Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are

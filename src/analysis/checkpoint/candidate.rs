@@ -188,6 +188,11 @@ impl<'d, 'a> Workbench<'d, 'a> {
         self.held_most(self.end_of_forward(before)?)
     }
 
+    /// What the calls of each function hold when the last forward pass before an instant ends, the most first.
+    pub(super) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
+        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(instant))
+    }
+
     /// When the last forward pass before an instant ends.
     fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
         let behind = self.passes.entries.partition_point(|pass| pass.end <= instant);
@@ -196,21 +201,28 @@ impl<'d, 'a> Workbench<'d, 'a> {
 
     /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
     fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
+        self.held_by_each(instant).into_iter().next()
+    }
+
+    /// What the calls of each function hold at an instant that they would not hold if they were checkpointed, the most
+    /// first; of functions that hold the same the outermost, which has the fewest calls.
+    fn held_by_each(&self, instant: Instant) -> Vec<HeldByCalls> {
         let mut functions = self.repeated_functions();
         self.keep_promising(&mut functions, instant);
         let held = |&id: &FunctionId| {
             let passes = self.passes.split(self.open_calls(id));
             let recomputes = passes.iter().flatten().filter_map(|call| self.recomputing.of(call));
-            (held_at(recomputes.flat_map(|recompute| recompute.gaps), instant), passes.iter().map(Vec::len).max())
+            let bytes = held_at(recomputes.flat_map(|recompute| recompute.gaps), instant);
+            let calls = passes.iter().map(Vec::len).max()?;
+            let function = self.calls.function(id)?;
+            let recompute_us = self.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
+            let label = self.device.sites().label(function.frame);
+            Some((id, HeldByCalls { label, calls, bytes, recompute_us, change: self.change(function) }))
         };
-        let most = functions.iter().map(|id| (held(id), id)).max_by_key(|((bytes, calls), id)| {
-            // The outermost of functions that hold the same: the one with the fewest calls.
-            (*bytes, Reverse(*calls), Reverse(**id))
-        });
-        let ((bytes, calls), &id) = most.filter(|((bytes, _), _)| *bytes > 0)?;
-        let function = self.calls.function(id)?;
-        let label = self.device.sites().label(function.frame);
-        Some(HeldByCalls { label, calls: calls?, bytes, change: self.change(function) })
+        let mut all: Vec<(FunctionId, HeldByCalls)> = functions.par_iter().filter_map(held).collect();
+        all.retain(|(_, held)| held.bytes > 0);
+        all.sort_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
+        all.into_iter().map(|(_, held)| held).collect()
     }
 
     /// Functions that a forward pass calls more than once; of several that do nothing but call each other, one.

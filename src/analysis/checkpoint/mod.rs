@@ -32,6 +32,7 @@ pub use remaining_peak::RemainingPeak;
 
 use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::diff::DeviceOverlay;
+use crate::analysis::plan::{DevicePlans, checkpointed_below};
 use crate::analysis::time::moment::Moment;
 use crate::analysis::training::{Calls, Phase};
 use crate::error::Result;
@@ -50,9 +51,16 @@ pub struct CheckpointOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to sample memory over time, and how.
     pub curves: Option<CurveOptions>,
+    /// Bytes that allocated memory is to stay below: asks for the cheapest calls that do it.
+    pub fit: Option<u64>,
 }
 
-setters!(CheckpointOptions { top: Option<usize>, devices: Vec<DeviceId>, curves: Option<CurveOptions> });
+setters!(CheckpointOptions {
+    top: Option<usize>,
+    devices: Vec<DeviceId>,
+    curves: Option<CurveOptions>,
+    fit: Option<u64>,
+});
 
 /// What checkpointing would do on one device.
 #[derive(Clone, Debug)]
@@ -89,6 +97,8 @@ pub struct DeviceCheckpoint {
     pub none: Option<NoCandidates>,
     /// Memory as recorded and with the best candidate checkpointed, where there is one and it was asked for.
     pub curves: Option<DeviceOverlay>,
+    /// The cheapest calls with which allocated memory stays below what was asked for.
+    pub fit: Option<DevicePlans>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
@@ -157,11 +167,37 @@ impl DeviceCheckpoint {
             untried,
             none,
             curves,
+            fit: options.fit.map(|bytes| checkpointed_below(device, bytes)),
             baseline: history.start,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
         }
     }
+}
+
+/// Functions that could be checkpointed.
+#[derive(Clone, Debug, Default)]
+pub(in crate::analysis) struct Holders {
+    /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
+    /// peak ends, the most first.
+    pub functions: Vec<HeldByCalls>,
+    /// Mean time of a forward pass in microseconds, where the file has times.
+    pub forward_us: Option<i64>,
+}
+
+/// What could be checkpointed on a device, wherever its peak lies.
+pub(in crate::analysis) fn could_be_checkpointed(device: &Device<'_>) -> Holders {
+    let (history, phases) = (device.history(), device.phases());
+    let calls = Calls::of(device.track, phases, device.sites(), device.roles());
+    let peak = history.maxima[Metric::Allocated as usize];
+    let passes = Passes::of(phases, &calls, history, peak.instant);
+    let bench = Workbench::new(device, &calls, &passes);
+    if bench.passes() == 0 || bench.is_open() {
+        return Holders::default();
+    }
+    // The first forward of all may come behind the peak, and the last step may not finish.
+    let before = if passes.entries[0].end < peak.instant { peak.instant } else { history.entries() };
+    Holders { functions: bench.holders(before), forward_us: bench.forward_us() }
 }
 
 fn has_python(device: &Device<'_>) -> bool {

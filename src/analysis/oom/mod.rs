@@ -17,6 +17,7 @@ use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Inference};
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::analysis::plan::DevicePlans;
 use crate::analysis::segments::figures::Figures;
 use crate::analysis::segments::layout::{Layout, Sweep};
 use crate::analysis::segments::pinning::Pinning;
@@ -52,9 +53,18 @@ pub struct OomOptions {
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Whether to look for changes of the program that would have made room: see [`DevicePlans::of_failure`].
+    pub plans: bool,
 }
 
-setters!(OomOptions { by: GroupBy, top: Option<usize>, filter: Filter, inference: Inference, devices: Vec<DeviceId> });
+setters!(OomOptions {
+    by: GroupBy,
+    top: Option<usize>,
+    filter: Filter,
+    inference: Inference,
+    devices: Vec<DeviceId>,
+    plans: bool,
+});
 
 /// A failed request.
 #[derive(Clone, Debug)]
@@ -96,6 +106,8 @@ pub struct DeviceOoms {
     pub unattributed: usize,
     /// Its peak of allocated bytes instead, when no device of the recording has a failed request.
     pub peak: Option<DevicePeak>,
+    /// Changes of the program that would have made room for what failed, where that was asked and can be told.
+    pub plans: Option<DevicePlans>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Allocator settings that do not do what they seem to; told where a request failed.
@@ -129,7 +141,7 @@ impl OomReport {
         let none_failed = devices.iter().all(|device| device.ooms.is_empty());
         let mut comparison = None;
         if none_failed || devices.len() > 1 {
-            let OomOptions { by, top, filter, inference, devices: wanted } = options.clone();
+            let OomOptions { by, top, filter, inference, devices: wanted, .. } = options.clone();
             let peaks = PeakOptions { by, top, filter, inference, devices: wanted, ..PeakOptions::default() };
             let peaks = PeakReport::of(recording, &peaks)?;
             comparison = peaks.comparison;
@@ -201,6 +213,8 @@ impl DeviceOoms {
             explainer.explain(entry, &layout, &turnover, detail)
         };
         let ooms: Vec<Oom> = failed.into_iter().enumerate().map(explain).collect();
+        let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
+        let plans = if is_full { DevicePlans::of_failure(device) } else { None };
         let settings = &track.snapshot.settings;
         let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
         Self {
@@ -209,6 +223,7 @@ impl DeviceOoms {
             ooms,
             unattributed,
             peak: None,
+            plans,
             baseline: history.start,
             warnings,
             completeness: history.completeness,

@@ -25,7 +25,7 @@ pub(super) use play::{blocks_at_peak, play_to_refusal, recorded_settings};
 pub use program::{Program, Releases};
 pub(super) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
-pub(super) use stage::{placement_of, refusal, refuses};
+pub(super) use stage::{Stage, placement_of, program, refusal, refuses};
 pub(super) use sweep::advisable;
 
 use super::device::{Device, Devices, ask_each};
@@ -36,7 +36,6 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
 use serde::Serialize;
-use stage::Stage;
 
 /// Bytes of a device that CUDA keeps for itself, where nothing tells.
 pub const DEFAULT_CONTEXT: u64 = 500 << 20;

@@ -10,7 +10,7 @@ use crate::allocator::SizeRules;
 use crate::analysis::segments::layout::Layout;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, PoolId, Segment, StackId};
-use crate::replay::{NEVER, SegmentSpan, Track};
+use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -124,6 +124,15 @@ impl Program {
     #[must_use]
     pub(in crate::analysis) fn with_its_loop(self) -> Self {
         Self { repetition: Repetition::of(&self.steps, self.allocations), ..self }
+    }
+
+    /// What comes before an instant, without requests that are refused later.
+    #[must_use]
+    pub(in crate::analysis) fn up_to(&self, instant: Instant) -> Self {
+        let end = self.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
+        let mut refusals = self.refusals.clone();
+        refusals.retain(|&(entry, _)| entry < instant);
+        Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, ..self.clone() }.with_its_loop()
     }
 
     /// Number of steps: what a play of it costs.

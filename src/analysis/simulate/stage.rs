@@ -15,7 +15,7 @@ use crate::replay::{Completeness, Track};
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
 /// What every run on a device needs.
-pub(super) struct Stage {
+pub(in crate::analysis) struct Stage {
     pub program: Program,
     /// The recorded settings.
     pub settings: AllocatorSettings,
@@ -23,7 +23,8 @@ pub(super) struct Stage {
     pub capacity: Option<u64>,
     /// Whether the recording tells them itself.
     pub capacity_recorded: bool,
-    context: u64,
+    /// Bytes that CUDA keeps of the device.
+    pub context: u64,
     /// The recorded settings, played, against the recording.
     pub difference: Difference,
     /// Where the driver puts segments, if the recording shows it.
@@ -31,11 +32,11 @@ pub(super) struct Stage {
     /// What the recording lacks, in words; empty where it is complete.
     pub lacks: &'static str,
     /// What was reserved before the first entry, which the device had to have.
-    reserved_at_start: u64,
+    pub reserved_at_start: u64,
 }
 
 /// What a device's program asked for, or why it cannot be played.
-pub(super) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
+pub(in crate::analysis) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     if let Some(reason) = refusal(device) {
         return Err(reason);
     }

@@ -8,6 +8,7 @@ use crate::cli::args::CommonArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::model::bytes::Bytes;
 use crate::report::{AnswerFormat, PictureFormat, checkpoint, plot_columns};
 use clap::Args;
 
@@ -24,6 +25,9 @@ pub struct Checkpoint {
     /// Number of candidates [default: 10 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    /// The cheapest calls to checkpoint so that no more than this is allocated at once, such as 20GiB
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
+    fit: Option<Bytes>,
     /// What the x axis of the picture counts
     #[arg(long, value_enum, default_value_t = XAxis::Entry)]
     x: XAxis,
@@ -48,7 +52,8 @@ impl Run for Checkpoint {
 
 fn tell(args: &Checkpoint, format: AnswerFormat) -> Result<Outcome, Failure> {
     let top = args.top.or(format.is_for_people().then_some(DEFAULT_TOP));
-    let options = CheckpointOptions { top, devices: args.common.devices(), curves: None };
+    let fit = args.fit.map(|bytes| bytes.0);
+    let options = CheckpointOptions { top, devices: args.common.devices(), curves: None, fit };
     let style = output::style(&args.common);
     with_recording(&args.common, |recording| Ok(Reply::rows(recording.checkpoint(&options)?, format, style)))
 }
@@ -58,7 +63,7 @@ fn draw(args: &Checkpoint, format: PictureFormat) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
         let curves = CurveOptions { axis: args.x, columns: plot_columns(panels) };
-        let options = CheckpointOptions { top: args.top, devices, curves: Some(curves) };
+        let options = CheckpointOptions { top: args.top, devices, curves: Some(curves), fit: None };
         let report = recording.checkpoint(&options)?;
         Ok(Reply::new(move |source, out| checkpoint::draw(source, &report).write_as(format, out)))
     })

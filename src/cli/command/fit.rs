@@ -3,6 +3,7 @@
 use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::fit::{FitInput, FitOptions, FitReport};
+use crate::analysis::plan::PlanOptions;
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::changes::ChangeArgs;
 use crate::cli::format::RowsOrPicture;
@@ -17,18 +18,19 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What another batch size, or sequence length, needs, and the largest that fits a device
+/// What makes a program fit a device; what another batch size, or sequence length, needs, and the largest that fits
 ///
-/// From two or three recordings that differ in it: their requests are aligned, extrapolated and played. With -o and a
-/// picture, the peak against what varies.
+/// From one recording: the allocator settings, or the changes of the program, that make it fit, the least trouble first. From two
+/// or three that differ in a number: their requests are aligned, extrapolated and played. With -o and a picture, the peak against
+/// what varies.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
-    ("memviz fit a.pickle b.pickle --vary seq=512,1024 --at seq=4096", "another length"),
+    ("memviz fit snapshot.pickle --capacity 16GiB", "what makes it fit there"),
     ("memviz fit batch4.pickle batch8.pickle --at batch=16 --accumulate 4", "in four passes"),
 ]))]
 pub struct Fit {
-    /// Two or three snapshots of one program that differ in a number, plain or compressed with gzip, zstd or zip
+    /// A snapshot, or two or three of one program that differ in a number, plain or compressed with gzip, zstd or zip
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
     /// What the recordings differ in, and its value in each, in their order, such as batch=4,8 [default: the number that
@@ -38,10 +40,11 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Memory of the device, such as 80GiB, as PyTorch's messages name its total: finds the largest value that fits
+    /// Memory of the device, such as 80GiB, as PyTorch's messages name its total: finds the largest value that fits, or what
+    /// makes a single recording fit
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
-    /// What CUDA keeps of it [default: 500MiB]
+    /// What CUDA keeps of it [default: what an oom entry of a single recording tells, else 500MiB]
     #[arg(long, value_name = "SIZE", requires = "capacity", value_parser = Bytes::of_device)]
     context: Option<Bytes>,
     /// Allocator settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them [default: those recorded]
@@ -112,9 +115,12 @@ impl Run for Fit {
         let shared = &self.shared;
         let format = output::format(shared, self.format)?;
         output::check_target(shared, &self.inputs)?;
-        if !(2..=3).contains(&self.inputs.len()) {
+        if let [input] = &self.inputs[..] {
+            return self.plan(input, format);
+        }
+        if self.inputs.len() > 3 {
             let found = self.inputs.len();
-            return Err(Failure::Message(format!("expected two or three recordings of one program, found {found}")));
+            return Err(Failure::Message(format!("expected one, two or three recordings of a program, found {found}")));
         }
         let vary = self.vary()?;
         if let Some(conf) = &self.alloc_conf {
@@ -156,6 +162,37 @@ impl Run for Fit {
 }
 
 impl Fit {
+    /// What makes a single recording fit the device.
+    fn plan(&self, input: &Path, format: RowsOrPicture) -> Result<Outcome, Failure> {
+        let shared = &self.shared;
+        let of_several = [
+            (self.vary.is_some(), "--vary"),
+            (!self.at.is_empty(), "--at"),
+            (self.alloc_conf.is_some(), "--alloc-conf"),
+            (self.top.is_some(), "--top"),
+            (!self.changes.edits().is_empty(), "changes (memviz simulate plays them on one)"),
+            (matches!(format, RowsOrPicture::Picture(_)), "a picture"),
+        ];
+        if let Some((_, what)) = of_several.iter().find(|(is_wanted, _)| *is_wanted) {
+            return Err(Failure::Message(format!("expected two or three recordings for {what}, found 1")));
+        }
+        let RowsOrPicture::Rows(format) = format else { return Ok(Outcome::Done) };
+        use_threads(shared);
+        let recordings = self.read()?;
+        let path = CommonArgs::shown(input);
+        let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
+        let options = PlanOptions {
+            capacity: self.capacity.map(|capacity| capacity.0),
+            context: self.context.map(|context| context.0),
+            devices: shared.devices(),
+        };
+        let report = recording.plan(&options).map_err(|error| Failure::about(&path, &error))?;
+        let style = output::style(shared);
+        let source = Source { path: &path, recording };
+        output::write(shared, |out| format.write(&report, source, style, out))?;
+        Ok(if shared.strict && recording.anomalies() > 0 { Outcome::CheckFailed } else { Outcome::Done })
+    }
+
     /// What varies: as typed, or as the names of the inputs tell.
     fn vary(&self) -> Result<Vary, Failure> {
         let vary = match &self.vary {

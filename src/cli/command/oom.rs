@@ -45,6 +45,7 @@ impl Run for Oom {
             filter: self.stacks.filter.compile()?,
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
+            plans: true,
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {

@@ -9,6 +9,7 @@ use crate::analysis::training::Phase;
 use crate::report::Source;
 use crate::report::common::json::{AttributionRow, Head};
 use crate::report::fragmentation::json::Instant;
+use crate::report::plan::json::FitSearch;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,6 +43,9 @@ pub struct CheckpointDevice {
     pub candidates: Vec<CheckpointCandidate>,
     /// Candidates that `--top` left out.
     pub left_out: usize,
+    /// The cheapest calls with which allocated memory stays below what `--fit` asked for; left out where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<FitSearch>,
     /// What is there at the peak, where it lies in the optimizer and no candidate would lower it; null otherwise.
     pub optimizer: Option<PeakInOptimizer>,
     /// Why there are no candidates; null when there are.
@@ -272,6 +276,7 @@ pub fn checkpoint<'a>(source: Source<'a>, report: &CheckpointReport) -> Head<'a,
         checkpointed: device.checkpointed.iter().map(CheckpointedFunction::from).collect(),
         candidates: device.candidates.iter().map(|candidate| CheckpointCandidate::of(device, candidate)).collect(),
         left_out: device.left_out,
+        fit: device.fit.as_ref().map(FitSearch::from),
         optimizer: device.optimizer.as_ref().map(PeakInOptimizer::from),
         reason: device.none,
         reason_text: words::reason(device, format),

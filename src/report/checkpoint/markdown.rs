@@ -8,6 +8,7 @@ use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::starred;
+use crate::report::plan::words as plan;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -28,7 +29,8 @@ fn checkpoint_device(device: &DeviceCheckpoint, format: Format, out: &mut dyn Wr
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    let facts = words::facts(device);
+    let below = device.fit.as_ref().map_or(Vec::new(), plan::below);
+    let facts: Vec<String> = words::facts(device).into_iter().chain(below).collect();
     list(&facts, out)?;
     if let Some(reason) = words::reason(device, format) {
         return writeln!(out, "{}.\n", escape(&capital(&reason)));

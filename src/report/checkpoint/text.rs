@@ -10,6 +10,7 @@ use crate::report::common::fit::shorten;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
+use crate::report::plan::words as plan;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -34,6 +35,8 @@ impl TextStyle {
         self.heading(&words::headline(device), &words::place(device), out)?;
         self.notes(&words::limits(device), out)?;
         words::facts(device).iter().try_for_each(|fact| self.words("  ", fact, out))?;
+        let below = device.fit.as_ref().map_or(Vec::new(), plan::below);
+        below.iter().try_for_each(|line| self.words("  ", line, out))?;
         if let Some(reason) = words::reason(device, format) {
             return self.words("  ", &reason, out);
         }

@@ -249,7 +249,7 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, Plan)> {
 }
 
 /// `2nd`, `3rd`, `4th`, `11th`, `21st`.
-fn ordinal(number: usize) -> String {
+pub fn ordinal(number: usize) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
         (1, _) => "st",

@@ -6,6 +6,7 @@ use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
 use crate::analysis::simulate::{Outcome, Trust};
 use crate::report::Source;
 use crate::report::common::json::{AttributionRows, InputHead};
+use crate::report::plan::json::FitSearch;
 use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,12 +45,14 @@ pub struct FitDevice {
     pub scaling: FitScaling,
     /// What holds memory at the peak, at the number asked for or the largest that fits; null where neither is.
     pub peak: Option<FitPeak>,
+    /// What makes a single recording fit the device; null where there are several recordings, or nothing is played.
+    pub search: Option<FitSearch>,
 }
 
 /// Runs at other numbers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FitScaling {
-    /// What the number is called.
+    /// What the number is called; empty where there is one recording, as is all that follows.
     pub parameter: String,
     /// The numbers recorded.
     pub points: Vec<u64>,
@@ -180,6 +183,22 @@ impl FitPrediction {
     }
 }
 
+impl FitScaling {
+    /// Of a recording alone.
+    pub(crate) fn none() -> Self {
+        Self {
+            parameter: String::new(),
+            points: Vec::new(),
+            recorded: Vec::new(),
+            matching: Vec::new(),
+            largest: None,
+            fails: None,
+            check: None,
+            predictions: Vec::new(),
+        }
+    }
+}
+
 impl FitDevice {
     fn of(parameter: &str, device: &DeviceFit) -> Self {
         let fails = match device.largest {
@@ -213,6 +232,7 @@ impl FitDevice {
                 .peak
                 .as_ref()
                 .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
+            search: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::report::common::json::{AttributionRows, Head};
 use crate::report::common::notes;
 use crate::report::fragmentation::json::{FigureBytes, Instant, PinningGroup, segment_type};
 use crate::report::peak::json::PeakDevice;
+use crate::report::plan::json::FitSearch;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,6 +33,9 @@ pub struct OomDevice {
     /// The peak, when no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<PeakDevice>,
+    /// Changes of the program that would have made room for what failed; null where that cannot be told, or other allocator
+    /// settings are enough.
+    pub plans: Option<FitSearch>,
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
@@ -209,6 +213,7 @@ impl From<&DeviceOoms> for OomDevice {
             bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
             ooms: device.ooms.iter().map(FailedRequest::from).collect(),
             peak: device.peak.as_ref().map(PeakDevice::from),
+            plans: device.plans.as_ref().map(FitSearch::from),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
 use crate::report::fragmentation::markdown::pinning;
 use crate::report::peak::markdown::{attribution, peak_device};
+use crate::report::plan::words as plan;
 use std::io::{self, Write};
 
 pub(crate) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {
@@ -42,6 +43,9 @@ fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "#### {} requested, cause: {}\n", Bytes(oom.request.bytes), escape(oom.cause.name()))?;
         writeln!(out, "At {}.\n", escape(&place))?;
         failed(oom, out)?;
+    }
+    if let Some(room) = device.plans.as_ref().and_then(plan::room) {
+        writeln!(out, "What would make room: {}.\n", escape(&room))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words;
+use crate::report::plan::words as plan;
 use std::io::{self, Write};
 
 /// Indent of the frames of a request.
@@ -39,7 +40,10 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out
 fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
     let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
+    let fit = || Next::new("fit", &[source.path], "", "what would make room, and the lines of Python that do it");
+    let has_plans = report.devices.iter().any(|device| device.plans.is_some());
     match first.cause {
+        Cause::Capacity if has_plans => vec![fit(), settings()],
         Cause::Capacity => {
             let about = "what it could do without, by running forward again";
             vec![Next::new("checkpoint", &[source.path], "", about), settings()]
@@ -70,6 +74,10 @@ impl TextStyle {
             self.heading(&title, &notes::position(&oom.moment, device.entries, &device.completeness), out)?;
             self.notes(&notes::ooms(device), out)?;
             self.oom(oom, out)?;
+        }
+        if let Some(room) = device.plans.as_ref().and_then(plan::room) {
+            writeln!(out, "\n{}", self.bold("What would make room"))?;
+            self.item(&room, out)?;
         }
         let more = device.ooms.len().saturating_sub(IN_FULL);
         if more > 0 {

@@ -295,6 +295,14 @@ pub fn changes(device: &DeviceSimulation) -> Vec<String> {
     std::iter::once(peak).chain(assumed).collect()
 }
 
+/// What to type for settings.
+pub fn export(alloc_conf: &str) -> String {
+    match alloc_conf.trim() {
+        "" => format!("unset {VARIABLE}"),
+        conf => format!("export {VARIABLE}={conf}"),
+    }
+}
+
 /// What to do about it.
 pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if device.runs.len() < 2 || device.changed().is_some() {
@@ -306,12 +314,9 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
         let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, ", name(run), Bytes(needs)));
         return Some(format!("nothing of it helps on this device: {least}and there are {}", Bytes(capacity)));
     }
-    match device.best() {
-        Some(best) if best.alloc_conf.trim().is_empty() => Some(format!("unset {VARIABLE}")),
-        Some(best) => Some(format!("export {VARIABLE}={}", best.alloc_conf.trim())),
-        None => {
-            let live = Bytes(device.live_bytes?);
-            Some(format!("nothing of it helps: the requests themselves need {live}"))
-        }
+    if let Some(best) = device.best() {
+        return Some(export(&best.alloc_conf));
     }
+    let live = Bytes(device.live_bytes?);
+    Some(format!("nothing of it helps: the requests themselves need {live}"))
 }

@@ -1,0 +1,373 @@
+//! What makes a program fit a device: allocator settings, changes of the program, or both, the least trouble first.
+//!
+//! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Nothing is advised
+//! that was not played: some well-known tricks do nothing for a given program.
+
+mod moves;
+mod search;
+
+pub use search::Goal;
+
+use super::checkpoint::{CodeChange, HeldByCalls, Holders, could_be_checkpointed};
+use super::device::{Device, Devices, ask_each};
+use super::edit::{Edit, Editor, Refusal};
+use super::simulate::{
+    Difference, Outcome, Program, Search as CapacitySearch, Stage, advisable, program, recorded_settings, refuses,
+};
+use crate::allocator::SizeRules;
+use crate::error::{Error, Result};
+use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::replay::{Anomalies, Completeness, History};
+use moves::Moves;
+use search::{Found, Search, Tried};
+
+/// Plans that are kept.
+const MOST_PLANS: usize = 5;
+/// Steps that are played in all, about: a few seconds' work.
+const STEPS: u64 = 40_000_000;
+/// The same for a line of another answer, which is to be there at once; and how often a recording can be played in them for it
+/// to be worth while.
+const STEPS_OF_A_LINE: u64 = 2_000_000;
+const PLAYS_OF_A_LINE: u64 = 20;
+/// Steps played for the smallest device of one plan.
+const STEPS_OF_NEEDS: u64 = 4_000_000;
+
+/// Why nothing can be said of a recording that starts late.
+const LATE: &str = "more is reserved when the recording begins than the device has: what that would be there is not known; \
+                    record from before the model is built";
+
+/// What to look for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Bytes of the device, as PyTorch's messages name its total capacity; needed unless a refused request tells what there
+    /// was.
+    pub capacity: Option<u64>,
+    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else
+    /// [`super::simulate::DEFAULT_CONTEXT`].
+    pub context: Option<u64>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec<DeviceId> });
+
+/// Settings and changes, played as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
+    pub alloc_conf: Option<String>,
+    /// Changes of the program.
+    pub changes: Vec<Change>,
+    /// How it goes: on the device where it fits, else on one without end.
+    pub outcome: Outcome,
+    /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known. `None` where no
+    /// device is asked for.
+    pub needs: Option<u64>,
+    /// Mean time in microseconds that calls take when they run again, for each forward pass: 0 where none does, `None` where
+    /// the file has no times.
+    pub recompute_us: Option<i64>,
+    /// What is assumed, a sentence for each change.
+    pub assumptions: Vec<String>,
+}
+
+/// A change of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is changed.
+    pub edit: Edit,
+    /// How to checkpoint a function; `None` for other changes.
+    pub code: Option<CodeChange>,
+}
+
+/// A recording that runs out of memory: what is played of it instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The entry at which the last complete step before the refused request ends.
+    pub end: u32,
+    /// By how many bytes the step that ran out of memory needs more than those before, at the least.
+    pub more: u64,
+}
+
+/// What makes one device's program fit.
+#[derive(Clone, Debug)]
+pub struct DevicePlans {
+    /// Device.
+    pub device: DeviceId,
+    /// What was to be reached.
+    pub goal: Goal,
+    /// Bytes that the allocator can use, where a device was asked for.
+    pub capacity: Option<u64>,
+    /// Why nothing is looked for.
+    pub refused: Option<&'static str>,
+    /// The recorded settings, played, against the recording; `None` where nothing is played.
+    pub difference: Option<Difference>,
+    /// Why plays are not exact even without a change; empty where they are.
+    pub lacks: &'static str,
+    /// The recorded settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub recorded_conf: String,
+    /// The program as it is, under the recorded settings; `None` where nothing is played.
+    pub as_it_is: Option<Plan>,
+    /// Whether that reaches the goal.
+    pub fits: bool,
+    /// Other settings that were played without a change of the program.
+    pub settings_tried: usize,
+    /// What reaches the goal, the least trouble first; none where it does so as it is.
+    pub plans: Vec<Plan>,
+    /// Where nothing does, what comes nearest.
+    pub nearest: Option<Plan>,
+    /// Changes that this recording does not allow to play, with the reason.
+    pub not_played: Vec<Refusal>,
+    /// Combinations that were played.
+    pub tried: usize,
+    /// Whether there are more, for which the recording is too long.
+    pub is_cut: bool,
+    /// Where the recording runs out of memory, what is played instead.
+    pub unfinished: Option<Unfinished>,
+    /// Mean time of a forward pass in microseconds, where the file has times.
+    pub forward_us: Option<i64>,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct PlanReport {
+    /// The devices asked for, in order, without pinned host memory: no device limits that.
+    pub devices: Vec<DevicePlans>,
+}
+
+impl PlanReport {
+    /// Looks for what makes the programs fit a device.
+    ///
+    /// # Errors
+    /// When a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
+    pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
+        let mut wanted = recording.wanted(&options.devices)?;
+        wanted.retain(|device| device.id() > HOST_DEVICE);
+        let devices = ask_each(&wanted, |device| DevicePlans::of(device, options))?.0;
+        Ok(Self { devices })
+    }
+}
+
+impl DevicePlans {
+    /// Looks for what makes the program of one device fit.
+    ///
+    /// # Errors
+    /// When neither a capacity is given nor one is recorded.
+    pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
+        Self::within(device, options, STEPS)
+    }
+
+    /// What would have made room for a request that was refused, for answers that have a line for it. `None` where none was,
+    /// and where the program does not have to be changed or nothing can be said.
+    pub fn of_failure(device: &Device<'_>) -> Option<Self> {
+        let has_failed = device.track.action_counts()[Action::Oom as usize] > 0;
+        let is_short = u64::from(device.history().entries()) * PLAYS_OF_A_LINE <= STEPS_OF_A_LINE;
+        if device.id() <= HOST_DEVICE || !has_failed || !is_short {
+            return None;
+        }
+        let plans = Self::within(device, &PlanOptions::default(), STEPS_OF_A_LINE).ok()?;
+        plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
+    }
+
+    /// As [`DevicePlans::of`], in so many steps.
+    fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
+        let program = match program(device) {
+            Ok(program) => program,
+            Err(reason) => return Ok(Self::refused(device, reason)),
+        };
+        let mut stage = Stage::new(device.track, program, options.capacity, options.context);
+        let Some(capacity) = stage.capacity else {
+            let missing = "expected the memory of the device, such as --capacity 24GiB: no refused request tells it";
+            return Err(Error::Request(missing.to_owned()));
+        };
+        let mut goal = Goal::Device(capacity);
+        let mut unfinished = None;
+        if !stage.program.refusals.is_empty() {
+            let (before, found) = match complete_steps(device, &stage) {
+                Ok(found) => found,
+                Err(reason) => return Ok(Self::refused(device, reason)),
+            };
+            stage.program = before;
+            goal = Goal::Device(capacity.saturating_sub(found.more));
+            unfinished = Some(found);
+        }
+        if reserved_before(&stage.program) > goal.bytes() {
+            return Ok(Self::refused(device, LATE));
+        }
+        let holders = could_be_checkpointed(device);
+        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, goal, &holders, steps) })
+    }
+
+    /// Looks for what reaches a goal, in so many steps.
+    fn reaching(device: &Device<'_>, stage: &Stage, goal: Goal, holders: &Holders, steps: u64) -> Self {
+        let editor = Editor::new(device);
+        let mut settings = vec![stage.settings.clone()];
+        if matches!(goal, Goal::Device(_)) {
+            settings.extend(advisable(&stage.settings));
+            // The program is changed under the recorded settings and these.
+            settings[1..].sort_by_key(|settings| !settings.expandable_segments);
+            settings.retain(|settings| refuses(settings, stage.capacity.is_some()).is_none());
+        }
+        let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };
+        plans.difference = Some(stage.difference.clone());
+        plans.lacks = stage.lacks;
+        if settings.is_empty() || refuses(&stage.settings, stage.capacity.is_some()).is_some() {
+            plans.refused = refuses(&stage.settings, stage.capacity.is_some());
+            return plans;
+        }
+        let moves = match goal {
+            Goal::Device(_) => Moves::all(holders.functions.clone()),
+            Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
+        };
+        let search = Search::new(stage, &editor, goal, settings, steps);
+        let told = |tried: Tried| plan(stage, &search, &moves.functions, tried);
+        // Without changes nothing is refused.
+        let as_it_is = search.play(&[], 0..1).ok().flatten();
+        plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
+        plans.as_it_is = as_it_is.and_then(told);
+        if plans.fits {
+            return plans;
+        }
+        let others = 1..search.settings.len();
+        plans.settings_tried = others.len();
+        let by_settings = search.play(&[], others).ok().flatten();
+        let mut found = match by_settings {
+            Some(tried) if tried.fits => Found { plans: vec![tried], ..Found::default() },
+            by_settings => {
+                let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
+                let mut found = search.run(&moves, MOST_PLANS, 1 + usual.min(1));
+                found.keep_nearer(by_settings, goal);
+                found
+            }
+        };
+        plans.not_played = std::mem::take(&mut found.refused);
+        plans.plans = found.plans.into_iter().filter_map(told).collect();
+        plans.nearest = found.nearest.and_then(told);
+        (plans.tried, plans.is_cut) = (search.tried(), search.is_cut());
+        plans
+    }
+
+    /// Nothing is known yet.
+    fn none(device: &Device<'_>) -> Self {
+        let history = device.history();
+        Self {
+            device: device.id(),
+            goal: Goal::Device(0),
+            capacity: None,
+            refused: None,
+            difference: None,
+            lacks: "",
+            recorded_conf: recorded_settings(device.track).alloc_conf,
+            as_it_is: None,
+            fits: false,
+            settings_tried: 0,
+            plans: Vec::new(),
+            nearest: None,
+            not_played: Vec::new(),
+            tried: 0,
+            is_cut: false,
+            unfinished: None,
+            forward_us: None,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
+    }
+
+    fn refused(device: &Device<'_>, reason: &'static str) -> Self {
+        Self { refused: Some(reason), ..Self::none(device) }
+    }
+
+    /// The best of it.
+    pub fn best(&self) -> Option<&Plan> {
+        self.plans.first()
+    }
+}
+
+/// The cheapest calls that are to be checkpointed so that no more than so many bytes are allocated at once.
+pub(super) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
+    let goal = Goal::Allocated(bytes);
+    let refused = |reason| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
+    let program = match program(device) {
+        Ok(program) if program.refusals.is_empty() => program,
+        Ok(_) => return refused("the recording runs out of memory: what would have followed is not known"),
+        Err(reason) => return refused(reason),
+    };
+    let stage = Stage::new(device.track, program, None, None);
+    DevicePlans::reaching(device, &stage, goal, &could_be_checkpointed(device), STEPS)
+}
+
+/// A plan as it was played.
+fn plan(stage: &Stage, search: &Search<'_, '_, '_>, functions: &[HeldByCalls], tried: Tried) -> Option<Plan> {
+    let settings = &search.settings[tried.settings];
+    let (program, assumptions) = search.program(&tried.edits).ok()?;
+    let change = |edit: &Edit| {
+        let code = function(functions, edit).map(|(function, _)| function.change.clone());
+        Change { edit: edit.clone(), code }
+    };
+    let time = |sum: i64, edit: &Edit| match function(functions, edit) {
+        Some((function, every)) => Some(sum.saturating_add(moves::recompute_us(function, every)?)),
+        None => Some(sum),
+    };
+    let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(stage, &program, settings));
+    Some(Plan {
+        alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
+        changes: tried.edits.iter().map(change).collect(),
+        recompute_us: tried.edits.iter().try_fold(0, time),
+        needs: needs.flatten(),
+        outcome: tried.outcome,
+        assumptions,
+    })
+}
+
+/// The function that an edit checkpoints, and how many of its calls.
+fn function<'f>(functions: &'f [HeldByCalls], edit: &Edit) -> Option<(&'f HeldByCalls, usize)> {
+    let Edit::Checkpoint { site, every } = edit else { return None };
+    functions.iter().find(|function| function.label == *site).map(|function| (function, *every))
+}
+
+/// A device on which a program always works: the smallest, if a few plays find it.
+fn needs(stage: &Stage, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
+    let setup = stage.setup(settings);
+    let search = CapacitySearch {
+        program,
+        settings,
+        placement: setup.placement,
+        context: stage.context,
+        least: program.live_bytes(&SizeRules::device(settings)).max(reserved_before(program)),
+        refusals_fail: true,
+        budget: STEPS_OF_NEEDS,
+    };
+    search.enough()
+}
+
+/// Bytes of the segments that are there before the first step.
+fn reserved_before(program: &Program) -> u64 {
+    program.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
+}
+
+/// Of a program that runs out of memory the steps before that are complete. The reason where there are none.
+fn complete_steps(device: &Device<'_>, stage: &Stage) -> std::result::Result<(Program, Unfinished), &'static str> {
+    const NONE: &str = "it runs out of memory before a step is complete: what would have followed is not known; a recording of \
+                        a step that fits, with a smaller batch, tells";
+    let refused = stage.program.refusals.first().map_or(0, |&(entry, _)| entry);
+    let steps = device.steps().map_err(|_| NONE)?;
+    let end = steps.ends.iter().copied().take_while(|&end| end <= refused).last();
+    let end = end.filter(|&end| History::entry_before(end).is_some()).ok_or(NONE)?;
+    let program = stage.program.up_to(end);
+    let all = needs(stage, &stage.program, &stage.settings);
+    let some = needs(stage, &program, &stage.settings);
+    let (Some(all), Some(some)) = (all, some) else {
+        return Err("how much more the step needs that failed is not known");
+    };
+    if stage.capacity_recorded && stage.capacity.is_some_and(|capacity| all <= capacity) {
+        return Err(
+            "the device, played, would have served what was refused: something that is not recorded refused it, such \
+                    as torch.cuda.set_per_process_memory_fraction",
+        );
+    }
+    Ok((program, Unfinished { end, more: all.saturating_sub(some) }))
+}

@@ -1,0 +1,167 @@
+//! What makes a recording fit a device, in the JSON of `memviz fit`.
+
+use super::words;
+use crate::analysis::plan::{Change, DevicePlans, Plan, PlanReport};
+use crate::analysis::simulate::{Difference, Trust};
+use crate::report::Source;
+use crate::report::common::json::InputHead;
+use crate::report::fit::json::{Fit, FitDevice, FitScaling};
+use crate::wire::SCHEMA_VERSION;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What makes a program fit a device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitSearch {
+    /// Bytes that it may need: what the device has for the allocator, less what a step that ran out of memory needs more than
+    /// those before it; or that may be allocated at once.
+    pub goal_bytes: u64,
+    /// Whether it fits as it is.
+    pub fits: bool,
+    /// The program as it is; null where nothing is played.
+    pub as_it_is: Option<FitPlan>,
+    /// What makes it fit, the least trouble first; empty where it fits as it is, or nothing does.
+    pub plans: Vec<FitPlan>,
+    /// Where nothing does, what comes nearest; else null.
+    pub nearest: Option<FitPlan>,
+    /// By how much that is too much; null where something fits.
+    pub missing_bytes: Option<u64>,
+    /// Other allocator settings that were played alone.
+    pub settings_tried: usize,
+    /// Combinations that were played.
+    pub tried: usize,
+    /// Whether there are more, for which the recording is too long.
+    pub cut: bool,
+    /// Changes that the recording does not allow to play.
+    pub not_played: Vec<FitNotPlayed>,
+    /// The largest difference between a maximum of the recorded settings, played, and the recorded one; null where nothing is
+    /// played.
+    pub replay_difference_bytes: Option<u64>,
+    /// Where the recording runs out of memory, the entry up to which it is played; else null.
+    pub played_to_entry: Option<u32>,
+    /// Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known.
+    pub forward_us: Option<i64>,
+}
+
+/// Settings and changes of a program, played as a whole.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitPlan {
+    /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub alloc_conf: String,
+    /// Whether they are other than the recorded ones.
+    pub other_settings: bool,
+    /// Changes of the program.
+    pub changes: Vec<FitChange>,
+    /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null where that
+    /// was not asked.
+    pub needs_bytes: Option<u64>,
+    /// `max_memory_allocated()`.
+    pub max_allocated_bytes: u64,
+    /// `max_memory_reserved()`.
+    pub max_reserved_bytes: u64,
+    /// `num_alloc_retries`.
+    pub alloc_retries: u64,
+    /// Mean time in microseconds that calls take when they run again, for each forward pass; null where that is not known.
+    pub recompute_us: Option<i64>,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// What is assumed, in words.
+    pub assumptions: Vec<String>,
+}
+
+/// A change of a program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitChange {
+    /// What is changed, as options of `memviz simulate` name it.
+    pub change: String,
+    /// Where, in words.
+    pub place: String,
+    /// What to write there.
+    pub code: String,
+}
+
+/// A change that a recording does not allow to play.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitNotPlayed {
+    /// What would be changed.
+    pub change: String,
+    /// Why it is not played.
+    pub because: String,
+}
+
+impl From<&Change> for FitChange {
+    fn from(change: &Change) -> Self {
+        let (place, code) = words::code(change);
+        Self { change: change.edit.to_string(), place, code }
+    }
+}
+
+impl FitPlan {
+    fn of(device: &DevicePlans, plan: &Plan) -> Self {
+        Self {
+            alloc_conf: plan.alloc_conf.as_ref().unwrap_or(&device.recorded_conf).clone(),
+            other_settings: plan.alloc_conf.is_some(),
+            changes: plan.changes.iter().map(FitChange::from).collect(),
+            needs_bytes: plan.needs,
+            max_allocated_bytes: plan.outcome.max_allocated,
+            max_reserved_bytes: plan.outcome.max_reserved,
+            alloc_retries: plan.outcome.retries,
+            recompute_us: plan.recompute_us,
+            trust: words::trust(device, plan),
+            assumptions: plan.assumptions.clone(),
+        }
+    }
+}
+
+impl From<&DevicePlans> for FitSearch {
+    fn from(device: &DevicePlans) -> Self {
+        let of = |plan: &Plan| FitPlan::of(device, plan);
+        let missing =
+            device.nearest.as_ref().map(|plan| words::measure(device, plan).saturating_sub(device.goal.bytes()));
+        Self {
+            goal_bytes: device.goal.bytes(),
+            fits: device.fits,
+            as_it_is: device.as_it_is.as_ref().map(of),
+            plans: device.plans.iter().map(of).collect(),
+            nearest: device.nearest.as_ref().map(of),
+            missing_bytes: missing,
+            settings_tried: device.settings_tried,
+            tried: device.tried,
+            cut: device.is_cut,
+            not_played: device
+                .not_played
+                .iter()
+                .map(|refusal| FitNotPlayed { change: refusal.edit.to_string(), because: refusal.because.clone() })
+                .collect(),
+            replay_difference_bytes: device.difference.as_ref().map(Difference::bytes),
+            played_to_entry: device.unfinished.map(|unfinished| unfinished.end),
+            forward_us: device.forward_us,
+        }
+    }
+}
+
+/// The answer about one device.
+fn device(device: &DevicePlans) -> FitDevice {
+    FitDevice {
+        device: device.device,
+        refused: device.refused.map(str::to_owned),
+        notes: words::limits(device),
+        alloc_conf: device.recorded_conf.clone(),
+        changes: Vec::new(),
+        assumptions: Vec::new(),
+        capacity_bytes: device.capacity,
+        scaling: FitScaling::none(),
+        peak: None,
+        search: device.refused.is_none().then(|| device.into()),
+    }
+}
+
+/// The whole answer of `memviz fit` of one recording.
+pub fn fit<'a>(source: Source<'a>, report: &PlanReport) -> Fit<'a> {
+    Fit {
+        schema_version: SCHEMA_VERSION,
+        command: "fit",
+        inputs: vec![InputHead::of(source)],
+        devices: report.devices.iter().map(device).collect(),
+    }
+}

@@ -1,0 +1,63 @@
+//! `memviz fit` of one recording as Markdown.
+
+use super::words;
+use crate::analysis::plan::{DevicePlans, Plan, PlanReport};
+use crate::model::bytes::Bytes;
+use crate::report::Source;
+use crate::report::common::markdown::{cell, code, escape};
+use crate::report::common::notes::{self, device_name};
+use std::io::{self, Write};
+
+pub(crate) fn write(source: Source<'_>, report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "## What makes {} fit\n", code(source.path))?;
+    for line in notes::source(&source.recording.snapshot) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    if report.devices.is_empty() {
+        writeln!(out, "No memory was allocated on any device while recording.")?;
+    }
+    report.devices.iter().try_for_each(|device| plans(device, out))
+}
+
+fn plans(device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### {}: {}\n", device_name(device.device), escape(&words::headline(device)))?;
+    for line in words::limits(device) {
+        writeln!(out, "> {}\n", escape(&line))?;
+    }
+    for line in words::facts(device) {
+        writeln!(out, "- {}", escape(&line))?;
+    }
+    let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
+    writeln!(out, "\n| Needs | Reserved | Allocated | Retries | Runs again | Trust | What is changed |")?;
+    writeln!(out, "|--:|--:|--:|--:|--:|---|---|")?;
+    for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
+        row(device, plan, out)?;
+    }
+    writeln!(out)?;
+    for change in words::changes(device) {
+        let (place, line) = words::code(change);
+        writeln!(out, "- {}: {}\n  {}", code(&change.edit.to_string()), escape(&place), code(&line))?;
+    }
+    if let Some(export) = device.best().and_then(words::export) {
+        writeln!(out, "- {}", code(&export))?;
+    }
+    let assumed = words::assumptions(device).into_iter().map(|line| format!("assumed: {line}"));
+    for line in assumed.chain(words::not_played(device)) {
+        writeln!(out, "- {}", escape(&line))?;
+    }
+    writeln!(out)
+}
+
+fn row(device: &DevicePlans, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "| {} | {} | {} | {} | {} | {} | {} |",
+        Bytes(words::measure(device, plan)),
+        Bytes(plan.outcome.max_reserved),
+        Bytes(plan.outcome.max_allocated),
+        plan.outcome.retries,
+        words::time(plan),
+        words::trust(device, plan).name(),
+        cell(&words::name(plan))
+    )
+}

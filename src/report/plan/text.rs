@@ -1,0 +1,82 @@
+//! `memviz fit` of one recording as text.
+
+use super::words;
+use crate::analysis::plan::{DevicePlans, Plan, PlanReport};
+use crate::model::bytes::Bytes;
+use crate::report::Source;
+use crate::report::common::fit::broken;
+use crate::report::common::notes::{device_name, safe};
+use crate::report::common::text::TextStyle;
+use std::io::{self, Write};
+
+/// Terminals narrower than this do without what is allocated and retries.
+const DETAILS_FROM: usize = 100;
+/// Columns of the name of a plan at their least.
+const NAME: usize = 20;
+
+pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
+    text.devices(source, &report.devices, out, TextStyle::plans)
+}
+
+impl TextStyle {
+    fn plans(&self, device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
+        let title = format!("{}: {}", device_name(device.device), words::headline(device));
+        for (index, line) in self.broken(2, &title).iter().enumerate() {
+            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
+        }
+        words::facts(device).iter().try_for_each(|line| self.words("  ", line, out))?;
+        self.notes(&words::limits(device), out)?;
+        let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
+        writeln!(out)?;
+        let head = ["needs", "reserved", "allocated", "retries", "runs again"];
+        writeln!(out, "{}", self.dim(&self.plan_row(head, "trust", "what is changed")))?;
+        for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
+            writeln!(out, "{}", self.plan(device, plan))?;
+        }
+        if device.plans.is_empty() && device.nearest.is_none() {
+            return Ok(());
+        }
+        self.legend(words::TIMES, out)?;
+        for change in words::changes(device) {
+            let (place, line) = words::code(change);
+            writeln!(out)?;
+            self.words("  ", &format!("{}: {place}", change.edit), out)?;
+            writeln!(out, "    {}", self.tint(&line))?;
+        }
+        if let Some(export) = device.best().and_then(words::export) {
+            writeln!(out, "\n  {}", self.bold(&export))?;
+        }
+        let assumed = words::assumptions(device).into_iter().map(|line| format!("assumed: {line}"));
+        let below: Vec<String> = assumed.chain(words::not_played(device)).collect();
+        if !below.is_empty() {
+            writeln!(out)?;
+        }
+        below.iter().try_for_each(|line| self.legend(line, out))
+    }
+
+    fn plan(&self, device: &DevicePlans, plan: &Plan) -> String {
+        let needs = Bytes(words::measure(device, plan)).to_string();
+        let (reserved, allocated) = (Bytes(plan.outcome.max_reserved), Bytes(plan.outcome.max_allocated));
+        let cells = [
+            &needs,
+            &reserved.to_string(),
+            &allocated.to_string(),
+            &plan.outcome.retries.to_string(),
+            &words::time(plan),
+        ];
+        self.plan_row(cells.map(String::as_str), words::trust(device, plan).name(), &words::name(plan))
+    }
+
+    /// A line of the table, and more where the name does not fit into one.
+    fn plan_row(&self, cells: [&str; 5], trust: &str, name: &str) -> String {
+        let [needs, reserved, allocated, retries, time] = cells;
+        let mut line = format!("{needs:>12} ");
+        if self.has(DETAILS_FROM) {
+            line += &format!("{reserved:>11} {allocated:>11} {retries:>7} ");
+        }
+        line += &format!("{time:>10} {trust:9} ");
+        let used = line.chars().count();
+        let indent = format!("\n{}", " ".repeat(used));
+        line + &broken(&safe(name), self.room(used).max(NAME)).join(&indent)
+    }
+}

@@ -1,0 +1,273 @@
+//! Sentences about plans, the same in every format.
+
+use crate::analysis::checkpoint::CodeChange;
+use crate::analysis::edit::{Edit, Optimizer};
+use crate::analysis::plan::{Change, DevicePlans, Goal, Plan};
+use crate::analysis::simulate::{Difference, Trust};
+use crate::model::bytes::Bytes;
+use crate::report::checkpoint::words as checkpoint;
+use crate::report::common::notes::{self, duration};
+use crate::report::common::words::count;
+use crate::report::simulate::words as simulate;
+
+/// What stands between the parts of a plan.
+const AND: &str = " + ";
+
+/// The first line about a device, without its name.
+pub fn headline(device: &DevicePlans) -> String {
+    if let Some(reason) = device.refused {
+        return format!("nothing is played: {reason}");
+    }
+    let needed = device.as_it_is.as_ref().map_or(0, |plan| measure(device, plan));
+    let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
+    match (device.fits, device.best(), &device.nearest) {
+        (true, ..) => format!("it fits as it is: {needed} are needed, and there are {there}"),
+        (_, Some(best), _) => format!("{needed} are needed, and there are {there}: it fits with {}", name(best)),
+        (_, None, Some(nearest)) => {
+            let least = measure(device, nearest);
+            format!(
+                "{needed} are needed, and there are {there}: nothing that was played makes it fit; {} comes nearest, with {}, \
+                 {} too much",
+                name(nearest),
+                Bytes(least),
+                Bytes(least.saturating_sub(device.goal.bytes()))
+            )
+        }
+        _ => format!("{needed} are needed, and there are {there}: nothing that was played makes it fit"),
+    }
+}
+
+/// What counts of a plan: what it needs, or has allocated.
+pub fn measure(device: &DevicePlans, plan: &Plan) -> u64 {
+    match device.goal {
+        // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
+        Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
+            plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
+        }
+        Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
+        Goal::Allocated(_) => plan.outcome.max_allocated,
+    }
+}
+
+/// What a plan is called.
+pub fn name(plan: &Plan) -> String {
+    let settings = plan.alloc_conf.as_ref().map(|conf| match conf.trim() {
+        "" => "default settings".to_owned(),
+        conf => conf.to_owned(),
+    });
+    let parts: Vec<String> = settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.edit))).collect();
+    if parts.is_empty() { "as it is".to_owned() } else { parts.join(AND) }
+}
+
+/// A change by its name; of a path the last part, which `memviz simulate` takes as well.
+fn short(edit: &Edit) -> String {
+    match edit {
+        Edit::Checkpoint { site, every } => {
+            let site = site.rsplit('/').next().unwrap_or(site).to_owned();
+            Edit::Checkpoint { site, every: *every }.to_string()
+        }
+        edit => edit.to_string(),
+    }
+}
+
+/// How far to trust a plan.
+pub fn trust(device: &DevicePlans, plan: &Plan) -> Trust {
+    let is_sure = device.lacks.is_empty()
+        && device.difference.as_ref().is_some_and(Difference::keeps_order)
+        && device.unfinished.is_none();
+    if plan.changes.is_empty() && is_sure { Trust::Exact } else { Trust::Predicted }
+}
+
+/// Which calls to checkpoint so that allocated memory stays below what was asked for, a line each.
+pub fn below(device: &DevicePlans) -> Vec<String> {
+    let goal = Bytes(device.goal.bytes());
+    if let Some(reason) = device.refused {
+        return vec![format!("what keeps it below {goal} cannot be played: {reason}")];
+    }
+    if device.fits {
+        return vec![format!("no more than {goal} are allocated as it is")];
+    }
+    let effect = |plan: &Plan| {
+        let time = plan
+            .recompute_us
+            .map_or(String::new(), |time| format!(", {} run again for each forward pass", duration(time)));
+        format!("{}: {} allocated at most{time}", name(plan), Bytes(plan.outcome.max_allocated))
+    };
+    let plans: Vec<String> = device.plans.iter().map(|plan| format!("below {goal} with {}", effect(plan))).collect();
+    if !plans.is_empty() {
+        return plans;
+    }
+    let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; nearest: {}", effect(plan)));
+    vec![format!("no calls that were tried keep it below {goal}{nearest}")]
+}
+
+/// What would have made room for a request that was refused, in a sentence.
+pub fn room(device: &DevicePlans) -> Option<String> {
+    let (best, unfinished) = (device.best()?, device.unfinished?);
+    let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| measure(device, plan));
+    Some(format!(
+        "{}: the steps before would need {} instead of {} (predicted), which leaves room for the {} that the one that failed \
+         needs more at the least",
+        name(best),
+        Bytes(measure(device, best)),
+        Bytes(as_it_is),
+        Bytes(unfinished.more)
+    ))
+}
+
+/// What was played, and what came of settings alone.
+pub fn facts(device: &DevicePlans) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(difference) = &device.difference {
+        lines.push(if difference.is_none() {
+            "the recorded settings, played, are what was recorded".to_owned()
+        } else {
+            format!(
+                "the recorded settings, played, differ from the recording by up to {} in a maximum",
+                Bytes(difference.bytes())
+            )
+        });
+    }
+    if let Some(unfinished) = device.unfinished {
+        lines.push(format!(
+            "it runs out of memory: the complete steps before are played, up to entry {}; the one that failed needs {} more at \
+             the least, for which the device must have room",
+            unfinished.end,
+            Bytes(unfinished.more)
+        ));
+    }
+    let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
+    if device.settings_tried > 0 && !by_settings {
+        let settings = count(device.settings_tried as u64, "other allocator setting");
+        lines.push(format!("{settings} alone: none makes it fit"));
+    }
+    if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
+        lines.push(format!("a forward pass takes {} ({})", duration(time), checkpoint::TIMES));
+    }
+    lines
+}
+
+/// Everything that must be said about one device, a line each.
+pub fn limits(device: &DevicePlans) -> Vec<String> {
+    let mut lines: Vec<String> = notes::anomalies(&device.anomalies).into_iter().collect();
+    if !device.lacks.is_empty() && device.refused.is_none() {
+        lines.push(device.lacks.to_owned());
+    }
+    if device.is_cut {
+        lines.push("the recording is long: not all combinations were played".to_owned());
+    }
+    lines
+}
+
+/// What keeps changes from being played, a line for each reason.
+pub fn not_played(device: &DevicePlans) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+    for refusal in &device.not_played {
+        match by_reason.iter_mut().find(|(because, _)| *because == refusal.because) {
+            Some((_, edits)) => edits.push(refusal.edit.to_string()),
+            None => by_reason.push((&refusal.because, vec![refusal.edit.to_string()])),
+        }
+    }
+    by_reason.into_iter().map(|(because, edits)| format!("not played: {}: {because}", edits.join(", "))).collect()
+}
+
+/// Time that a plan costs.
+pub fn time(plan: &Plan) -> String {
+    match plan.recompute_us {
+        Some(0) => "-".to_owned(),
+        Some(time) => duration(time),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// What stands below the times.
+pub const TIMES: &str = "runs again: for each forward pass; copies to and from the host and between ranks take time that no \
+                         recording tells";
+
+/// Changes of plans, each once, with the first that has it.
+pub fn changes(device: &DevicePlans) -> Vec<&Change> {
+    let mut all: Vec<&Change> = Vec::new();
+    for change in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.changes) {
+        if !all.iter().any(|known| known.edit == change.edit) {
+            all.push(change);
+        }
+    }
+    all
+}
+
+/// Assumptions of plans, each once.
+pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for assumption in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.assumptions) {
+        if !all.contains(&assumption.as_str()) {
+            all.push(assumption);
+        }
+    }
+    all
+}
+
+/// A change of code: where, and what to write there.
+pub fn code(change: &Change) -> (String, String) {
+    match (&change.edit, &change.code) {
+        (Edit::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
+        (Edit::Optimizer(optimizer), _) => {
+            let made = match optimizer {
+                Optimizer::AdamW => "torch.optim.AdamW(model.parameters(), ...)",
+                Optimizer::Adam8bit => "bitsandbytes.optim.AdamW8bit(model.parameters(), ...)",
+                Optimizer::Sgd => "torch.optim.SGD(model.parameters(), ...)",
+                Optimizer::Momentum => "torch.optim.SGD(model.parameters(), ..., momentum=0.9)",
+            };
+            ("where the optimizer is made".to_owned(), format!("optimizer = {made}"))
+        }
+        (Edit::OffloadOptimizer, _) => (
+            "where the optimizer is made".to_owned(),
+            "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, ...)".to_owned(),
+        ),
+        (Edit::ShardOptimizer { ranks, .. }, _) => (
+            format!("where the optimizer is made, on {ranks} ranks under DistributedDataParallel"),
+            "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...)"
+                .to_owned(),
+        ),
+        (Edit::ShardGradients { ranks }, _) => (
+            format!("in DeepSpeed's configuration, on {ranks} ranks"),
+            "{\"zero_optimization\": {\"stage\": 2}}".to_owned(),
+        ),
+        (Edit::OffloadActivations, _) => (
+            "around forward".to_owned(),
+            "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
+        ),
+        (Edit::ChunkLoss { pieces }, _) => (
+            format!("where logits and loss are made, for each of {pieces} pieces of the sequence; the sum is the loss"),
+            "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_piece, label_piece, use_reentrant=False)"
+                .to_owned(),
+        ),
+        (Edit::Accumulate { passes }, _) => (
+            format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
+            format!("(loss / {passes}).backward()"),
+        ),
+        (Edit::Inference, _) => ("around all of it".to_owned(), "with torch.no_grad(): model(batch)".to_owned()),
+    }
+}
+
+/// What checkpoints some of the calls of a function.
+fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
+    let which = match every {
+        1 => "each".to_owned(),
+        every => format!("the first and every {} after it", checkpoint::ordinal(every)),
+    };
+    // A module's forward can be wrapped from outside, whoever calls it.
+    if site.ends_with(" forward") {
+        return (
+            format!("of the modules whose forward is {site}, {which}, once after they are made"),
+            "module.forward = functools.partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)"
+                .to_owned(),
+        );
+    }
+    let (place, line) = checkpoint::change(code.unwrap_or(&CodeChange::Wrap(None)));
+    (format!("of the calls of {site}, {which}, {place}"), line.to_owned())
+}
+
+/// The line to export for a plan; nothing where the settings stay.
+pub fn export(plan: &Plan) -> Option<String> {
+    plan.alloc_conf.as_deref().map(simulate::export)
+}
