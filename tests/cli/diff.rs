@@ -57,8 +57,12 @@ fn a_recording_does_not_differ_from_itself() {
 /// Whatever is compared with whatever, by whatever: rows sum, and each side is what `memviz peak` says of it alone.
 #[test]
 fn rows_sum_to_the_difference_of_both_peaks() {
-    let mut recordings: Vec<String> =
-        names(FIXTURES).iter().filter(|name| !name.starts_with("big")).step_by(5).map(|name| fixture(name)).collect();
+    let mut recordings: Vec<String> = names(FIXTURES)
+        .iter()
+        .filter(|name| !name.starts_with("big") && *name != "ranks8")
+        .step_by(5)
+        .map(|name| fixture(name))
+        .collect();
     recordings
         .extend([TRACE, "fixtures/traces/profiler_traces/fake_cuda_modules.timeline.raw.json.gz"].map(str::to_owned));
     recordings.extend([
