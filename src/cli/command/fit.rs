@@ -27,7 +27,6 @@ use std::str::FromStr;
 #[command(after_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
     ("memviz fit snapshot.pickle --capacity 16GiB", "what makes it fit there"),
-    ("memviz fit batch4.pickle batch8.pickle --at batch=16 --accumulate 4", "in four passes"),
 ]))]
 pub struct Fit {
     /// A snapshot, or two or three of one program that differ in a number, plain or compressed with gzip, zstd or zip

@@ -19,8 +19,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
-    ("memviz simulate snapshot.pickle --capacity 24GiB", "whether a smaller device does"),
-    ("memviz simulate snapshot.pickle --optimizer adam8bit", "another optimizer"),
+    ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "another optimizer, on a smaller device"),
 ]))]
 pub struct Simulate {
     /// Settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them, such as `expandable_segments:True`; can be given several
