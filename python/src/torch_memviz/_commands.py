@@ -70,7 +70,7 @@ def simulate(path: Input, **options: Option) -> answers.SimulateAnswer:
 
 
 def fit(*paths: Input, **options: Option) -> answers.FitAnswer:
-    """What makes one recording fit a device; from two or three, what another batch size needs, and the largest that fits."""
+    """What makes a recording fit a device; from two or three, what another batch size needs, and which fits."""
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 
