@@ -297,3 +297,40 @@ fn big_integer(value: i128) -> serde_pickle::Value {
     let bytes = [&[0x80, 2, 0x8a, 16][..], &value.to_le_bytes(), b"."].concat();
     serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).expect("a pickle of one integer")
 }
+
+/// The last entry of a list may be a batch of its own, written without a mark: a cut into it is none between two devices.
+#[test]
+fn a_cut_into_the_last_entry_is_noticed() {
+    let entry = |addr: i128| {
+        let size = Node::Int(2 << 20);
+        Node::dict([
+            ("action", Node::str("alloc")),
+            ("addr", Node::Int(addr)),
+            ("size", size),
+            ("stream", Node::Int(0)),
+        ])
+    };
+    let trace = Node::list([entry(1 << 40), entry(2 << 40), entry(3 << 40)]);
+    let traces = Node::list([Node::list([]), trace]);
+    let root = Node::dict([("segments", Node::list([])), ("device_traces", traces)]);
+    let style = Style {
+        protocol: 2,
+        memo: Memo::Strings,
+        integers: Integers::Shortest,
+        strings: Strings::Once,
+        batch: 2,
+        always_mark: false,
+        frame: None,
+    };
+    let bytes = pickle_writer::write(&root, style);
+    let mut options = ReadOptions::default();
+    options.allow_truncated = true;
+    let mut lengths = [0; 4];
+    for end in 12..bytes.len() {
+        let Ok(read) = read_stream(Cursor::new(bytes[..end].to_vec()), &options) else { continue };
+        let Some(trace) = read.snapshot.traces.iter().find(|trace| trace.device == 1) else { continue };
+        lengths[trace.rows.len()] += 1;
+        assert!(trace.truncated || trace.rows.is_empty() || trace.rows.len() == 3, "{end}: {trace:?}");
+    }
+    assert!(lengths[1..].iter().all(|&count| count > 0), "{lengths:?}");
+}

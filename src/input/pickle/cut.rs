@@ -20,14 +20,7 @@ impl<R: Read> Machine<R> {
             match container {
                 Some(Value::List(index)) => {
                     open_lists.insert(index);
-                    // Its last item may be a list whose next batch was about to come.
-                    if let Some(&Value::List(last)) = self.stack[start..].last() {
-                        open_lists.insert(last);
-                    }
-                    let last = self.stack[start..].last().map(|&last| self.heap.resolve(last));
-                    if matches!(last, Some(Value::Dict(_))) {
-                        self.stack.pop();
-                    }
+                    self.close_last_item_at_cut(at, start, &mut open_lists)?;
                     self.extend_list(at, start)?;
                 }
                 Some(Value::Dict(_)) => self.close_dict_at_cut(at, start, &mut open_lists)?,
@@ -40,6 +33,24 @@ impl<R: Read> Machine<R> {
         }
         let root = self.stack.first().copied();
         root.map(|root| (root, open_lists)).ok_or_else(|| self.window.truncated("the first instruction"))
+    }
+
+    /// Closes the last of the items from `start` on, which all belong to one list: where it is a list, its next batch was about
+    /// to come, or was a single item, which is written without a mark.
+    fn close_last_item_at_cut(&mut self, at: u64, start: usize, open_lists: &mut HashSet<u32>) -> Result<()> {
+        let last = |machine: &Self| machine.stack[start..].last().map(|&last| machine.heap.resolve(last));
+        if matches!(last(self), Some(Value::Dict(_))) {
+            self.stack.pop();
+        }
+        if matches!(last(self), Some(Value::Entry(_) | Value::Stack(_)))
+            && matches!(self.stack[start..], [.., Value::List(_), _])
+        {
+            self.extend_list(at, self.stack.len() - 1)?;
+        }
+        if let Some(&Value::List(index)) = self.stack[start..].last() {
+            open_lists.insert(index);
+        }
+        Ok(())
     }
 
     /// Closes the dictionary below `start` with the keys and values from there on.
