@@ -1,18 +1,19 @@
 /** Every allocation as a shape over time, stacked: the largest as themselves, the rest on top of them. */
 
 import type { Blocks as Answer } from '../engine/engine.d.ts';
+import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colours.ts';
 import { stackedBy } from './controls.ts';
 import { element } from './dom.ts';
 import { bytes, entry, name, whole } from './format.ts';
-import { extent, type Lane } from './lane.ts';
-import { navigate } from './navigate.ts';
+import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
-import { image, pieces, shapeAt } from './shapes.ts';
+import { Raster } from './raster.ts';
+import { paintShapes, pieces, shapeAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
-import { Surface } from './surface.ts';
+import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
 import type { Drawn, View } from './view.ts';
@@ -24,8 +25,6 @@ interface Fetched {
     key: string;
     stretch: Stretch;
     blocks: Answer;
-    image: OffscreenCanvas | null;
-    imageKey: string;
     /** The highest point. */
     top: number;
 }
@@ -35,6 +34,7 @@ class Shapes implements Drawn {
     readonly surface: Surface;
     #latest = new Latest();
     #fetched: Fetched | null = null;
+    readonly #raster = new Raster();
     #hover: { x: number; y: number } | null = null;
 
     constructor(
@@ -44,25 +44,12 @@ class Shapes implements Drawn {
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
     ) {
-        this.surface = new Surface(
-            host,
-            () => this.#draw(),
-            () => this.fetch(),
-        );
-        const { canvas } = this.surface;
-        canvas.tabIndex = 0;
-        canvas.setAttribute('role', 'application');
-        canvas.setAttribute(
-            'aria-label',
-            `Allocations of ${name(lane.recording.name)} over time, stacked; click one for its stack`,
-        );
-        navigate({
-            canvas,
-            store: lane.store,
+        const label = `Allocations of ${name(lane.recording.name)} over time, stacked; click one for its stack`;
+        this.surface = chart(host, lanes, lane, label, {
             plot: () => this.plot(),
-            extent: () => extent(lanes),
-            hover: (x, y) => this.#point(x, y),
-            leave: () => this.#point(-1, -1),
+            draw: () => this.#draw(),
+            fetch: () => this.fetch(),
+            point: (x, y) => this.#point(x, y),
             click: (x, y) => this.#click(x, y),
         });
         lane.store.subscribe((state) => {
@@ -106,7 +93,7 @@ class Shapes implements Drawn {
                     SHAPES,
                 ]);
                 const top = blocks.totals.reduce((most, total) => Math.max(most, total), 1);
-                this.#fetched = { key, stretch, blocks, image: null, imageKey: '', top };
+                this.#fetched = { key, stretch, blocks, top };
                 this.surface.invalidate();
             } catch (error) {
                 this.fail(error);
@@ -155,24 +142,15 @@ class Shapes implements Drawn {
         return (shape) => blocks.groups[blocks.group[shape]].label === label;
     }
 
-    #blit(plot: Plot, fetched: Fetched, shown: Theme): void {
-        const { context, ratio } = this.surface;
+    #blit(plot: Plot, { blocks, stretch }: Fetched, shown: Theme): void {
         const { selected, found } = this.lane.store.state;
-        const height = Math.round(plot.box.height * ratio);
+        const height = Math.round(plot.box.height * this.surface.ratio);
         const label = selected && 'label' in selected ? selected.label : '';
-        const key = [shown, height, plot.top, found, label].join();
-        if (!fetched.image || fetched.imageKey !== key) {
-            fetched.image = image(fetched.blocks, height, plot.top, shown, this.#meant(fetched.blocks));
-            fetched.imageKey = key;
-        }
-        const left = toX(plot, fetched.stretch.from);
-        context.save();
-        context.beginPath();
-        context.rect(plot.box.x, plot.box.y, plot.box.width, plot.box.height);
-        context.clip();
-        context.imageSmoothingEnabled = false;
-        context.drawImage(fetched.image, left, plot.box.y, toX(plot, fetched.stretch.to) - left, plot.box.height);
-        context.restore();
+        const look = [shown, height, plot.top, found, label].join();
+        this.#raster.show(blocks, look, stretch.columns, height, (pixels) =>
+            paintShapes(pixels, blocks, height, plot.top, shown, this.#meant(blocks)),
+        );
+        this.#raster.blit(this.surface, plot, stretch);
     }
 
     /** Each piece as a rectangle, for what is kept. */

@@ -15,9 +15,12 @@ export function growth(count: number): string {
     return count > 0 ? `+${bytes(count)}` : bytes(count);
 }
 
+/** Made once: it takes longer to make than all labels of a frame to write. */
+const WHOLE = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+
 /** A whole number with separators: `4,453,794,816`. */
 export function whole(count: number): string {
-    return count.toLocaleString('en-US', { maximumFractionDigits: 0 });
+    return WHOLE.format(count);
 }
 
 /** An instant by the entry that has just happened, as the command line names it. */

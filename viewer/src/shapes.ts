@@ -1,7 +1,8 @@
-/** Allocations as shapes over time: drawn into an image once, found again under the pointer. */
+/** Allocations as shapes over time: written into an image, found again under the pointer. */
 
 import type { Blocks } from '../engine/engine.d.ts';
-import { BACKGROUND, channels, mix, OTHER, type Theme } from './colours.ts';
+import { BACKGROUND, mix, OTHER, type Theme } from './colours.ts';
+import { pixel } from './raster.ts';
 
 /** A part of a shape that keeps its offset. */
 export interface Piece {
@@ -38,52 +39,51 @@ export function shapeAt(blocks: Blocks, column: number, bytes: number): number {
     return -1;
 }
 
-function word(hex: string): number {
-    const [red, green, blue] = channels(hex);
-    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-}
-
 /**
- * The image of shapes, one pixel wide for each column, `height` pixels for `top` bytes. What lies above them is grey. Shapes
- * that are high enough have an edge, so that neighbours of one colour are told apart; those that are not meant step back.
+ * Writes the pixels of shapes, one wide for each column, `height` rows for `top` bytes. What lies above them is grey. Shapes that
+ * are high enough have an edge, so that neighbours of one colour are told apart; those that are not meant step back.
  */
-export function image(
+export function paintShapes(
+    pixels: Uint32Array,
     blocks: Blocks,
     height: number,
     top: number,
     theme: Theme,
     isMeant: (shape: number) => boolean,
-): OffscreenCanvas {
+): void {
     const columns = blocks.totals.length;
-    const canvas = new OffscreenCanvas(columns, height);
-    const context = canvas.getContext('2d', { alpha: false })!;
-    const pixels = context.createImageData(columns, height);
-    const words = new Uint32Array(pixels.data.buffer);
     const ground = BACKGROUND[theme];
-    words.fill(word(ground));
+    pixels.fill(pixel(ground));
     const scale = height / top;
     const y = (bytes: number) => Math.max(0, height - Math.round(bytes * scale));
-    const other = word(mix(OTHER[theme], ground, 0.6));
+    const other = pixel(mix(OTHER[theme], ground, 0.6));
     for (let at = 0; at < columns; at++) {
-        for (let row = y(blocks.totals[at]); row < y(blocks.totals[at] - blocks.rest[at]); row++)
-            words[row * columns + at] = other;
+        const end = y(blocks.totals[at] - blocks.rest[at]);
+        for (let row = y(blocks.totals[at]); row < end; row++) pixels[row * columns + at] = other;
     }
     const fills = blocks.groups.map((group) =>
-        [group[theme], mix(group[theme], ground, 0.25)].map((hex) => [word(hex), word(mix(hex, ground, 0.65))]),
+        [group[theme], mix(group[theme], ground, 0.25)].map((hex) => [pixel(hex), pixel(mix(hex, ground, 0.65))]),
     );
+    const { starts, points, ends } = blocks;
     for (let shape = 0; shape < blocks.allocations.length; shape++) {
         const [fill, edge] = fills[blocks.group[shape]][isMeant(shape) ? 0 : 1];
         const size = blocks.bytes[shape];
-        pieces(blocks, shape, ({ from, to, offset }) => {
-            const [above, below] = [y(offset + size), y(offset)];
+        const last = starts[shape + 1] - 1;
+        // There may be a million pieces, most of them a few pixels: no calls in here.
+        for (let at = starts[shape]; at <= last; at++) {
+            const [above, below] = [y(points[2 * at + 1] + size), y(points[2 * at + 1])];
+            if (above >= below) continue;
+            const from = points[2 * at];
+            const to = at < last ? points[2 * at + 2] : ends[shape];
             const hasEdge = below - above >= 3;
-            for (let row = above; row < below; row++)
-                words.fill(hasEdge && row === above ? edge : fill, row * columns + from, row * columns + to);
-            if (hasEdge && from === blocks.points[2 * blocks.starts[shape]]) {
-                for (let row = above; row < below; row++) words[row * columns + from] = edge;
+            for (let row = above; row < below; row++) {
+                const start = row * columns;
+                const colour = hasEdge && row === above ? edge : fill;
+                if (to - from > 32) pixels.fill(colour, start + from, start + to);
+                else for (let place = start + from; place < start + to; place++) pixels[place] = colour;
             }
-        });
+            if (hasEdge && at === starts[shape])
+                for (let row = above; row < below; row++) pixels[row * columns + from] = edge;
+        }
     }
-    context.putImageData(pixels, 0, 0);
-    return canvas;
 }

@@ -1,9 +1,10 @@
-/** Bands of bytes in columns, stacked: drawn into an image once, which is moved and stretched until newer ones are there. */
+/** Bands of bytes in columns, stacked: as an image to look at, and as areas to keep. */
 
 import type { Bands } from '../engine/engine.d.ts';
-import { channels, mix, BACKGROUND, type Theme } from './colours.ts';
+import { mix, BACKGROUND, type Theme } from './colours.ts';
 import type { Pen } from './pen.ts';
 import { type Plot, toX, toY } from './plot.ts';
+import { pixel } from './raster.ts';
 
 /** Columns between two x. */
 export interface Stretch {
@@ -21,10 +22,10 @@ export function column(stretch: Stretch, x: number): number {
     );
 }
 
-/** What is seen and half as much on both sides, in columns of a pixel that keep their places while panning: nothing flickers. */
+/** What is seen and a quarter as much on both sides, in columns of a pixel that keep their places while panning: nothing flickers. */
 export function around(from: number, to: number, pixels: number, [first, end]: readonly [number, number]): Stretch {
     const step = (to - from) / pixels;
-    const margin = Math.ceil(pixels / 2);
+    const margin = Math.ceil(pixels / 4);
     const start = Math.max(Math.floor((from - first) / step) - margin, 0);
     const stop = Math.min(Math.ceil((to - first) / step) + margin, Math.ceil((end - first) / step - 1e-6));
     const columns = Math.max(1, stop - start);
@@ -93,36 +94,28 @@ export function bandAt(sums: Float64Array, columns: number, at: number, bytes: n
     return -1;
 }
 
-/** The image of bands, one pixel wide for each column, `height` pixels for `top` bytes. */
-export function image(
+/** Writes the pixels of bands, one wide for each column, `height` rows for `top` bytes. */
+export function paintBands(
+    pixels: Uint32Array,
     sums: Float64Array,
     columns: number,
     colours: readonly string[],
     height: number,
     top: number,
     ground: string,
-): OffscreenCanvas {
-    const canvas = new OffscreenCanvas(columns, height);
-    const context = canvas.getContext('2d', { alpha: false })!;
-    const pixels = context.createImageData(columns, height);
-    const words = new Uint32Array(pixels.data.buffer);
-    const word = (hex: string) => {
-        const [red, green, blue] = channels(hex);
-        return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-    };
-    words.fill(word(ground));
-    const rows = colours.map(word);
+): void {
+    const empty = pixel(ground);
+    const rows = colours.map(pixel);
     const scale = height / top;
     for (let at = 0; at < columns; at++) {
         let below = height;
         for (let row = 0; row < rows.length; row++) {
             const above = Math.max(0, height - Math.round(sums[row * columns + at] * scale));
-            for (let y = above; y < below; y++) words[y * columns + at] = rows[row];
+            for (let y = above; y < below; y++) pixels[y * columns + at] = rows[row];
             below = Math.min(below, above);
         }
+        for (let y = 0; y < below; y++) pixels[y * columns + at] = empty;
     }
-    context.putImageData(pixels, 0, 0);
-    return canvas;
 }
 
 /** The colours of bands; those that are not meant step back. */

@@ -1,14 +1,16 @@
 /** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
 
 import type { Bands, Curve } from '../engine/engine.d.ts';
+import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { stackedBy } from './controls.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
 import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
 import { extent, top, type Lane } from './lane.ts';
-import { clamped, navigate } from './navigate.ts';
+import { clamped } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { Raster } from './raster.ts';
 import { drawRibbons, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
 import {
     around,
@@ -19,12 +21,12 @@ import {
     drawBand,
     drawSteps,
     edges,
-    image,
+    paintBands,
     shades,
     type Stretch,
 } from './stacked.ts';
 import type { State } from './state.ts';
-import { Surface } from './surface.ts';
+import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
 import type { Drawn } from './view.ts';
@@ -41,7 +43,6 @@ interface Fetched {
     reserved: Curve;
     /** What the allocations hold that the search finds, where something is searched for. */
     held: Float64Array | null;
-    image: OffscreenCanvas | null;
 }
 
 export class Timeline implements Drawn {
@@ -55,7 +56,8 @@ export class Timeline implements Drawn {
     #whole: Fetched | null = null;
     #ribbons: Ribbons = [];
     #hover: { x: number; y: number } | null = null;
-    #imageKey = '';
+    readonly #nearRaster = new Raster();
+    readonly #wholeRaster = new Raster();
 
     constructor(
         host: HTMLElement,
@@ -67,25 +69,12 @@ export class Timeline implements Drawn {
         this.ready = new Promise((resolve) => {
             this.#isReady = resolve;
         });
-        this.surface = new Surface(
-            host,
-            () => this.#draw(),
-            () => this.fetch(),
-        );
-        const { canvas } = this.surface;
-        canvas.tabIndex = 0;
-        canvas.setAttribute('role', 'application');
-        canvas.setAttribute(
-            'aria-label',
-            `Live memory of ${name(lane.recording.name)} over time; keys: question mark for help`,
-        );
-        navigate({
-            canvas,
-            store: lane.store,
+        const label = `Live memory of ${name(lane.recording.name)} over time; keys: question mark for help`;
+        this.surface = chart(host, lanes, lane, label, {
             plot: () => this.plot(),
-            extent: () => extent(lanes),
-            hover: (x, y) => this.#point(x, y),
-            leave: () => this.#point(-1, -1),
+            draw: () => this.#draw(),
+            fetch: () => this.fetch(),
+            point: (x, y) => this.#point(x, y),
             click: (x, y, event) => this.#click(x, y, event.shiftKey),
         });
         lane.store.subscribe((_, changed) => {
@@ -126,7 +115,7 @@ export class Timeline implements Drawn {
         return most * 1.06;
     }
 
-    /** Asks for what is seen and as much again around it, unless it is there. */
+    /** Asks for what is seen and some more around it, unless it is there. */
     fetch(): void {
         const { state } = this.lane.store;
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
@@ -168,7 +157,7 @@ export class Timeline implements Drawn {
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
         const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
         const sums = edges(stacked, stretch.columns);
-        return { key, stretch, bands: stacked, sums, reserved, held, image: null };
+        return { key, stretch, bands: stacked, sums, reserved, held };
     }
 
     /** Draws what is seen with any pen, into its own box. */
@@ -225,25 +214,14 @@ export class Timeline implements Drawn {
     }
 
     /** Moves and stretches the image of bands to where they are seen now. */
-    #blit(plot: Plot, fetched: Fetched, colours: readonly string[], shown: Theme): void {
-        const { ratio, context } = this.surface;
-        const height = Math.round(plot.box.height * ratio);
-        const key = [colours.join(''), height, plot.top].join();
-        if (key !== this.#imageKey) {
-            if (this.#near) this.#near.image = null;
-            if (this.#whole) this.#whole.image = null;
-            this.#imageKey = key;
-        }
-        fetched.image ??= image(fetched.sums, fetched.stretch.columns, colours, height, plot.top, BACKGROUND[shown]);
-        const left = toX(plot, fetched.stretch.from);
-        const width = toX(plot, fetched.stretch.to) - left;
-        context.save();
-        context.beginPath();
-        context.rect(plot.box.x, plot.box.y, plot.box.width, plot.box.height);
-        context.clip();
-        context.imageSmoothingEnabled = false;
-        context.drawImage(fetched.image, left, plot.box.y, width, plot.box.height);
-        context.restore();
+    #blit(plot: Plot, { bands, stretch, sums }: Fetched, colours: readonly string[], shown: Theme): void {
+        const raster = bands === this.#whole?.bands ? this.#wholeRaster : this.#nearRaster;
+        const { columns } = stretch;
+        const height = Math.round(plot.box.height * this.surface.ratio);
+        raster.show(bands, [colours.join(''), height, plot.top].join(), columns, height, (pixels) =>
+            paintBands(pixels, sums, columns, colours, height, plot.top, BACKGROUND[shown]),
+        );
+        raster.blit(this.surface, plot, stretch);
     }
 
     #marks(pen: Pen, plot: Plot, shown: Theme): void {
