@@ -5,7 +5,7 @@ use crate::analysis::flame::{FlameNode, Owner};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
-use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::palette::{self, Color, SideBySide};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::{Source, percent};
@@ -53,14 +53,17 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
+    let packages = packages(device);
+    let colors = colors(&packages);
     for node in &shown {
         let x = MARGIN + (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.start, total);
-        graph = graph.add(frame(node, x, width(node), top + 10.0 + ROW * node.depth as f64, total));
+        let y = top + 10.0 + ROW * node.depth as f64;
+        graph = graph.add(frame(node, color(node, &colors), x, width(node), y, total));
     }
     body = body.add(graph);
     let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
     let mut height = top + 10.0 + ROW * rows as f64;
-    body = legend(body, device, height + 18.0, hidden);
+    body = legend(body, device, &packages, &colors, height + 18.0, hidden);
     height += 34.0;
     Picture { height, body }
 }
@@ -69,13 +72,13 @@ fn share(part: u64, total: u64) -> f64 {
     if total == 0 { 0.0 } else { part as f64 / total as f64 }
 }
 
-fn frame(node: &FlameNode, x: f64, width: f64, y: f64, total: u64) -> Group {
+fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64) -> Group {
     let plural = if node.blocks == 1 { "" } else { "s" };
     let share = percent(node.bytes, total);
     // Where the label is cut off, this is all that is left of it in the picture.
     let name = shorten_end(&node.label, TOOLTIP);
     let title = format!("{name}\n{} ({share:.1}%) in {} block{plural}", Bytes(node.bytes), node.blocks);
-    let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color(node)).set("fill-opacity", OPACITY);
+    let shape = rectangle(x, y, (width - 0.5).max(0.5), ROW - 1.0, color).set("fill-opacity", OPACITY);
     let mut frame = titled(&title).add(shape.set("data-bytes", node.bytes));
     if let Some(label) = label(node, ((width - 6.0) / MONO_WIDTH).max(0.0) as usize) {
         frame = frame.add(text(x + 3.0, y + 12.5, Anchor::Start, palette::TEXT, &label));
@@ -101,19 +104,8 @@ fn label(node: &FlameNode, width: usize) -> Option<String> {
     }
 }
 
-/// The colour of a frame: whose code it is.
-pub(crate) fn color(node: &FlameNode) -> Color {
-    match &node.owner {
-        Owner::Package(package) => palette::of_name(package),
-        Owner::Native => palette::OTHER,
-        Owner::Group => palette::of_special(&node.label).unwrap_or_else(|| palette::of_name(&node.label)),
-        Owner::Nobody => palette::of_special(&node.label).unwrap_or(palette::OTHER),
-    }
-}
-
-/// Whose code the colours stand for, and how much was too narrow.
-fn legend(mut body: Group, device: &DeviceFlame, y: f64, hidden: usize) -> Group {
-    // By bytes that nobody further in holds, so that the sum is the whole.
+/// Whose code there is, with the bytes that nobody further in holds, so that the sum is the whole; the largest first.
+pub(crate) fn packages(device: &DeviceFlame) -> Vec<(&str, u64)> {
     let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
     for node in &device.nodes {
         if let Owner::Package(package) = &node.owner {
@@ -122,9 +114,36 @@ fn legend(mut body: Group, device: &DeviceFlame, y: f64, hidden: usize) -> Group
         }
     }
     let mut owners: Vec<(&str, u64)> = owners.into_iter().collect();
-    owners.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    owners.sort_by_key(|&(package, bytes)| (Reverse(bytes), package));
+    owners
+}
+
+/// The colours of packages.
+pub(crate) fn colors<'p>(packages: &[(&'p str, u64)]) -> SideBySide<'p> {
+    SideBySide::of_largest_first(packages.iter().map(|&(package, _)| package))
+}
+
+/// The colour of a frame: whose code it is.
+pub(crate) fn color(node: &FlameNode, packages: &SideBySide<'_>) -> Color {
+    match &node.owner {
+        Owner::Package(package) => packages.of(package),
+        Owner::Native => palette::OTHER,
+        Owner::Group => palette::of_label(&node.label),
+        Owner::Nobody => palette::of_special(&node.label).unwrap_or(palette::OTHER),
+    }
+}
+
+/// Whose code the colours stand for, and how much was too narrow.
+fn legend(
+    mut body: Group,
+    device: &DeviceFlame,
+    packages: &[(&str, u64)],
+    colors: &SideBySide<'_>,
+    y: f64,
+    hidden: usize,
+) -> Group {
     let mut entries: Vec<(String, Color)> =
-        owners.iter().take(8).map(|(name, _)| (shorten_end(&safe(name), 24), palette::of_name(name))).collect();
+        packages.iter().take(8).map(|(name, _)| (shorten_end(&safe(name), 24), colors.of(name))).collect();
     if device.nodes.iter().any(|node| node.owner == Owner::Native) {
         entries.push(("C++".to_owned(), palette::OTHER));
     }

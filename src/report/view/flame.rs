@@ -2,7 +2,8 @@
 
 use super::json;
 use crate::analysis::flame::{FlameNode, FlameReport};
-use crate::report::flamegraph::picture::color;
+use crate::report::common::picture::palette::SideBySide;
+use crate::report::flamegraph::picture::{color, colors, packages};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -19,13 +20,15 @@ struct Node<'a> {
 
 /// The nodes of the first device's tree, each before its callees.
 pub fn flame(report: &FlameReport) -> String {
-    let nodes: Vec<Node<'_>> = report.devices.iter().take(1).flat_map(|device| &device.nodes).map(Node::from).collect();
-    json(&nodes)
+    let Some(device) = report.devices.first() else { return json(&[(); 0]) };
+    let packages = packages(device);
+    let colors = colors(&packages);
+    json(&device.nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
 }
 
-impl<'a> From<&'a FlameNode> for Node<'a> {
-    fn from(node: &'a FlameNode) -> Self {
-        let color = color(node);
+impl<'a> Node<'a> {
+    fn of(node: &'a FlameNode, packages: &SideBySide<'_>) -> Self {
+        let color = color(node, packages);
         let FlameNode { label, bytes, own_bytes, blocks, depth, start, .. } = node;
         Self {
             label,

@@ -8,6 +8,7 @@ use crate::analysis::code::sites;
 use crate::analysis::grouping::{self, attribution};
 use crate::analysis::timeline;
 use crate::analysis::training::Category;
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
 /// A colour in both themes, as `#RRGGBB`.
@@ -96,12 +97,22 @@ pub fn style_sheet() -> String {
     rules + "}"
 }
 
+/// Colours for names: those of groups, and their second shades.
+const PLACES: usize = 2 * GROUPS.len();
+
 /// The colour of a name: the same in every picture, on every device and in every recording.
 pub fn of_name(name: &str) -> Color {
+    at(place(name))
+}
+
+fn place(name: &str) -> usize {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     name.hash(&mut hasher);
     // The high half of the product depends on every bit of the hash.
-    let place = ((u128::from(hasher.finish()) * 2 * GROUPS.len() as u128) >> 64) as usize;
+    ((u128::from(hasher.finish()) * PLACES as u128) >> 64) as usize
+}
+
+fn at(place: usize) -> Color {
     if place < GROUPS.len() { GROUPS[place] } else { SHADES[place - GROUPS.len()] }
 }
 
@@ -139,6 +150,34 @@ pub fn of_special(label: &str) -> Option<Color> {
 /// The colour of a group by its label.
 pub fn of_label(label: &str) -> Color {
     of_special(label).unwrap_or_else(|| of_name(label))
+}
+
+/// Colours of names that are to differ from each other more than they are to be the same everywhere: what would have the colour
+/// of something larger takes the next that is free.
+#[derive(Debug, Default)]
+pub struct SideBySide<'n>(HashMap<&'n str, Color>);
+
+impl<'n> SideBySide<'n> {
+    /// Colours for names, the largest first.
+    pub fn of_largest_first(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut is_taken = [false; PLACES];
+        let mut colors = HashMap::new();
+        for name in names {
+            colors.entry(name).or_insert_with(|| {
+                let own = place(name);
+                let free = (own..own + PLACES).map(|place| place % PLACES).find(|&place| !is_taken[place]);
+                let place = free.unwrap_or(own);
+                is_taken[place] = true;
+                at(place)
+            });
+        }
+        Self(colors)
+    }
+
+    /// The colour of a name.
+    pub fn of(&self, name: &str) -> Color {
+        self.0.get(name).copied().unwrap_or_else(|| of_name(name))
+    }
 }
 
 /// FNV-1a: unlike the standard library's hasher it is specified, so colours stay what they are across releases.
@@ -299,7 +338,19 @@ mod tests {
     fn names_use_all_colours() {
         let names: Vec<String> = (0..200).map(|index| format!("model.py:{index} forward")).collect();
         let distinct: HashSet<&str> = names.iter().map(|name| of_label(name).light).collect();
-        assert_eq!(distinct.len(), 2 * GROUPS.len());
+        assert_eq!(distinct.len(), PLACES);
         assert_eq!(of_label("activation"), of_category(Category::Activation));
+    }
+
+    #[test]
+    fn names_side_by_side_differ_as_long_as_there_are_colours() {
+        let names: Vec<String> = (0..40).map(|index| format!("package_{index}")).collect();
+        let colors = SideBySide::of_largest_first(names.iter().map(String::as_str));
+        let distinct: HashSet<&str> = names[..PLACES].iter().map(|name| colors.of(name).light).collect();
+        assert_eq!(distinct.len(), PLACES);
+        // The largest, those that there is no colour left for, and others keep theirs.
+        for name in [names[0].as_str(), &names[PLACES], "elsewhere"] {
+            assert_eq!(colors.of(name), of_name(name));
+        }
     }
 }
