@@ -75,8 +75,9 @@ const policy = [
     "base-uri 'none'",
     "form-action 'none'",
 ].join('; ');
+const notice = readFileSync(path.join(here, 'dist/NOTICE'), 'utf8').replace(/<\/script/gi, '');
 /** @type {Record<string, string>} */
-const parts = { CSP: policy, STYLE: style, SCRIPT: script };
+const parts = { CSP: policy, STYLE: style, SCRIPT: script, NOTICE: notice };
 const page = readFileSync(path.join(here, 'src/index.html'), 'utf8').replace(/%([A-Z]+)%/g, (_, name) => parts[name]);
 const out = path.resolve(here, process.argv[2] ?? 'dist');
 mkdirSync(out, { recursive: true });

@@ -11,6 +11,7 @@ pub mod device;
 pub mod diff;
 pub mod doubts;
 pub mod edit;
+pub mod excerpt;
 pub mod fit;
 pub mod flame;
 pub mod fragmentation;

@@ -58,8 +58,10 @@ fn a_page_refers_to_nothing() {
     let page = memviz(&["view", &fixture("tiny")]).expect(0).stdout.clone();
     for page in [empty, page] {
         assert!(page.contains(r#"http-equiv="Content-Security-Policy" content="default-src 'none';"#));
-        // The name of the format of pictures looks like an address.
-        let page = page.replace("http://www.w3.org/2000/svg", "");
+        // The name of the format of pictures looks like an address, and terms of libraries have some in them.
+        let (before, notice) = page.split_once(r#"<script type="text/plain" id="notice">"#).unwrap();
+        let (_, behind) = notice.split_once("</script>").unwrap();
+        let page = format!("{before}{behind}").replace("http://www.w3.org/2000/svg", "");
         for reference in [" src=\"", " href=\"", "@import", "http://", "https://"] {
             let at = page.find(reference);
             let around = at.map(|at| page[at..].chars().take(80).collect::<String>());
@@ -82,17 +84,53 @@ fn names_do_nothing_but_show() {
     assert_eq!(page.matches("<script").count(), without.matches("<script").count());
 }
 
+/// The name and the recording of a page.
+fn named(args: &[&str]) -> (String, Vec<u8>) {
+    let page = memviz(&[&["view"], args].concat()).expect(0).stdout.clone();
+    let (attributes, content) = carried(&page);
+    assert!(attributes.ends_with("data-show=\""), "{attributes}");
+    (attributes.split_once('"').unwrap().0.to_owned(), content)
+}
+
 #[test]
-fn a_part_is_shown_first() {
-    let show = |args: &[&str]| {
-        let page = memviz(&[&["view", &fixture("multi_gpu")], args].concat()).expect(0).stdout.clone();
-        let attributes = carried(&page).0.to_owned();
-        attributes.split_once("data-show=\"").unwrap().1.to_owned()
+fn a_part_is_all_that_a_page_carries() {
+    let path = &fixture("multi_gpu");
+    let answer = |recording: &[u8], args: &[&str]| {
+        let args = [&["peak", "-", "--format", "json"], args].concat();
+        memviz_reading(&args, recording).json()["devices"].clone()
     };
-    assert_eq!(show(&[]), "");
-    assert_eq!(show(&["--device", "1"]), "device=1");
-    assert_eq!(show(&["--from", "entry:4", "--to", "entry:9"]), "device=0&amp;x=entry&amp;from=5&amp;to=10");
-    assert!(show(&["--device", "1", "--from", "peak"]).starts_with("device=1&amp;x=entry&amp;from="));
+    let plain = read_unpacked(path);
+    let (name, whole) = named(&[path]);
+    assert_eq!((name.as_str(), whole == plain), ("snapshot.pickle.gz", true));
+    assert!(named(&[path, "--from", "start"]).1 == plain, "all of it is as it was");
+
+    let (name, one) = named(&[path, "--device", "1"]);
+    assert_eq!(name, "snapshot.pickle.gz, device 1");
+    assert_eq!(answer(&one, &[]), answer(&plain, &["--device", "1"]));
+    assert!(one.len() < plain.len());
+
+    let window = ["--from", "entry:19", "--to", "entry:299"];
+    let (name, part) = named(&[&[path.as_str(), "--device", "0"], &window[..]].concat());
+    let entries = memviz(&["info", path, "--format", "json"]).json()["devices"][0]["entries"]["total"].clone();
+    assert!(name.starts_with("snapshot.pickle.gz, device 0 entries 20 to 299 of "), "{name} {entries}");
+    let (of_part, of_whole) =
+        (answer(&part, &["--at", "end"]), answer(&plain, &["--device", "0", "--at", "entry:299"]));
+    let bytes = |answer: &serde_json::Value| answer[0]["attribution"]["total_bytes"].clone();
+    assert_eq!(bytes(&of_part), bytes(&of_whole));
+    let (of_part, of_whole) = (answer(&part, &[]), answer(&plain, &[&["--device", "0"], &window[..]].concat()));
+    assert_eq!(of_part[0]["peak"]["allocated_bytes"], of_whole[0]["peak"]["allocated_bytes"]);
+    // Each device has its own peak.
+    let (name, _) = named(&[path, "--to", "peak"]);
+    assert!(name.contains("device 0 entries 0 to ") && name.contains(", device 1 entries 0 to "), "{name}");
+}
+
+#[test]
+fn a_part_of_what_is_no_snapshot_is_shown_first() {
+    let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+    let page = memviz(&["view", trace, "--from", "entry:4", "--to", "entry:9"]).expect(0).stdout.clone();
+    let (attributes, content) = carried(&page);
+    assert!(attributes.contains("&amp;x=entry&amp;from=5&amp;to=10"), "{attributes}");
+    assert!(content == read_unpacked(trace));
 }
 
 #[test]
@@ -114,6 +152,8 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
     view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyses what is there");
     view(&[cut.to_str().unwrap(), "--allow-truncated", "--own", "lib"]).expect(0);
+    let part = [cut.to_str().unwrap(), "--allow-truncated", "--to", "entry:0"];
+    view(&[&part[..], &["--force"]].concat()).expect_error("expected a recording that is whole");
     let page = fs::read_to_string(&path).unwrap();
     let options = "data-options=\"{&quot;allow_truncated&quot;:true,&quot;own&quot;:[&quot;lib&quot;]}\"";
     assert!(carried(&page).0.contains(options), "{}", carried(&page).0);

@@ -1,6 +1,7 @@
 //! What memviz computes against what PyTorch counted, and against second ways to the same figures.
 
 mod edit;
+mod excerpt;
 mod fit;
 mod layout;
 mod plan;

@@ -89,6 +89,10 @@ export class Engine {
     steps(device: number): string;
     /** Ids of the allocations with a frame that matches, in rising order, as `--include` would have them. */
     search(device: number, pattern: string): Uint32Array;
+    /** For each text 1 where it matches, as a frame would, else 0. */
+    matches(pattern: string, texts: string[]): Uint8Array;
+    /** JSON: `Frame[]`, those that labels of a row's stack stand for, in their order. */
+    frames(device: number, labels: string[]): string;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
@@ -226,15 +230,18 @@ export interface Allocation {
     stream: number | null;
     pool: string | null;
     annotations: string[];
-    /** Frames, innermost first; `own` is the user's. */
-    stack: { label: string; path: string; own: boolean }[];
+    /** Innermost first. */
+    stack: Frame[];
     /** For what backward allocated: the forward stack that it goes back to, and whether that is inferred. */
-    forward: { label: string; path: string; own: boolean }[];
+    forward: Frame[];
     forward_inferred: boolean;
     /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
     before: Neighbour | null;
     behind: Neighbour | null;
 }
+
+/** A frame of a stack; `own` is the user's. */
+export interface Frame { label: string; path: string; own: boolean }
 
 export interface Neighbour { bytes: number; state: string; allocation: number | null; label: string }
 

@@ -13,6 +13,7 @@ import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } fr
 import { Raster } from './raster.ts';
 import { paintShapes, pieces, shapeAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
+import { ofBlocks } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -61,13 +62,14 @@ class Shapes implements Drawn {
 
     plot(): Plot {
         const { from, to, fit, metric } = this.lane.store.state;
+        const held = ofBlocks(metric);
         const box = {
             x: LEFT,
             y: 10,
             width: Math.max(10, this.surface.width - LEFT - RIGHT),
             height: Math.max(10, this.surface.height - 34),
         };
-        const most = Math.max(1, ...this.lanes.map((lane) => lane.device.peak[metric].bytes));
+        const most = Math.max(1, ...this.lanes.map((lane) => lane.device.peak[held].bytes));
         return { box, from, to, top: (fit && this.#fetched ? this.#fetched.top : most) * 1.04 };
     }
 
@@ -77,7 +79,8 @@ class Shapes implements Drawn {
         const pixels = Math.round(this.plot().box.width * this.surface.ratio);
         const all = this.lane.extent();
         const step = (state.to - state.from) / pixels;
-        const key = [state.device, state.axis, state.metric, stackedBy(state.by), step.toPrecision(9)].join();
+        const metric = ofBlocks(state.metric);
+        const key = [state.device, state.axis, metric, stackedBy(state.by), step.toPrecision(9)].join();
         const known = this.#fetched;
         if (known && known.key === key && covers(known.stretch, state.from, state.to, all)) return;
         this.#latest.run(async () => {
@@ -87,7 +90,7 @@ class Shapes implements Drawn {
                 const { device } = this.lane.device;
                 const blocks = await this.lane.recording.client.ask('blocks', [
                     device,
-                    state.metric,
+                    metric,
                     stackedBy(state.by),
                     ...range,
                     SHAPES,

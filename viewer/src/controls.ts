@@ -7,6 +7,9 @@ import { extent, type Lane } from './lane.ts';
 import { common } from './recording.ts';
 import { METRICS, type State } from './state.ts';
 
+/** What segments have none of: each holds blocks of many. */
+const OF_BLOCKS_ONLY = 'category';
+
 function select(
     label: string,
     options: readonly (readonly [value: string, text: string])[],
@@ -39,12 +42,18 @@ export function stackedBy(by: string): string {
     return by === 'function' ? 'site' : by;
 }
 
+/** What can be asked for together: what a link says may not be. */
+export function answerable(state: State, hasSegments: boolean): State {
+    if (state.metric !== 'reserved' || (hasSegments && state.by !== OF_BLOCKS_ONLY)) return state;
+    return { ...state, metric: 'allocated' };
+}
+
 /** Fills the row of controls. */
 export function showControls(lanes: readonly Lane[], go: { whole: () => void; peak: () => void }): void {
     const [lane] = lanes;
     const { store, recording } = lane;
     const { figures } = recording;
-    const { by: groups, hasTimes } = common(lanes.map((each) => each.recording));
+    const { by: groups, hasTimes, hasSegments } = common(lanes.map((each) => each.recording));
     const host = byId('controls');
     const parts: HTMLElement[] = [];
 
@@ -67,14 +76,20 @@ export function showControls(lanes: readonly Lane[], go: { whole: () => void; pe
     const by = select(
         'Groups',
         groups.map((each) => [each, each] as const),
-        (value) => store.set({ by: value, selected: null }),
+        (by) => {
+            const isForBlocks = by === OF_BLOCKS_ONLY && store.state.metric === 'reserved';
+            store.set({ by, selected: null, ...(isForBlocks ? { metric: 'allocated' } : {}) });
+        },
     );
     const bands = element('span', { class: 'note' });
     parts.push(element('label', {}, 'by ', by), bands);
     const metric = select(
         'Metric',
-        METRICS.map((each) => [each, each] as const),
-        (value) => store.set({ metric: value as State['metric'] }),
+        METRICS.filter((each) => hasSegments || each !== 'reserved').map((each) => [each, each] as const),
+        (value) => {
+            const isForBlocks = value === 'reserved' && store.state.by === OF_BLOCKS_ONLY;
+            store.set({ metric: value as State['metric'], ...(isForBlocks ? { by: 'site' } : {}) });
+        },
     );
     parts.push(element('label', {}, 'metric ', metric));
 

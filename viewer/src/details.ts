@@ -1,6 +1,6 @@
 /** What was clicked on, in full: a group's share, or an allocation's stack, sizes, life and neighbours. */
 
-import type { Allocation, Neighbour } from '../engine/engine.d.ts';
+import type { Allocation, Frame, Neighbour } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
 import { bytes, duration, entry, name, share, whole } from './format.ts';
@@ -55,9 +55,16 @@ export class Details {
     }
 
     /** Shows a stack that is no group's and no allocation's. */
-    frames(title: string, facts: readonly (readonly [string, string])[], frames: readonly string[]): void {
-        this.host.parentElement!.classList.add('open');
-        this.host.replaceChildren(this.#title(title), list(facts), heading('Stack'), plainStack(frames));
+    frames(lane: Lane, title: string, facts: readonly (readonly [string, string])[], labels: readonly string[]): void {
+        this.#latest.run(async () => {
+            try {
+                const frames = await framesOf(lane, labels);
+                this.host.parentElement!.classList.add('open');
+                this.host.replaceChildren(this.#title(title), list(facts), heading('Stack'), stack(frames));
+            } catch (error) {
+                this.fail(error);
+            }
+        });
     }
 
     async #group(label: string): Promise<void> {
@@ -69,11 +76,13 @@ export class Details {
                 [`${store.state.metric} at ${entry(at)}`, `${bytes(row.bytes)}  ${share(row.bytes, row.total)}`],
             ];
             if (row.before !== null) facts.push(['before', bytes(row.before)]);
-            if (row.blocks !== null) facts.push(['blocks', whole(row.blocks)]);
+            if (row.blocks !== null)
+                facts.push([store.state.metric === 'reserved' ? 'segments' : 'blocks', whole(row.blocks)]);
             facts.push(['exactly', `${whole(row.bytes)} bytes`]);
             if (row.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);
             parts.push(list(facts));
-            if (row.stack.length > 0) parts.push(heading('Stack'), plainStack(row.stack));
+            if (row.stack.length > 0)
+                parts.push(heading('Stack'), stack(await framesOf(this.lanes[0], row.stack)));
         } else {
             const text =
                 label === OTHERS
@@ -153,13 +162,13 @@ function list(facts: readonly (readonly [string, string])[]): HTMLElement {
     return element('dl', {}, ...facts.flatMap(([key, value]) => [element('dt', {}, key), element('dd', {}, value)]));
 }
 
-function plainStack(frames: readonly string[]): HTMLElement {
-    return more(frames.map((frame) => element('li', {}, name(frame, 200))));
+function framesOf(lane: Lane, labels: readonly string[]): Promise<Frame[]> {
+    return lane.recording.client.ask('frames', [lane.device.device, [...labels]]);
 }
 
 /** The user's own frames first, as they are what can be changed; all of them follow in their order. */
-function stack(frames: Allocation['stack']): HTMLElement {
-    const item = (frame: Allocation['stack'][number]) => {
+function stack(frames: readonly Frame[]): HTMLElement {
+    const item = (frame: Frame) => {
         const made = element('li', frame.own ? { class: 'own' } : {}, name(frame.label, 200));
         made.title = name(frame.path, 1000);
         return made;

@@ -10,7 +10,7 @@ import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
 import { fitting } from './ribbons.ts';
 import { Scrolled } from './scrolled.ts';
-import { finder } from './search.ts';
+import { matching } from './search.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -25,6 +25,9 @@ class Icicle implements Drawn {
     readonly #scrolled: Scrolled;
     #latest = new Latest();
     #nodes: FlameNode[] = [];
+    /** Labels that the search finds. */
+    #found: ReadonlySet<string> | null = null;
+    #query = '';
     #key = '';
     /** The node that takes the whole width, by its place. */
     #root = 0;
@@ -51,24 +54,32 @@ class Icicle implements Drawn {
         canvas.addEventListener('click', () => this.#click());
         lane.store.subscribe((state, changed) => {
             if (state.tab !== 'flame') return;
-            if (['at', 'at2', 'device', 'metric', 'tab'].some((key) => changed.has(key as 'at'))) this.fetch();
+            if (['at', 'at2', 'device', 'metric', 'tab', 'query'].some((key) => changed.has(key as 'at'))) this.fetch();
             this.surface.invalidate();
         });
     }
 
     fetch(): void {
-        const { metric } = this.lane.store.state;
+        const { metric, query } = this.lane.store.state;
         const { device } = this.lane.device;
         const key = [device, metric, this.lane.at].join();
-        if (key === this.#key) return;
+        if (key === this.#key && query === this.#query) return;
         this.#latest.run(async () => {
             try {
-                const path = this.#path(this.#root).map((node) => node.label);
-                this.#nodes = await this.lane.recording.client.ask('flame', [device, metric, this.lane.at]);
-                this.#key = key;
-                this.#root = this.#follow(path);
-                this.#hover = -1;
-                this.#scrolled.height = (this.#nodes.reduce((most, node) => Math.max(most, node.depth), 0) + 2) * ROW;
+                if (key !== this.#key) {
+                    const path = this.#path(this.#root).map((node) => node.label);
+                    this.#nodes = await this.lane.recording.client.ask('flame', [device, metric, this.lane.at]);
+                    this.#key = key;
+                    this.#root = this.#follow(path);
+                    this.#hover = -1;
+                    const deepest = this.#nodes.reduce((most, node) => Math.max(most, node.depth), 0);
+                    this.#scrolled.height = (deepest + 2) * ROW;
+                }
+                this.#found = await matching(
+                    this.lane,
+                    this.#nodes.map((node) => node.label),
+                );
+                this.#query = query;
                 this.surface.invalidate();
             } catch (error) {
                 this.fail(error);
@@ -130,10 +141,10 @@ class Icicle implements Drawn {
             pen.text(SIDE, 22, this.#key === '' ? '' : 'Nothing is allocated here.', { fill: MUTED[shown], size: 12 });
             return;
         }
-        const finds = finder(this.lane.store.state.query);
+        const found = this.#found;
         const root = this.#nodes[this.#root];
         this.#each((node, at, box) => {
-            const isMeant = finds ? finds(node.label, []) : node.depth >= root.depth;
+            const isMeant = found ? found.has(node.label) : node.depth >= root.depth;
             let fill = isMeant ? node[shown] : mix(node[shown], BACKGROUND[shown], 0.35);
             if (at === this.#hover) fill = mix(fill, shown === 'light' ? '#000000' : '#FFFFFF', 0.8);
             pen.rect({ ...box, width: Math.max(0.5, box.width - (box.width > 3 ? 1 : 0)) }, fill);
@@ -183,6 +194,7 @@ class Icicle implements Drawn {
             ['blocks', whole(node.blocks)],
         ];
         this.details.frames(
+            this.lane,
             node.label,
             facts,
             path

@@ -117,6 +117,12 @@ function help(): void {
             { class: 'note' },
             'An instant counts the entries that have happened. Drop a second file to compare. The address holds what you see: copy it to share it with whoever has the page.',
         ),
+        element(
+            'details',
+            { class: 'notice' },
+            element('summary', {}, 'Libraries in this page, and their terms'),
+            element('pre', {}, byId('notice').textContent ?? ''),
+        ),
         close,
     );
 }

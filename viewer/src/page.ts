@@ -5,7 +5,7 @@ import { BlocksView } from './blocks.ts';
 import { Latest } from './client.ts';
 import { Details } from './details.ts';
 import { byId, element } from './dom.ts';
-import { showControls } from './controls.ts';
+import { answerable, showControls } from './controls.ts';
 import { showFigures, showVerdict } from './figures.ts';
 import { FindingsView } from './findings.ts';
 import { FlameView } from './flame.ts';
@@ -64,14 +64,14 @@ function begin(recordings: readonly Recording[]): State {
 /** What a link asks for, as far as the file has it. */
 function asked(wanted: Partial<State>, initial: State, recordings: readonly Recording[]): State {
     const [{ figures }] = recordings;
-    const { by, hasTimes } = common(recordings);
+    const { by, hasTimes, hasSegments } = common(recordings);
     const state = { ...initial, ...wanted };
     if (!figures.devices.some((each) => each.device === state.device)) state.device = initial.device;
     if (!by.includes(state.by)) state.by = initial.by;
     if (!hasTimes) state.axis = 'entry';
     if (wanted.at === undefined && state.device !== initial.device)
         state.at = recordings[0].device(state.device).peak.allocated.instant;
-    return state;
+    return answerable(state, hasSegments);
 }
 
 export class Page {

@@ -23,6 +23,8 @@ export interface Requests {
     annotations: { args: [device: number]; answer: Engine.Annotation[] };
     steps: { args: [device: number]; answer: Engine.Steps };
     search: { args: [device: number, pattern: string]; answer: Uint32Array };
+    matches: { args: [pattern: string, texts: string[]]; answer: Uint8Array };
+    frames: { args: [device: number, labels: string[]]; answer: Engine.Frame[] };
     findings: { args: []; answer: Engine.Finding[] };
 }
 

@@ -1,11 +1,15 @@
-/** Searching in labels and stacks that are there; allocations are searched by the engine, with the same pattern. */
+/** Searching in texts that are seen. The engine does, so that a pattern means the same there and for allocations. */
 
-/** Tells whether a label or one of its frames matches; `null` where nothing is searched for or the pattern is none here. */
-export function finder(query: string): ((label: string, stack: readonly string[]) => boolean) | null {
+import type { Lane } from './lane.ts';
+
+/** Those of some texts that match what is searched for; `null` where nothing is, or the pattern is none: the box says why. */
+export async function matching(lane: Lane, texts: Iterable<string>): Promise<ReadonlySet<string> | null> {
+    const { query } = lane.store.state;
     if (query === '') return null;
+    const distinct = [...new Set(texts)];
     try {
-        const pattern = new RegExp(query);
-        return (label, stack) => pattern.test(label) || stack.some((frame) => pattern.test(frame));
+        const matches = await lane.recording.client.ask('matches', [query, distinct]);
+        return new Set(distinct.filter((_, at) => matches[at] === 1));
     } catch {
         return null;
     }

@@ -5,8 +5,13 @@ import type { Axis, By, Metric } from '../engine/engine.d.ts';
 export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'findings';
 export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'findings'];
 
-/** What the bands can be of: reserved memory is held by segments, and drawn as a line. */
-export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested'];
+/** What the bands can be of. Reserved memory is held by segments, by the stacks that asked for them. */
+export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested', 'reserved'];
+
+/** The metric of blocks where this one is looked at: segments are none, and are full of those in use. */
+export function ofBlocks(metric: Metric): Metric {
+    return metric === 'reserved' ? 'active' : metric;
+}
 
 /** What the details show: an allocation of the first or the second file, or a group. */
 export type Selection = { allocation: number; second: boolean } | { label: string } | null;

@@ -6,7 +6,7 @@ import { type Colour, OTHER } from './colours.ts';
 import { element, swatch } from './dom.ts';
 import { bytes, entry, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
-import { finder } from './search.ts';
+import { matching } from './search.ts';
 import { OTHERS } from './stacked.ts';
 
 import type { View } from './view.ts';
@@ -38,6 +38,8 @@ interface Content {
 export class Table implements View {
     #latest = new Latest();
     #content: Content | null = null;
+    /** Labels and frames that the search finds. */
+    #found: ReadonlySet<string> | null = null;
     #stale = true;
 
     readonly tab = 'table';
@@ -54,7 +56,8 @@ export class Table implements View {
             if (keys.some((key) => changed.has(key))) this.#stale = true;
             if (state.tab !== 'table') return;
             if (this.#stale) this.fetch();
-            else if (changed.has('query') || changed.has('selected')) this.draw();
+            else if (changed.has('query')) this.#latest.run(() => this.#search());
+            else if (changed.has('selected')) this.draw();
         });
     }
 
@@ -67,11 +70,21 @@ export class Table implements View {
         this.#latest.run(async () => {
             try {
                 this.#content = await this.#ask();
-                this.draw();
+                await this.#search();
             } catch (error) {
                 this.fail(error);
             }
         });
+    }
+
+    /** Marks what is found, and draws. */
+    async #search(): Promise<void> {
+        const lines = this.#content?.lines ?? [];
+        this.#found = await matching(
+            this.lanes[0],
+            lines.flatMap((line) => [line.label, ...line.stack]),
+        );
+        this.draw();
     }
 
     async #ask(): Promise<Content> {
@@ -130,10 +143,11 @@ export class Table implements View {
         const content = this.#content;
         if (!content) return;
         const { store } = this.lanes[0];
-        const { selected, query, by, metric } = store.state;
-        const finds = finder(query);
+        const { selected, by, metric } = store.state;
+        const found = this.#found;
         const compares = content.before !== null;
-        const heads = compares ? [by, ...content.heads, 'change'] : [by, metric, 'share', 'blocks'];
+        const counted = metric === 'reserved' ? 'segments' : 'blocks';
+        const heads = compares ? [by, ...content.heads, 'change'] : [by, metric, 'share', counted];
         const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
         const most = Math.max(
             1,
@@ -169,7 +183,7 @@ export class Table implements View {
             row.append(element('td', { class: 'bars' }, bar));
             if (selected && 'label' in selected && selected.label === line.label)
                 row.setAttribute('aria-selected', 'true');
-            if (finds?.(line.label, line.stack)) row.classList.add('found');
+            if (found && [line.label, ...line.stack].some((text) => found.has(text))) row.classList.add('found');
             const choose = () => store.set({ selected: { label: line.label } });
             row.addEventListener('click', choose);
             row.addEventListener('keydown', (event) => {

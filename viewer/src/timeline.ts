@@ -152,7 +152,10 @@ export class Timeline implements Drawn {
         const [bands, reserved, held] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
             client.ask('curve', [device, 'reserved', ...range]),
-            found && client.ask('held', [device, metric, ...range, Uint32Array.from(found)]),
+            // Segments are no allocations: of those that are found none is part of their bands.
+            metric !== 'reserved' && found
+                ? client.ask('held', [device, metric, ...range, Uint32Array.from(found)])
+                : null,
         ]);
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
         const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
@@ -350,7 +353,9 @@ export class Timeline implements Drawn {
             lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
             lines.push({ text: `${bytes(held)}  ${share(held, total)}` });
         }
-        lines.push({ text: `${bytes(total)} ${store.state.metric}, ${bytes(fetched.reserved.values[at])} reserved` });
+        const reserved = `${bytes(fetched.reserved.values[at])} reserved`;
+        const { metric } = store.state;
+        lines.push({ text: metric === 'reserved' ? reserved : `${bytes(total)} ${metric}, ${reserved}` });
         const time = recording.figures.has_times
             ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
             : '';

@@ -39,7 +39,7 @@ export class Where {
     async #text(lane: Lane, instant: number): Promise<string> {
         const { device, recording, store } = lane;
         const { metric } = store.state;
-        const at = async (of: 'reserved' | typeof metric) =>
+        const at = async (of: typeof metric) =>
             (await recording.client.ask('curve', [device.device, of, 'entry', instant, instant + 1, 1])).values[0];
         const [held, reserved] = await Promise.all([at(metric), at('reserved')]);
         const parts = [entryOf(instant, device.entries)];
@@ -47,7 +47,7 @@ export class Where {
         const open = recording.open(device.device, instant);
         if (open.length > 0) parts.push(`in ${name(open.join(' / '), 80)}`);
         parts.push(`${bytes(held)} ${metric}`);
-        if (recording.figures.has_segments) parts.push(`${bytes(reserved)} reserved`);
+        if (recording.figures.has_segments && metric !== 'reserved') parts.push(`${bytes(reserved)} reserved`);
         return parts.join(' · ');
     }
 

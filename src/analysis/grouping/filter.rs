@@ -37,6 +37,11 @@ impl Filter {
         self.include.is_none() && self.exclude.is_none()
     }
 
+    /// Whether a text by itself has something that is to be included.
+    pub fn includes(&self, text: &str) -> bool {
+        self.include.as_ref().is_none_or(|set| set.is_match(text))
+    }
+
     /// The filter's answers about every stack of a recording, worked out frame by frame: one frame stands on many stacks,
     /// and one stack behind many blocks.
     pub(crate) fn over(&self, snapshot: &Snapshot) -> Passing {

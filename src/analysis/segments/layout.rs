@@ -209,7 +209,14 @@ fn segment(
         let context = context(history.rows.start + entry as usize);
         (Some(context.stream), context.pool)
     });
-    let (stream, pool) = at_end.map(|segment| (Some(segment.stream), segment.pool)).or(of_block).or(of_entry).unzip();
+    // And of one that was there before the recording, the entry that gives it back.
+    let given_back = || {
+        let entry = first.gone.checked_sub(1).filter(|_| first.gone != NEVER)?;
+        let context = context(history.rows.start + entry as usize);
+        Some((Some(context.stream), context.pool))
+    };
+    let known = at_end.map(|segment| (Some(segment.stream), segment.pool)).or(of_block).or(of_entry);
+    let (stream, pool) = known.or_else(given_back).unzip();
     let size = end - first.addr;
     // The small pool hands out blocks of up to 1 MiB, the large pool only larger ones.
     // Without a block, the size tells: plain segments of the small pool have one size, and the large pool's expandable

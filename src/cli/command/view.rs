@@ -2,6 +2,8 @@
 
 use super::{Run, examples};
 use crate::Recording;
+use crate::analysis::device::{Device, Devices};
+use crate::analysis::excerpt::{Window, excerpt};
 use crate::analysis::time::when::{Purpose, When};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::format::Format;
@@ -9,9 +11,11 @@ use crate::cli::recording::use_threads;
 use crate::cli::serve::Server;
 use crate::cli::{Failure, Outcome, complain, output};
 use crate::input::{ReadOptions, Unpacked};
-use crate::replay::{Instant, Metric};
+use crate::model::Snapshot;
+use crate::replay::Metric;
 use crate::report::view::Reading;
 use crate::report::view::page::{self, Carried};
+use crate::wire;
 use clap::{Args, ValueEnum};
 use std::io::{self, Cursor, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,10 +27,10 @@ use std::path::{Path, PathBuf};
     ("memviz view snapshot.pickle --serve", "the same at an address of this machine"),
 ]))]
 pub struct View {
-    /// Show this part first, from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Only this part, from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", requires = "input")]
     from: Option<When>,
-    /// Show this part first, up to this instant
+    /// Only this part, up to this instant
     #[arg(long, value_name = "WHEN", requires = "input")]
     to: Option<When>,
     /// Give the page out at an address of this machine that nobody can guess, until Ctrl-C, instead of writing it
@@ -60,15 +64,23 @@ impl Format for PageFile {
 
 /// A recording on its way into a page.
 struct Input {
-    path: String,
+    name: String,
     content: Content,
     options: String,
     show: String,
     anomalies: u64,
 }
 
-/// What a recording is read from, twice: to see what it is, and to put it into the page.
+/// What is put into the page.
 enum Content {
+    /// The recording as it is. It is read twice: to see what it is, and to be put there.
+    Whole(Origin),
+    /// A part of it.
+    Part(Box<Snapshot>),
+}
+
+/// What a recording is read from.
+enum Origin {
     File(PathBuf),
     /// Standard input, which comes only once.
     Bytes(Vec<u8>),
@@ -98,45 +110,61 @@ impl View {
     fn read(&self, input: &Path) -> Result<Input, Failure> {
         let path = CommonArgs::shown(input);
         let about = |error: crate::Error| Failure::about(&path, &error);
-        let content = Content::of(input).map_err(about)?;
+        let origin = Origin::of(input).map_err(about)?;
         let reading = Reading { allow_truncated: self.shared.allow_truncated, own: self.shared.own() };
-        let recording = content.open().and_then(|file| Recording::read(file, &reading.options()?)).map_err(about)?;
-        let show = self.show(&recording).map_err(about)?;
-        let anomalies = recording.anomalies();
-        Ok(Input { options: reading.to_json(), show, anomalies, path, content })
+        let recording = origin.open().and_then(|file| Recording::read(file, &reading.options()?)).map_err(about)?;
+        let (options, anomalies) = (reading.to_json(), recording.anomalies());
+        let name = Path::new(&path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
+        let devices = recording.devices();
+        let windows = self.windows(&devices).map_err(about)?;
+        let is_whole = windows.len() == devices.all().len() && windows.iter().all(|window| is_whole(&devices, window));
+        if is_whole {
+            return Ok(Input { name, content: Content::Whole(origin), options, show: String::new(), anomalies });
+        }
+        if !recording.snapshot.notes.format.has_segments() {
+            let show = windows.first().map(|window| shown_first(&devices, window)).unwrap_or_default();
+            return Ok(Input { name, content: Content::Whole(origin), options, show, anomalies });
+        }
+        let part = Box::new(excerpt(&devices, &windows).map_err(about)?);
+        let name = format!("{name}, {}", described(&devices, &windows));
+        Ok(Input { name, content: Content::Part(part), options, show: String::new(), anomalies })
     }
 
-    /// The part to show first, in the words of a link within the page: that of the first device asked for.
-    fn show(&self, recording: &Recording) -> crate::Result<String> {
-        let devices = recording.devices();
-        let wanted = self.shared.devices();
-        if wanted.is_empty() && self.from.is_none() && self.to.is_none() {
-            return Ok(String::new());
-        }
-        let wanted = devices.wanted(&wanted)?;
+    /// What is asked for of each device: of those that have such instants.
+    fn windows(&self, devices: &Devices<'_>) -> crate::Result<Vec<Window>> {
+        let mut windows = Vec::new();
         let mut failed = None;
-        for device in wanted {
-            let resolve = |when: &Option<When>, purpose, otherwise: Instant| match when {
-                Some(when) => when.resolve(device.track, device.annotations(), Metric::Allocated, purpose),
-                None => Ok(otherwise),
-            };
-            let from = resolve(&self.from, Purpose::From, 0);
-            let to = resolve(&self.to, Purpose::To, device.track.entries());
-            match (from, to) {
-                (Ok(0), Ok(to)) if to == device.track.entries() => return Ok(format!("device={}", device.id())),
-                (Ok(from), Ok(to)) if from < to => {
-                    return Ok(format!("device={}&x=entry&from={from}&to={to}", device.id()));
-                }
-                (Ok(_), Ok(_)) => {
-                    let message = format!("expected --from before --to on device {}", device.id());
-                    failed.get_or_insert(crate::Error::Request(message));
-                }
-                (Err(error), _) | (_, Err(error)) => {
+        for device in devices.wanted(&self.shared.devices())? {
+            match self.window(device) {
+                Ok(window) => windows.push(window),
+                Err(error) => {
                     failed.get_or_insert(error);
                 }
             }
         }
-        failed.map_or(Ok(String::new()), Err)
+        match failed {
+            Some(error) if windows.is_empty() => Err(error),
+            _ => Ok(windows),
+        }
+    }
+
+    fn window(&self, device: &Device<'_>) -> crate::Result<Window> {
+        let mut window = Window::whole(device);
+        if self.from.is_none() && self.to.is_none() {
+            return Ok(window);
+        }
+        let resolve =
+            |when: &When, purpose| when.resolve(device.track, device.annotations(), Metric::Allocated, purpose);
+        if let Some(from) = &self.from {
+            window.from = resolve(from, Purpose::From)?;
+        }
+        if let Some(to) = &self.to {
+            window.to = resolve(to, Purpose::To)?;
+        }
+        if window.from < window.to {
+            return Ok(window);
+        }
+        Err(crate::Error::Request(format!("expected --from before --to on device {}", device.id())))
     }
 
     fn serve(&self, input: Option<&Input>) -> Result<Outcome, Failure> {
@@ -159,16 +187,49 @@ impl View {
     }
 }
 
-/// Writes the page.
-fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(Input { path, content, options, show, .. }) = input else { return page::write(None, out) };
-    let file = content.open().and_then(|file| Unpacked::new(file, &ReadOptions::default()));
-    let mut content = file.map_err(io::Error::other)?.into_reader();
-    let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
-    page::write(Some(Carried { name: &name, options, show, content: &mut content }), out)
+fn is_whole(devices: &Devices<'_>, window: &Window) -> bool {
+    devices.get(window.device).is_some_and(|device| *window == Window::whole(device))
 }
 
-impl Content {
+/// A window in the words of a link within the page.
+fn shown_first(devices: &Devices<'_>, window: &Window) -> String {
+    let Window { device, from, to } = window;
+    if is_whole(devices, window) {
+        return format!("device={device}");
+    }
+    format!("device={device}&x=entry&from={from}&to={to}")
+}
+
+/// Windows for people: entries by their numbers in the whole recording, both ends included.
+fn described(devices: &Devices<'_>, windows: &[Window]) -> String {
+    let has_several = devices.all().len() > 1;
+    let one = |window: &Window| {
+        let Window { device, from, to } = window;
+        let of_device = if has_several { format!("device {device}") } else { String::new() };
+        if is_whole(devices, window) {
+            return of_device;
+        }
+        let entries = devices.get(*device).map_or(0, |device| device.track.entries());
+        let space = if has_several { " " } else { "" };
+        format!("{of_device}{space}entries {from} to {} of {entries}", to.saturating_sub(1))
+    };
+    windows.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the page.
+fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(Input { name, content, options, show, .. }) = input else { return page::write(None, out) };
+    let mut write = |out: &mut dyn Write| match content {
+        Content::Part(snapshot) => wire::snapshot::write(snapshot, out),
+        Content::Whole(origin) => {
+            let file = origin.open().and_then(|file| Unpacked::new(file, &ReadOptions::default()));
+            io::copy(&mut file.map_err(io::Error::other)?.into_reader(), out).map(|_| ())
+        }
+    };
+    page::write(Some(Carried { name, options, show, content: &mut write }), out)
+}
+
+impl Origin {
     fn of(input: &Path) -> crate::Result<Self> {
         if input.as_os_str() != "-" {
             return Ok(Self::File(input.to_owned()));

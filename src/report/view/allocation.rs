@@ -1,14 +1,13 @@
 //! One allocation with all that is known of it.
 
+use super::frames::Frame;
 use super::json;
 use super::segments::{address, pool, state};
-use crate::analysis::code::sites::{Sites, clipped};
 use crate::analysis::device::Device;
 use crate::analysis::grouping::filter::Filter;
 use crate::analysis::grouping::{GroupBy, Grouper, Holder, Inference};
 use crate::analysis::segments::layout::{Layout, Piece};
 use crate::analysis::time::moment::Moment;
-use crate::model::StackId;
 use crate::replay::{History, Instant, Metric, NEVER};
 use serde::Serialize;
 
@@ -36,13 +35,6 @@ struct Answer {
     forward_inferred: bool,
     before: Option<Neighbour>,
     behind: Option<Neighbour>,
-}
-
-#[derive(Serialize)]
-struct Frame {
-    label: String,
-    path: String,
-    own: bool,
 }
 
 #[derive(Serialize)]
@@ -99,23 +91,10 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
         stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
         pool: context.and_then(|context| context.pool).or(old.and_then(|old| old.pool)).map(pool),
         annotations: born.annotations,
-        stack: frames(sites, origin.stack),
-        forward: origin.forward.map(|stack| frames(sites, stack)).unwrap_or_default(),
+        stack: Frame::of_stack(sites, origin.stack),
+        forward: origin.forward.map(|stack| Frame::of_stack(sites, stack)).unwrap_or_default(),
         forward_inferred: origin.forward.is_some() && !origin.is_recorded,
         before: neighbour(place.and_then(|place| place.checked_sub(1))),
         behind: neighbour(place.map(|place| place + 1)),
     }))
-}
-
-/// The frames of a stack, innermost first.
-fn frames(sites: &Sites<'_>, stack: StackId) -> Vec<Frame> {
-    let snapshot = sites.snapshot();
-    let frame = |&id| {
-        let path = snapshot.stacks.frame(id).map(|frame| {
-            let file = clipped(snapshot.strings.get(frame.filename));
-            if frame.line > 0 { format!("{file}:{}", frame.line) } else { file.to_owned() }
-        });
-        Frame { label: sites.label(id), path: path.unwrap_or_default(), own: sites.is_own(id) }
-    };
-    snapshot.stacks.frame_ids(stack).iter().map(frame).collect()
 }

@@ -8,6 +8,7 @@ mod difference;
 mod figures;
 mod findings;
 mod flame;
+mod frames;
 #[cfg(feature = "view")]
 pub mod page;
 mod reading;
@@ -19,6 +20,7 @@ pub use difference::difference;
 pub use figures::figures;
 pub use findings::findings;
 pub use flame::flame;
+pub use frames::frames;
 pub use reading::Reading;
 pub use segments::segments;
 pub use times::{annotations, steps};

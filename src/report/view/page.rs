@@ -1,7 +1,7 @@
 //! The page itself: one file with everything in it, which needs no network and runs where it lies.
 
 use std::borrow::Cow;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 /// The page, without engine and recording. Built from `viewer`, as the engine is.
 const PAGE: &str = include_str!("../../../viewer/dist/view.html");
@@ -23,8 +23,8 @@ pub struct Carried<'a> {
     pub options: &'a str,
     /// What is shown first, as the page has it in links to itself; nothing for all.
     pub show: &'a str,
-    /// The file.
-    pub content: &'a mut dyn Read,
+    /// Writes the file.
+    pub content: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
 }
 
 /// Writes a page with a recording, or an empty one, which recordings are dropped on.
@@ -53,7 +53,7 @@ pub fn write(carried: Option<Carried<'_>>, out: &mut dyn Write) -> io::Result<()
             )?;
             let mut encoder = zstd::Encoder::new(Base64::new(out), LEVEL)?;
             encoder.include_checksum(true)?;
-            io::copy(content, &mut encoder)?;
+            content(&mut encoder)?;
             encoder.finish()?.finish()?.write_all(b"</script>")?;
         }
     }

@@ -186,8 +186,18 @@ impl Engine {
 
     /// Allocations whose stacks have a frame that matches.
     pub fn search(&self, device: i32, pattern: String) -> Thrown<Uint32Array> {
-        let filter = Filter::new(&[pattern], &[]).map_err(|error| JsError::new(&error.to_string()))?;
-        Ok(Uint32Array::from(self.scene(device)?.search(&filter).as_slice()))
+        Ok(Uint32Array::from(self.scene(device)?.search(&filter(pattern)?).as_slice()))
+    }
+
+    /// Whether each of some texts matches, as a frame would.
+    pub fn matches(&self, pattern: String, texts: Vec<String>) -> Thrown<Vec<u8>> {
+        let filter = filter(pattern)?;
+        Ok(texts.iter().map(|text| u8::from(filter.includes(text))).collect())
+    }
+
+    /// The frames that labels of stacks stand for.
+    pub fn frames(&self, device: i32, labels: Vec<String>) -> Thrown<String> {
+        Ok(view::frames(self.scene(device)?.device(), &labels))
     }
 
     /// What some allocations hold in each column.
@@ -248,6 +258,11 @@ impl Engine {
     fn thrown(&self, error: &memviz::Error) -> JsError {
         about(&self.name, error)
     }
+}
+
+/// What `--include` makes of a pattern.
+fn filter(pattern: String) -> Thrown<Filter> {
+    Filter::new(&[pattern], &[]).map_err(|error| JsError::new(&error.to_string()))
 }
 
 /// What the command line prints of an error.

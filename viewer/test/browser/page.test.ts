@@ -137,8 +137,79 @@ test('a search is shown everywhere, and a bad one says so', async () => {
         const found = await page.$$eval('#panel-table tr.found', (all) => all.length);
         const all = (await exact(page)).size;
         assert.ok(found > 0 && found < all, `${found} of ${all}`);
+        // A flag that browsers' own expressions do not have.
+        await page.fill('#search', '(?i)SOFTMAX');
+        await page.waitForFunction(
+            (before) => document.querySelectorAll('#panel-table tr.found').length === before,
+            found,
+        );
         await page.fill('#search', 'soft(');
         await page.waitForSelector('#found.alarm');
+        assert.equal(
+            `memviz: ${await page.textContent('#found')}`,
+            support.complaint('peak', GPT, '--include', 'soft('),
+        );
+        await page.waitForFunction(() => document.querySelectorAll('#panel-table tr.found').length === 0);
+    });
+});
+
+test('a group is shown with its stack, the user\'s own frames first', async () => {
+    await inPage(of(GPT), '#by=stack', async (page) => {
+        await ready(page);
+        await page.click('#panel-table tbody tr:has-text("minigpt.py")');
+        await page.waitForSelector('#details ol.stack li.own');
+        const first = await page.$$eval('#details ol.stack', ([list]) =>
+            [...list.children].map((frame) => frame.className),
+        );
+        assert.ok(first.length > 0 && first.every((each) => each === 'own'), String(first));
+        assert.match((await page.textContent('#details summary')) ?? '', /^all \d+ frames$/);
+    });
+});
+
+test('reserved memory is that of memviz peak, by who asked for its segments', async () => {
+    await inPage(of(GPT), '#metric=reserved', async (page) => {
+        await ready(page);
+        await page.click('text=peak');
+        await settled(page);
+        const wanted = answer<Peak>('peak', GPT, '--metric', 'reserved').devices[0].attribution.rows;
+        const rows = await exact(page);
+        for (const row of wanted) assert.equal(rows.get(row.label), row.bytes, row.label);
+        for (const tab of ['blocks', 'segments', 'flame']) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+        }
+        await page.fill('#search', 'forward');
+        await page.waitForFunction(() => /found$/.test(document.getElementById('found')?.textContent ?? ''));
+        await page.selectOption('select[aria-label="Groups"]', 'category');
+        await settled(page);
+        assert.equal((await link(page)).get('metric'), null);
+        assert.ok(await page.isHidden('#alarm'));
+    });
+});
+
+test('a page of a part says so, and has the peak of that part', async () => {
+    const window = ['--from', 'entry:100', '--to', 'entry:2500'];
+    await inPage(support.written('view', GPT, ...window), '', async (page) => {
+        await ready(page);
+        assert.equal(await page.textContent('#file'), 'snapshot.pickle.gz, entries 101 to 2500 of 9107');
+        const shown = await page.textContent('[data-figure="peak-allocated"] .exact');
+        const wanted = answer<{ devices: { peak: { allocated_bytes: number } }[] }>('peak', GPT, ...window);
+        assert.equal(Number(shown?.replaceAll(',', '')), wanted.devices[0].peak.allocated_bytes);
+        for (const tab of ['blocks', 'segments', 'flame', 'findings']) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+        }
+        assert.ok(await page.isHidden('#alarm'));
+    });
+});
+
+test('the terms of the libraries are in the page', async () => {
+    await inPage(pageFile(null), '', async (page) => {
+        await page.click('#actions >> text=?');
+        await page.click('#help summary');
+        const terms = await page.textContent('#help pre');
+        assert.match(terms ?? '', /serde_json [\d.]+ \(MIT OR Apache-2\.0\)/);
+        assert.match(terms ?? '', /Permission is hereby granted/);
     });
 });
 

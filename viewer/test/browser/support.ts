@@ -32,6 +32,11 @@ export function answer<T>(...args: string[]): T {
     ) as T;
 }
 
+/** The page that the binary itself writes. */
+export function written(...args: string[]): string {
+    return scratch(`written${made++}.html`, execFileSync(BINARY, args, { maxBuffer: 1 << 28 }));
+}
+
 /** What a command complains about. */
 export function complaint(...args: string[]): string {
     return spawnSync(BINARY, args, { encoding: 'utf8' }).stderr.trim();

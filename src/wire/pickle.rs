@@ -1,0 +1,188 @@
+//! Writes a pickle, opcode by opcode.
+//!
+//! Protocol 2: what PyTorch's own writers use, and every reader knows.
+
+use std::io::{self, Write};
+
+/// A pickle on its way out.
+pub struct Pickle<'w> {
+    out: io::BufWriter<&'w mut dyn Write>,
+    /// Slots of the memo that are taken.
+    slots: u32,
+}
+
+/// Where an object lies in the memo, to be written again by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl<'w> Pickle<'w> {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// When writing fails; so do all of its methods.
+    pub fn new(out: &'w mut dyn Write) -> io::Result<Self> {
+        let mut pickle = Self { out: io::BufWriter::new(out), slots: 0 };
+        pickle.write(&[0x80, 2])?;
+        Ok(pickle)
+    }
+
+    /// Ends it.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.write(b".")?;
+        self.out.flush()
+    }
+
+    /// `True` or `False`.
+    pub fn boolean(&mut self, value: bool) -> io::Result<()> {
+        self.write(if value { b"\x88" } else { b"\x89" })
+    }
+
+    /// A floating point number.
+    pub fn float(&mut self, value: f64) -> io::Result<()> {
+        self.write(b"G")?;
+        self.write(&value.to_be_bytes())
+    }
+
+    /// An integer, in as few bytes as the protocol has for it.
+    pub fn integer(&mut self, value: impl Into<i128>) -> io::Result<()> {
+        let value = value.into();
+        if let Ok(byte) = u8::try_from(value) {
+            return self.write(&[b'K', byte]);
+        }
+        if let Ok(word) = u16::try_from(value) {
+            let [low, high] = word.to_le_bytes();
+            return self.write(&[b'M', low, high]);
+        }
+        if let Ok(word) = i32::try_from(value) {
+            self.write(b"J")?;
+            return self.write(&word.to_le_bytes());
+        }
+        // Two's complement in as many bytes as it takes, the sign included.
+        let bits = if value < 0 { i128::BITS - value.leading_ones() } else { i128::BITS - value.leading_zeros() };
+        let length = bits / 8 + 1;
+        self.write(&[0x8a, length as u8])?;
+        self.write(&value.to_le_bytes()[..length as usize])
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: &str) -> io::Result<()> {
+        let length = u32::try_from(text.len()).map_err(|_| io::Error::other("a text of 4 GiB or more"))?;
+        self.write(b"X")?;
+        self.write(&length.to_le_bytes())?;
+        self.write(text.as_bytes())
+    }
+
+    /// Puts what was written last into the memo. Containers go there before anything is put into them.
+    pub fn remember(&mut self) -> io::Result<Slot> {
+        let slot = self.slots;
+        self.slots = slot.checked_add(1).ok_or_else(|| io::Error::other("more objects than a pickle can name"))?;
+        self.by_slot(*b"qr", slot)?;
+        Ok(Slot(slot))
+    }
+
+    /// Writes an object again that is in the memo.
+    pub fn again(&mut self, Slot(slot): Slot) -> io::Result<()> {
+        self.by_slot(*b"hj", slot)
+    }
+
+    /// A list with nothing in it yet.
+    pub fn list(&mut self) -> io::Result<()> {
+        self.write(b"]")
+    }
+
+    /// A dictionary with nothing in it yet.
+    pub fn dictionary(&mut self) -> io::Result<()> {
+        self.write(b"}")
+    }
+
+    /// What is written from here on is put into the container that was written before.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.write(b"(")
+    }
+
+    /// Puts items into a list.
+    pub fn append(&mut self) -> io::Result<()> {
+        self.write(b"e")
+    }
+
+    /// Puts keys and values, which come by turns, into a dictionary.
+    pub fn set(&mut self) -> io::Result<()> {
+        self.write(b"u")
+    }
+
+    /// A pair.
+    pub fn pair(&mut self, (first, second): (u64, u64)) -> io::Result<()> {
+        self.integer(first)?;
+        self.integer(second)?;
+        self.write(b"\x86")
+    }
+
+    /// An opcode with a slot: the first of these for slots of a byte, the other for all.
+    fn by_slot(&mut self, [short, long]: [u8; 2], slot: u32) -> io::Result<()> {
+        if let Ok(byte) = u8::try_from(slot) {
+            return self.write(&[short, byte]);
+        }
+        self.write(&[long])?;
+        self.write(&slot.to_le_bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn written(write: impl FnOnce(&mut Pickle<'_>) -> io::Result<()>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut pickle = Pickle::new(&mut out).unwrap();
+        write(&mut pickle).unwrap();
+        pickle.finish().unwrap();
+        out
+    }
+
+    #[test]
+    fn integers_are_read_as_they_were() {
+        let edges = [0, 255, 256, 65535, 65536, i128::from(i32::MAX), i128::from(u64::MAX), i128::from(i64::MIN)];
+        for value in edges.into_iter().flat_map(|edge| [edge, edge + 1, edge - 1, -edge]) {
+            let bytes = written(|pickle| pickle.integer(value));
+            let read = serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).unwrap();
+            let read = match read {
+                serde_pickle::Value::I64(read) => read.to_string(),
+                serde_pickle::Value::Int(read) => read.to_string(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(read, value.to_string());
+        }
+    }
+
+    #[test]
+    fn containers_and_what_is_in_the_memo_are_read_as_they_were() {
+        let bytes = written(|pickle| {
+            pickle.list()?;
+            pickle.remember()?;
+            pickle.begin()?;
+            for item in 0..300u64 {
+                pickle.text(&item.to_string())?;
+                let slot = pickle.remember()?;
+                pickle.dictionary()?;
+                pickle.begin()?;
+                pickle.again(slot)?;
+                pickle.pair((item, 1 << 40))?;
+                pickle.set()?;
+                pickle.boolean(item == 7)?;
+                pickle.float(0.25)?;
+            }
+            pickle.append()
+        });
+        let read: serde_json::Value = serde_pickle::from_slice(&bytes, serde_pickle::DeOptions::new()).unwrap();
+        let item = |item: u64| {
+            let text = item.to_string();
+            [json!(text), json!({ text: [item, 1u64 << 40] }), json!(item == 7), json!(0.25)]
+        };
+        assert_eq!(read, (0..300).flat_map(item).collect::<serde_json::Value>());
+    }
+}
