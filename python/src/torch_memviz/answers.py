@@ -1184,6 +1184,9 @@ class FitPlan:
     known.
     """
 
+    tight: bool
+    """Whether it fits, but would not with one segment more than is played."""
+
     trust: Trust
     """How far to trust it."""
 
@@ -1299,10 +1302,12 @@ class FitSearch:
     """
 
     missing_bytes: int | None
-    """By how much that is too much; null where something fits."""
+    """Where nothing does, by how much the nearest is too much; null where something fits."""
 
     nearest: FitPlan | None
-    """Where nothing does, what comes nearest; else null."""
+    """Where nothing does, what comes nearest; null where something does, and where nothing needs less than it does
+    as it is.
+    """
 
     not_played: tuple[FitNotPlayed, ...]
     """Changes that the recording does not allow to play."""

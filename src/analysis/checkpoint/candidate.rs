@@ -188,9 +188,21 @@ impl<'d, 'a> Workbench<'d, 'a> {
         self.held_most(self.end_of_forward(before)?)
     }
 
-    /// What the calls of each function hold when the last forward pass before an instant ends, the most first.
+    /// What the calls of each function that can be wrapped hold when the last forward pass before an instant ends, the most
+    /// first.
     pub(super) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
-        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(instant))
+        let can_be_wrapped = |id: &FunctionId| self.calls.function(*id).is_some_and(|it| self.can_be_wrapped(it));
+        let functions = || self.repeated_functions().into_iter().filter(can_be_wrapped).collect();
+        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(functions(), instant))
+    }
+
+    /// Whether calls of a function can be checkpointed without a change of somebody else's code, and whether anybody would: of
+    /// installed packages modules alone, and none of PyTorch's own that are a single operator, such as a dropout.
+    fn can_be_wrapped(&self, function: &ForwardFunction) -> bool {
+        let is_module = self.device.snapshot().strings.get(function.name) == "forward";
+        let is_single = function.first_line == function.last_line;
+        let is_torch = self.device.sites().package_of(function.frame) == "torch";
+        self.is_users(function) || (is_module && !(is_torch && is_single))
     }
 
     /// When the last forward pass before an instant ends.
@@ -201,13 +213,12 @@ impl<'d, 'a> Workbench<'d, 'a> {
 
     /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
     fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
-        self.held_by_each(instant).into_iter().next()
+        self.held_by_each(self.repeated_functions(), instant).into_iter().next()
     }
 
-    /// What the calls of each function hold at an instant that they would not hold if they were checkpointed, the most
+    /// What the calls of some functions hold at an instant that they would not hold if they were checkpointed, the most
     /// first; of functions that hold the same the outermost, which has the fewest calls.
-    fn held_by_each(&self, instant: Instant) -> Vec<HeldByCalls> {
-        let mut functions = self.repeated_functions();
+    fn held_by_each(&self, mut functions: Vec<FunctionId>, instant: Instant) -> Vec<HeldByCalls> {
         self.keep_promising(&mut functions, instant);
         let held = |&id: &FunctionId| {
             let passes = self.passes.split(self.open_calls(id));

@@ -4,7 +4,7 @@
 
 use super::draft::{Changes, Draft, free, is_free};
 use crate::analysis::device::Device;
-use crate::analysis::simulate::{Step, StepKind};
+use crate::analysis::simulate::{Program, Step, StepKind};
 use crate::analysis::training::{Category, Phase};
 use crate::replay::NEVER;
 use std::collections::{HashMap, HashSet};
@@ -15,13 +15,45 @@ const SMALL: u64 = 512;
 /// So many times smaller than the logits are labels and statistics.
 const MINOR: u64 = 16;
 
+/// What is known of the losses that could be computed in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossFigures {
+    /// The most that one keeps for backward: its logits.
+    pub logits_bytes: u64,
+    /// Mean time in microseconds from logits to loss in a forward pass; `None` where the file has no times.
+    pub forward_us: Option<i64>,
+}
+
+impl LossFigures {
+    /// Finds the losses of a program. An error says what is not known.
+    pub(super) fn of(program: &Program, device: &Device<'_>) -> Result<Self, String> {
+        let steps = &program.steps;
+        let losses = losses(&Draft::of(program), device, steps)?;
+        let times = Some(device.track.times()).filter(|times| device.track.has_times() && !times.is_empty());
+        let time = |times: &[i64], place: usize| {
+            let entry = steps.get(place).or(steps.last()).map_or(0, |step| step.entry as usize);
+            times[entry.min(times.len() - 1)]
+        };
+        // What happens at a step lasts until the next one.
+        let lasted =
+            |times: &[i64], loss: &Loss| time(times, loss.made + 1).saturating_sub(time(times, loss.forward.start));
+        let sum = |times: &[i64]| losses.iter().fold(0i64, |sum, loss| sum.saturating_add(lasted(times, loss)));
+        let bytes = |loss: &Loss| steps.get(loss.made).map_or(0, |step| step.bytes);
+        Ok(Self {
+            logits_bytes: losses.iter().map(bytes).max().unwrap_or(0),
+            forward_us: times.map(|times| sum(times) / losses.len().max(1) as i64),
+        })
+    }
+}
+
 /// A loss and what leads to it, in one pass.
 struct Loss {
     /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that makes them.
     forward: Range<usize>,
     backward: Range<usize>,
-    /// What the loss keeps for backward.
+    /// What the loss keeps for backward, and the step that makes it.
     kept: u32,
+    made: usize,
     /// What the layer is given, and the gradient of it.
     input: Option<u32>,
     gradient: u32,
@@ -60,6 +92,10 @@ fn losses(draft: &Draft, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss
             Phase::Backward => {
                 let Some(start) = pass.take() else { continue };
                 let range = places[start as usize]..places[span.start as usize];
+                // The program may be the beginning of what was recorded.
+                if range.end == steps.len() {
+                    break;
+                }
                 losses.push(loss(device, steps, range, places[span.end as usize])?);
             }
             Phase::Optimizer => pass = None,
@@ -127,6 +163,7 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         forward: logits..backward,
         backward: backward..stop,
         kept: kept.allocation,
+        made: last,
         input: input.map(|step| step.allocation),
         gradient: gradient.allocation,
         weights,

@@ -33,6 +33,7 @@ mod shard;
 mod trained;
 
 pub use change::Edit;
+pub use chunks::LossFigures;
 pub use optimizer::Optimizer;
 
 use super::checkpoint::{Choice, Release};
@@ -123,6 +124,14 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// training step is known.
     pub fn sites(&self) -> Vec<&str> {
         self.choice().map_or(Vec::new(), |choice| choice.repeated().collect())
+    }
+
+    /// What is known of the losses that [`Edit::ChunkLoss`] would compute in pieces.
+    ///
+    /// # Errors
+    /// What is not known of them, in words.
+    pub fn losses(&self, program: &Program) -> Result<LossFigures, String> {
+        LossFigures::of(program, self.device)
     }
 
     /// Why a program cannot be changed at all.

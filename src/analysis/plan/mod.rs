@@ -8,7 +8,7 @@ mod search;
 
 pub use search::Goal;
 
-use super::checkpoint::{CodeChange, HeldByCalls, Holders, could_be_checkpointed};
+use super::checkpoint::{CodeChange, Holders, could_be_checkpointed};
 use super::device::{Device, Devices, ask_each};
 use super::edit::{Edit, Editor, Refusal};
 use super::simulate::{
@@ -36,6 +36,9 @@ const STEPS_OF_NEEDS: u64 = 4_000_000;
 const LATE: &str = "more is reserved when the recording begins than the device has: what that would be there is not known; \
                     record from before the model is built";
 
+/// Why nothing can be said of a recording that kept nothing of what happened.
+const SINGLE: &str = "a single entry was kept: what the program needs at its most is not known";
+
 /// What to look for.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -61,6 +64,8 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// How it goes: on the device where it fits, else on one without end.
     pub outcome: Outcome,
+    /// Whether it fits the device, but would not with one segment more than is played.
+    pub is_tight: bool,
     /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known. `None` where no
     /// device is asked for.
     pub needs: Option<u64>,
@@ -114,7 +119,7 @@ pub struct DevicePlans {
     pub settings_tried: usize,
     /// What reaches the goal, the least trouble first; none where it does so as it is.
     pub plans: Vec<Plan>,
-    /// Where nothing does, what comes nearest.
+    /// Where nothing does, what comes nearest; `None` where nothing comes nearer than the program as it is.
     pub nearest: Option<Plan>,
     /// Changes that this recording does not allow to play, with the reason.
     pub not_played: Vec<Refusal>,
@@ -124,6 +129,8 @@ pub struct DevicePlans {
     pub is_cut: bool,
     /// Where the recording runs out of memory, what is played instead.
     pub unfinished: Option<Unfinished>,
+    /// Whether the recording starts late and has no complete step, so that it says nothing about other times.
+    pub is_partial: bool,
     /// Mean time of a forward pass in microseconds, where the file has times.
     pub forward_us: Option<i64>,
     /// What the recording lacks.
@@ -176,6 +183,7 @@ impl DevicePlans {
     /// As [`DevicePlans::of`], in so many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
         let program = match program(device) {
+            Ok(_) if keeps_nothing(device) => return Ok(Self::refused(device, SINGLE)),
             Ok(program) => program,
             Err(reason) => return Ok(Self::refused(device, reason)),
         };
@@ -219,19 +227,26 @@ impl DevicePlans {
             plans.refused = refuses(&stage.settings, stage.capacity.is_some());
             return plans;
         }
-        let moves = match goal {
-            Goal::Device(_) => Moves::all(holders.functions.clone()),
-            Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
-        };
         let search = Search::new(stage, &editor, goal, settings, steps);
-        let told = |tried: Tried| plan(stage, &search, &moves.functions, tried);
         // Without changes nothing is refused.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
-        plans.as_it_is = as_it_is.and_then(told);
+        let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);
+        plans.as_it_is = as_it_is.and_then(|tried| plan(stage, &search, &Moves::checkpoints(Vec::new()), tried));
         if plans.fits {
             return plans;
         }
+        let moves = match goal {
+            Goal::Device(_) => {
+                let loss = editor.losses(&stage.program);
+                let refusal =
+                    |because: &String| Refusal { edit: Edit::ChunkLoss { pieces: 4 }, because: because.clone() };
+                plans.not_played.extend(loss.as_ref().err().map(refusal));
+                Moves::all(holders.functions.clone(), loss.ok(), peak)
+            }
+            Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
+        };
+        let told = |tried: Tried| plan(stage, &search, &moves, tried);
         let others = 1..search.settings.len();
         plans.settings_tried = others.len();
         let by_settings = search.play(&[], others).ok().flatten();
@@ -244,9 +259,11 @@ impl DevicePlans {
                 found
             }
         };
-        plans.not_played = std::mem::take(&mut found.refused);
+        plans.not_played.append(&mut found.refused);
         plans.plans = found.plans.into_iter().filter_map(told).collect();
-        plans.nearest = found.nearest.and_then(told);
+        let least = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
+        let nearest = found.nearest.and_then(told);
+        plans.nearest = nearest.filter(|plan| least.is_none_or(|least| plans.measure(plan) < least));
         (plans.tried, plans.is_cut) = (search.tried(), search.is_cut());
         plans
     }
@@ -271,6 +288,7 @@ impl DevicePlans {
             tried: 0,
             is_cut: false,
             unfinished: None,
+            is_partial: history.completeness.has_baseline && device.steps().map_or(true, |steps| steps.ends.is_empty()),
             forward_us: None,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
@@ -281,10 +299,27 @@ impl DevicePlans {
         Self { refused: Some(reason), ..Self::none(device) }
     }
 
+    /// What counts of a plan: what it needs, or has allocated.
+    pub fn measure(&self, plan: &Plan) -> u64 {
+        match self.goal {
+            // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
+            Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
+                plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
+            }
+            Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
+            Goal::Allocated(_) => plan.outcome.max_allocated,
+        }
+    }
+
     /// The best of it.
     pub fn best(&self) -> Option<&Plan> {
         self.plans.first()
     }
+}
+
+/// Whether nothing is recorded but what was there, and the last thing that happened.
+fn keeps_nothing(device: &Device<'_>) -> bool {
+    device.history().entries() <= 1 && device.history().completeness.has_baseline
 }
 
 /// The cheapest calls that are to be checkpointed so that no more than so many bytes are allocated at once.
@@ -301,32 +336,23 @@ pub(super) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
 }
 
 /// A plan as it was played.
-fn plan(stage: &Stage, search: &Search<'_, '_, '_>, functions: &[HeldByCalls], tried: Tried) -> Option<Plan> {
+fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
     let settings = &search.settings[tried.settings];
     let (program, assumptions) = search.program(&tried.edits).ok()?;
     let change = |edit: &Edit| {
-        let code = function(functions, edit).map(|(function, _)| function.change.clone());
+        let code = moves.function(edit).map(|function| function.change.clone());
         Change { edit: edit.clone(), code }
-    };
-    let time = |sum: i64, edit: &Edit| match function(functions, edit) {
-        Some((function, every)) => Some(sum.saturating_add(moves::recompute_us(function, every)?)),
-        None => Some(sum),
     };
     let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(stage, &program, settings));
     Some(Plan {
         alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
         changes: tried.edits.iter().map(change).collect(),
-        recompute_us: tried.edits.iter().try_fold(0, time),
+        recompute_us: moves.time(&tried.edits),
         needs: needs.flatten(),
+        is_tight: tried.is_tight,
         outcome: tried.outcome,
         assumptions,
     })
-}
-
-/// The function that an edit checkpoints, and how many of its calls.
-fn function<'f>(functions: &'f [HeldByCalls], edit: &Edit) -> Option<(&'f HeldByCalls, usize)> {
-    let Edit::Checkpoint { site, every } = edit else { return None };
-    functions.iter().find(|function| function.label == *site).map(|function| (function, *every))
 }
 
 /// A device on which a program always works: the smallest, if a few plays find it.

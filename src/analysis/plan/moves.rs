@@ -1,15 +1,18 @@
 //! What could be changed about a program, and how much trouble each change is.
 
 use crate::analysis::checkpoint::HeldByCalls;
-use crate::analysis::edit::{Edit, Optimizer};
+use crate::analysis::edit::{Edit, LossFigures, Optimizer};
 
-/// Functions that are checkpointed alone, and together with each other.
+/// Functions that are checkpointed.
 const FUNCTIONS: usize = 8;
-const TOGETHER: usize = 4;
 /// Beyond every so many-th call hardly anything changes.
 const MOST_EVERY: usize = 16;
 /// Ranks that share what an optimizer works on: a machine's.
 const RANKS: u32 = 8;
+/// Numbers of pieces in which a loss is computed.
+const PIECES: [u32; 3] = [4, 8, 16];
+/// A loss is not split further once its logits are less than one part in so many of the peak.
+const MINOR: u64 = 50;
 
 /// What could be changed.
 #[derive(Debug)]
@@ -18,23 +21,47 @@ pub(super) struct Moves {
     pub functions: Vec<HeldByCalls>,
     /// Everything else.
     pub others: Vec<Edit>,
+    /// Mean time of logits and loss in a forward pass in microseconds, where the file has times.
+    loss_us: Option<i64>,
 }
 
 impl Moves {
-    /// All there is for a program with such functions.
-    pub fn all(functions: Vec<HeldByCalls>) -> Self {
-        let others = vec![
+    /// All there is for a program with such functions, such a loss where one is known, and such a peak.
+    pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64) -> Self {
+        let others = [
             Edit::Optimizer(Optimizer::Adam8bit),
+            Edit::OffloadActivations,
             Edit::OffloadOptimizer,
             Edit::ShardOptimizer { ranks: RANKS, keeps_gradients: false },
             Edit::ShardGradients { ranks: RANKS },
         ];
-        Self { others, ..Self::checkpoints(functions) }
+        let pieces = loss.and_then(|loss| most_pieces(loss.logits_bytes, peak));
+        let others = pieces.map(|pieces| Edit::ChunkLoss { pieces }).into_iter().chain(others).collect();
+        Self { others, loss_us: loss.and_then(|loss| loss.forward_us), ..Self::checkpoints(functions) }
     }
 
     /// Checkpointing alone.
     pub fn checkpoints(functions: Vec<HeldByCalls>) -> Self {
-        Self { functions: worthwhile(functions), others: Vec::new() }
+        Self { functions: worthwhile(functions), others: Vec::new(), loss_us: None }
+    }
+
+    /// The function that a change checkpoints.
+    pub fn function(&self, edit: &Edit) -> Option<&HeldByCalls> {
+        let Edit::Checkpoint { site, .. } = edit else { return None };
+        self.functions.iter().find(|function| function.label == *site)
+    }
+
+    /// Mean time in microseconds that what is changed takes to run again, for each forward pass. `None` where the file has no
+    /// times.
+    pub fn time(&self, edits: &[Edit]) -> Option<i64> {
+        edits.iter().try_fold(0i64, |sum, edit| {
+            let time = match edit {
+                Edit::Checkpoint { every, .. } => recompute_us(self.function(edit)?, *every)?,
+                Edit::ChunkLoss { .. } => self.loss_us?,
+                _ => 0,
+            };
+            Some(sum.saturating_add(time))
+        })
     }
 
     /// Sets of the other changes: none, then those that are the least trouble.
@@ -47,13 +74,18 @@ impl Moves {
         sets.sort_by_key(|set| set.iter().map(trouble).sum::<u32>());
         sets
     }
+}
 
-    /// Pairs of functions that are checkpointed together.
-    pub fn pairs(&self) -> Vec<[&HeldByCalls; 2]> {
-        let most = &self.functions[..self.functions.len().min(TOGETHER)];
-        let behind = |index: usize| most[index + 1..].iter();
-        most.iter().enumerate().flat_map(|(index, one)| behind(index).map(move |other| [one, other])).collect()
-    }
+/// The largest number of pieces that still makes a difference to a peak.
+fn most_pieces(logits: u64, peak: u64) -> Option<u32> {
+    let is_minor = |pieces: &u32| logits / u64::from(*pieces) * MINOR < peak;
+    let most = PIECES.iter().copied().find(is_minor).or(PIECES.last().copied());
+    most.filter(|_| logits.saturating_mul(MINOR) >= peak)
+}
+
+/// Smaller numbers of pieces, the smallest first.
+pub(super) fn fewer_pieces(than: u32) -> impl Iterator<Item = u32> {
+    PIECES.into_iter().take_while(move |&pieces| pieces < than)
 }
 
 /// Functions that no other one beats by holding more and running again in less time.
@@ -82,14 +114,13 @@ pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Edit {
     Edit::Checkpoint { site: function.label.clone(), every }
 }
 
-/// How much trouble a change is, to put plans in order: a line, an optimizer with other rounding, copies to the host in
-/// every step, other machines.
+/// How much trouble a change is, to put plans in order: a line, a loss that is written anew or an optimizer with other rounding,
+/// copies to the host in every step, other machines.
 pub(super) fn trouble(edit: &Edit) -> u32 {
     match edit {
-        Edit::Checkpoint { .. } | Edit::ChunkLoss { .. } => 2,
-        Edit::Optimizer(_) => 3,
-        Edit::OffloadActivations => 4,
-        Edit::OffloadOptimizer => 5,
+        Edit::Checkpoint { .. } => 2,
+        Edit::ChunkLoss { .. } | Edit::Optimizer(_) => 3,
+        Edit::OffloadActivations | Edit::OffloadOptimizer => 5,
         Edit::ShardOptimizer { .. } => 6,
         Edit::ShardGradients { .. } => 7,
         // Another batch, or another program: neither is tried.
@@ -99,7 +130,7 @@ pub(super) fn trouble(edit: &Edit) -> u32 {
 
 /// Mean time in microseconds that checkpointed calls take when they run again, for each forward pass. `None` where the file
 /// has no times.
-pub(super) fn recompute_us(function: &HeldByCalls, every: usize) -> Option<i64> {
+fn recompute_us(function: &HeldByCalls, every: usize) -> Option<i64> {
     let (all, some) = (function.calls.max(1) as i64, function.calls.div_ceil(every.max(1)) as i64);
     Some(function.recompute_us?.saturating_mul(some) / all)
 }
@@ -133,10 +164,30 @@ mod tests {
 
     #[test]
     fn sets_come_in_order_of_trouble() {
-        let sets = Moves::all(Vec::new()).sets();
-        assert_eq!(sets.len(), 1 + 4 + 6);
+        let sets = Moves::all(Vec::new(), None, 100).sets();
+        assert_eq!(sets.len(), 1 + 5 + 10);
         assert_eq!(sets[..2], [vec![], vec![Edit::Optimizer(Optimizer::Adam8bit)]]);
         let trouble: Vec<u32> = sets.iter().map(|set| set.iter().map(trouble).sum()).collect();
         assert!(trouble.is_sorted());
+    }
+
+    #[test]
+    fn a_loss_is_split_as_far_as_it_matters() {
+        assert_eq!(
+            [10, 20, 79, 80, 160, 5000].map(|logits| most_pieces(logits, 1000)),
+            [None, Some(4), Some(4), Some(8), Some(16), Some(16)]
+        );
+        assert_eq!(fewer_pieces(16).collect::<Vec<_>>(), [4, 8]);
+    }
+
+    #[test]
+    fn what_runs_again_takes_time() {
+        let loss = LossFigures { logits_bytes: 500, forward_us: Some(7) };
+        let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000);
+        let block = checkpoint(&moves.functions[0], 2);
+        let time = |edits: &[Edit]| moves.time(edits);
+        assert_eq!(time(&[]), Some(0));
+        assert_eq!(time(&[block.clone(), Edit::OffloadOptimizer]), Some(20));
+        assert_eq!(time(&[block, Edit::ChunkLoss { pieces: 16 }]), Some(27));
     }
 }

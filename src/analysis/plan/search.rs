@@ -1,11 +1,11 @@
 //! Combinations of settings and changes, each played as a whole.
 
-use super::moves::{self, Moves, checkpoint, sparser, trouble};
-use crate::allocator::Placement;
+use super::moves::{Moves, checkpoint, fewer_pieces, sparser, trouble};
+use crate::allocator::{Placement, SizeRules};
 use crate::analysis::checkpoint::HeldByCalls;
 use crate::analysis::edit::{Edit, Edited, Editor, Refusal};
 use crate::analysis::simulate::{Outcome, Program, Setup, Stage, play};
-use crate::model::AllocatorSettings;
+use crate::model::{AllocatorSettings, SegmentType};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Plans with checkpointed calls that are kept of each set of other changes.
 const EACH: usize = 2;
+
+/// Functions that are checkpointed together with each other.
+const TOGETHER: usize = 4;
 
 /// Plans without several of the other changes beside which none with several are looked for.
 const ENOUGH: usize = 2;
@@ -44,6 +47,9 @@ pub(super) struct Tried {
     /// On the device where it fits, else on one without end.
     pub outcome: Outcome,
     pub fits: bool,
+    /// Whether it fits, but would not with one segment more than is played: how segments come to lie is what a prediction
+    /// knows least of.
+    pub is_tight: bool,
 }
 
 impl Tried {
@@ -121,12 +127,15 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         let mut best: Option<Tried> = None;
         for number in settings {
             self.tried.fetch_add(1, Ordering::Relaxed);
-            let (outcome, fits) = self.outcome(&program, &self.settings[number]);
-            let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits };
+            let settings = &self.settings[number];
+            let (outcome, fits) = self.outcome(&program, settings, self.goal);
+            let is_tight = fits && !edits.is_empty() && !self.leaves_room(&program, settings);
+            let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight };
             let rank = |tried: &Tried| {
-                (!tried.fits, if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) })
+                let most = if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) };
+                (!tried.fits, tried.is_tight, most)
             };
-            let is_enough = tried.fits && tried.outcome.retries == 0;
+            let is_enough = tried.fits && !tried.is_tight && tried.outcome.retries == 0;
             if best.as_ref().is_none_or(|best| rank(&tried) < rank(best)) {
                 best = Some(tried);
             }
@@ -137,15 +146,22 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         Ok(best)
     }
 
-    /// How a program goes, and whether that reaches the goal.
-    fn outcome(&self, program: &Program, settings: &AllocatorSettings) -> (Outcome, bool) {
+    /// Whether a changed program would also fit with one segment more than is played.
+    fn leaves_room(&self, program: &Program, settings: &AllocatorSettings) -> bool {
+        let Goal::Device(bytes) = self.goal else { return true };
+        let less = bytes.saturating_sub(SizeRules::device(settings).page_size(SegmentType::Large));
+        self.outcome(program, settings, Goal::Device(less)).1
+    }
+
+    /// How a program goes, and whether that reaches a goal.
+    fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
         let placement = self.stage.placement.unwrap_or_default();
         let on = |capacity: Option<u64>, placement: Placement| {
             let setup = Setup { placement, ..Setup::new(settings, capacity, self.stage.context) };
             self.on(program, &setup)
         };
         let endless = on(None, placement);
-        let bytes = match self.goal {
+        let bytes = match goal {
             Goal::Allocated(bytes) => {
                 let fits = endless.max_allocated <= bytes;
                 return (endless, fits);
@@ -181,7 +197,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         let settings = 0..settings;
         let mut found = Found::default();
         for set in moves.sets() {
-            let is_enough = found.plans.len() >= most || (set.len() > 1 && found.plans.len() >= ENOUGH);
+            let roomy = found.roomy().count();
+            let is_enough = roomy >= most || (set.len() > 1 && roomy >= ENOUGH);
             if is_enough || self.is_cut() {
                 break;
             }
@@ -203,19 +220,21 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         }
         found.plans.sort_by_key(|plan| {
             let sum = u32::from(plan.settings > 0) + plan.edits.iter().map(trouble).sum::<u32>();
-            (sum, Self::time(plan, moves).unwrap_or(i64::MAX))
+            (plan.is_tight, sum, moves.time(&plan.edits).unwrap_or(i64::MAX))
         });
         found.plans.truncate(most);
+        found.plans = found.plans.into_par_iter().map(|plan| self.fewest_pieces(plan, settings.clone())).collect();
         found
     }
 
     /// A set of changes and checkpointed functions: each alone, as few of its calls as will do, else two together.
     fn checkpointing(&self, set: &[Edit], moves: &Moves, settings: Range<usize>, found: &mut Found) {
         let every_call = |function: &HeldByCalls| with(set, &[checkpoint(function, 1)]);
-        let functions = moves.functions.iter().filter(|function| !found.has_checkpointed(&function.label, set));
-        let functions: Vec<&HeldByCalls> = functions.collect();
+        let is_open = |function: &&HeldByCalls| !found.has_checkpointed(&function.label, set);
+        let functions: Vec<&HeldByCalls> = moves.functions.iter().filter(is_open).collect();
         let tried: Vec<Result<Option<Tried>, Refusal>> =
             functions.par_iter().map(|function| self.play(&every_call(function), settings.clone())).collect();
+        let pairs = pairs(&functions);
         let mut fitting = Vec::new();
         for (function, tried) in functions.into_iter().zip(tried) {
             match tried {
@@ -226,7 +245,6 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             }
         }
         if fitting.is_empty() {
-            let pairs = moves.pairs();
             let both = |pair: &[&HeldByCalls; 2]| with(set, &pair.map(|function| checkpoint(function, 1)));
             let tried: Vec<_> = pairs.par_iter().map(|pair| self.play(&both(pair), settings.clone())).collect();
             for tried in tried.into_iter().flatten().flatten() {
@@ -237,7 +255,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                 }
             }
         }
-        fitting.sort_by_key(|tried| (Self::time(tried, moves), tried.outcome.retries));
+        fitting.sort_by_key(|tried| (tried.is_tight, moves.time(&tried.edits), tried.outcome.retries));
         fitting.into_iter().take(EACH).for_each(|tried| found.add(Some(tried), self.goal));
     }
 
@@ -249,33 +267,45 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                 break;
             }
             match self.play(&with(set, &[checkpoint(function, every)]), settings.clone()) {
-                Ok(Some(tried)) if tried.fits => best = tried,
+                Ok(Some(tried)) if tried.fits && tried.is_tight <= best.is_tight => best = tried,
                 _ => break,
             }
         }
         best
     }
 
-    /// Time that calls of a plan take when they run again, for each forward pass; `None` where the file has no times.
-    fn time(plan: &Tried, moves: &Moves) -> Option<i64> {
-        plan.edits.iter().try_fold(0i64, |sum, edit| {
-            let Edit::Checkpoint { site, every } = edit else { return Some(sum) };
-            let function = moves.functions.iter().find(|function| function.label == *site)?;
-            Some(sum.saturating_add(moves::recompute_us(function, *every)?))
-        })
+    /// A plan with the loss in as few pieces as will do.
+    fn fewest_pieces(&self, plan: Tried, settings: Range<usize>) -> Tried {
+        let Some(place) = plan.edits.iter().position(|edit| matches!(edit, Edit::ChunkLoss { .. })) else {
+            return plan;
+        };
+        let Edit::ChunkLoss { pieces } = plan.edits[place] else { return plan };
+        for pieces in fewer_pieces(pieces) {
+            let mut edits = plan.edits.clone();
+            edits[place] = Edit::ChunkLoss { pieces };
+            match self.play(&edits, settings.clone()) {
+                Ok(Some(tried)) if tried.fits && tried.is_tight <= plan.is_tight => return tried,
+                _ => {}
+            }
+        }
+        plan
     }
 }
 
 impl Found {
-    /// Whether a plan has no changes but some of these.
-    fn has_part_of(&self, set: &[Edit]) -> bool {
-        self.plans.iter().any(|plan| plan.edits.iter().all(|edit| set.contains(edit)))
+    fn roomy(&self) -> impl Iterator<Item = &Tried> {
+        self.plans.iter().filter(|plan| !plan.is_tight)
     }
 
-    /// Whether a plan has no changes but checkpointed calls of a function and some of these.
+    /// Whether a plan that leaves room has no changes but some of these.
+    fn has_part_of(&self, set: &[Edit]) -> bool {
+        self.roomy().any(|plan| plan.edits.iter().all(|edit| set.contains(edit)))
+    }
+
+    /// Whether a plan that leaves room has no changes but checkpointed calls of a function and some of these.
     fn has_checkpointed(&self, label: &str, set: &[Edit]) -> bool {
         let is_it = |edit: &Edit| matches!(edit, Edit::Checkpoint { site, .. } if site == label);
-        self.plans.iter().any(|plan| plan.edits.iter().all(|edit| is_it(edit) || set.contains(edit)))
+        self.roomy().any(|plan| plan.edits.iter().all(|edit| is_it(edit) || set.contains(edit)))
     }
 
     fn add(&mut self, tried: Option<Tried>, goal: Goal) {
@@ -295,6 +325,13 @@ impl Found {
             self.nearest = Some(tried);
         }
     }
+}
+
+/// Pairs of functions that are checkpointed together, of those that hold most.
+fn pairs<'m>(functions: &[&'m HeldByCalls]) -> Vec<[&'m HeldByCalls; 2]> {
+    let most = &functions[..functions.len().min(TOGETHER)];
+    let behind = |index: usize| most[index + 1..].iter();
+    most.iter().enumerate().flat_map(|(index, one)| behind(index).map(move |other| [*one, *other])).collect()
 }
 
 /// A set of changes and more.

@@ -22,9 +22,9 @@ pub struct FitSearch {
     pub as_it_is: Option<FitPlan>,
     /// What makes it fit, the least trouble first; empty where it fits as it is, or nothing does.
     pub plans: Vec<FitPlan>,
-    /// Where nothing does, what comes nearest; else null.
+    /// Where nothing does, what comes nearest; null where something does, and where nothing needs less than it does as it is.
     pub nearest: Option<FitPlan>,
-    /// By how much that is too much; null where something fits.
+    /// Where nothing does, by how much the nearest is too much; null where something fits.
     pub missing_bytes: Option<u64>,
     /// Other allocator settings that were played alone.
     pub settings_tried: usize,
@@ -55,6 +55,8 @@ pub struct FitPlan {
     /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known; null where that
     /// was not asked.
     pub needs_bytes: Option<u64>,
+    /// Whether it fits, but would not with one segment more than is played.
+    pub tight: bool,
     /// `max_memory_allocated()`.
     pub max_allocated_bytes: u64,
     /// `max_memory_reserved()`.
@@ -103,6 +105,7 @@ impl FitPlan {
             other_settings: plan.alloc_conf.is_some(),
             changes: plan.changes.iter().map(FitChange::from).collect(),
             needs_bytes: plan.needs,
+            tight: plan.is_tight,
             max_allocated_bytes: plan.outcome.max_allocated,
             max_reserved_bytes: plan.outcome.max_reserved,
             alloc_retries: plan.outcome.retries,
@@ -116,8 +119,9 @@ impl FitPlan {
 impl From<&DevicePlans> for FitSearch {
     fn from(device: &DevicePlans) -> Self {
         let of = |plan: &Plan| FitPlan::of(device, plan);
-        let missing =
-            device.nearest.as_ref().map(|plan| words::measure(device, plan).saturating_sub(device.goal.bytes()));
+        let nearest = device.nearest.as_ref().or(device.as_it_is.as_ref());
+        let missing = nearest.filter(|_| !device.fits && device.plans.is_empty());
+        let missing = missing.map(|plan| device.measure(plan).saturating_sub(device.goal.bytes()));
         Self {
             goal_bytes: device.goal.bytes(),
             fits: device.fits,

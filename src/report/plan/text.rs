@@ -33,10 +33,10 @@ impl TextStyle {
         for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
             writeln!(out, "{}", self.plan(device, plan))?;
         }
-        if device.plans.is_empty() && device.nearest.is_none() {
-            return Ok(());
+        if !words::changes(device).is_empty() {
+            self.legend(words::TIMES, out)?;
+            words::tight(device).iter().try_for_each(|line| self.legend(line, out))?;
         }
-        self.legend(words::TIMES, out)?;
         for change in words::changes(device) {
             let (place, line) = words::code(change);
             writeln!(out)?;
@@ -55,7 +55,7 @@ impl TextStyle {
     }
 
     fn plan(&self, device: &DevicePlans, plan: &Plan) -> String {
-        let needs = Bytes(words::measure(device, plan)).to_string();
+        let needs = Bytes(device.measure(plan)).to_string();
         let (reserved, allocated) = (Bytes(plan.outcome.max_reserved), Bytes(plan.outcome.max_allocated));
         let cells = [
             &needs,

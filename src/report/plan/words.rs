@@ -2,7 +2,7 @@
 
 use crate::analysis::checkpoint::CodeChange;
 use crate::analysis::edit::{Edit, Optimizer};
-use crate::analysis::plan::{Change, DevicePlans, Goal, Plan};
+use crate::analysis::plan::{Change, DevicePlans, Plan};
 use crate::analysis::simulate::{Difference, Trust};
 use crate::model::bytes::Bytes;
 use crate::report::checkpoint::words as checkpoint;
@@ -18,13 +18,16 @@ pub fn headline(device: &DevicePlans) -> String {
     if let Some(reason) = device.refused {
         return format!("nothing is played: {reason}");
     }
-    let needed = device.as_it_is.as_ref().map_or(0, |plan| measure(device, plan));
+    let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
     match (device.fits, device.best(), &device.nearest) {
+        (true, ..) if device.is_partial => {
+            format!("what was recorded fits as it is: {needed} are needed, and there are {there}")
+        }
         (true, ..) => format!("it fits as it is: {needed} are needed, and there are {there}"),
         (_, Some(best), _) => format!("{needed} are needed, and there are {there}: it fits with {}", name(best)),
         (_, None, Some(nearest)) => {
-            let least = measure(device, nearest);
+            let least = device.measure(nearest);
             format!(
                 "{needed} are needed, and there are {there}: nothing that was played makes it fit; {} comes nearest, with {}, \
                  {} too much",
@@ -33,19 +36,7 @@ pub fn headline(device: &DevicePlans) -> String {
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
-        _ => format!("{needed} are needed, and there are {there}: nothing that was played makes it fit"),
-    }
-}
-
-/// What counts of a plan: what it needs, or has allocated.
-pub fn measure(device: &DevicePlans, plan: &Plan) -> u64 {
-    match device.goal {
-        // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
-        Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
-            plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
-        }
-        Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
-        Goal::Allocated(_) => plan.outcome.max_allocated,
+        _ => format!("{needed} are needed, and there are {there}: nothing that was played makes it need less"),
     }
 }
 
@@ -104,12 +95,12 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
 /// What would have made room for a request that was refused, in a sentence.
 pub fn room(device: &DevicePlans) -> Option<String> {
     let (best, unfinished) = (device.best()?, device.unfinished?);
-    let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| measure(device, plan));
+    let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     Some(format!(
         "{}: the steps before would need {} instead of {} (predicted), which leaves room for the {} that the one that failed \
          needs more at the least",
         name(best),
-        Bytes(measure(device, best)),
+        Bytes(device.measure(best)),
         Bytes(as_it_is),
         Bytes(unfinished.more)
     ))
@@ -153,6 +144,9 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
     if !device.lacks.is_empty() && device.refused.is_none() {
         lines.push(device.lacks.to_owned());
     }
+    if device.is_partial && device.refused.is_none() {
+        lines.push("no complete step is recorded: the program may need more at other times".to_owned());
+    }
     if device.is_cut {
         lines.push("the recording is long: not all combinations were played".to_owned());
     }
@@ -193,6 +187,12 @@ pub fn changes(device: &DevicePlans) -> Vec<&Change> {
         }
     }
     all
+}
+
+/// Which plans leave little room, in a line.
+pub fn tight(device: &DevicePlans) -> Option<String> {
+    let tight: Vec<String> = device.plans.iter().filter(|plan| plan.is_tight).map(name).collect();
+    (!tight.is_empty()).then(|| format!("tight, one segment more than is played would not fit: {}", tight.join("; ")))
 }
 
 /// Assumptions of plans, each once.
@@ -237,7 +237,9 @@ pub fn code(change: &Change) -> (String, String) {
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
         (Edit::ChunkLoss { pieces }, _) => (
-            format!("where logits and loss are made, for each of {pieces} pieces of the sequence; the sum is the loss"),
+            format!(
+                "where logits and loss are made, for each of {pieces} pieces of the sequence; their mean is the loss"
+            ),
             "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_piece, label_piece, use_reentrant=False)"
                 .to_owned(),
         ),
