@@ -33,7 +33,7 @@ interface Fetched {
 /** The shapes of one recording. */
 class Shapes implements Drawn {
     readonly surface: Surface;
-    #latest = new Latest();
+    #latest = new Latest(true);
     #fetched: Fetched | null = null;
     readonly #raster = new Raster();
     #hover: { x: number; y: number } | null = null;

@@ -16,6 +16,13 @@ function count(more: number): void {
     document.documentElement.dataset.waiting = String(waiting);
 }
 
+/** Waits, as seen on the page. */
+async function rest(time: number): Promise<void> {
+    count(1);
+    await new Promise((over) => setTimeout(over, time));
+    count(-1);
+}
+
 export class Client {
     #worker: Worker;
     #waiting = new Map<number, Waiting>();
@@ -63,10 +70,16 @@ export class Client {
     }
 }
 
+/** Milliseconds between tasks at most. */
+const LONGEST_REST = 100;
+
 /** Runs one task at a time; of those that come meanwhile only the newest runs, since its answer is what is still wanted. */
 export class Latest {
     #running: Promise<void> | null = null;
     #next: (() => Promise<void>) | null = null;
+
+    /** One that `rests` as long as it has worked, where each frame asks for more: frames need processors, too. */
+    constructor(private readonly rests = false) {}
 
     run(task: () => Promise<void>): void {
         this.#next = task;
@@ -82,7 +95,9 @@ export class Latest {
         while (this.#next) {
             const task = this.#next;
             this.#next = null;
+            const start = performance.now();
             await task();
+            if (this.#next && this.rests) await rest(Math.min(performance.now() - start, LONGEST_REST));
         }
         this.#running = null;
     }

@@ -50,7 +50,7 @@ export class Timeline implements Drawn {
     /** When the first picture stands. */
     readonly ready: Promise<void>;
     #isReady = (): void => {};
-    #latest = new Latest();
+    #latest = new Latest(true);
     #near: Fetched | null = null;
     /** All of the run, coarsely: what is seen at the edges while panning. */
     #whole: Fetched | null = null;

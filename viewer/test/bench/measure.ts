@@ -1,8 +1,8 @@
-/** How fast the page is with a recording, and how much memory its tab takes: in Chromium, on this machine. */
+/** How fast the page that memviz writes is with a recording, and how much memory its tab takes: in Chromium, on this machine. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { chromium, type Browser, type Page } from 'playwright-core';
-import { CHROMIUM, close, pageFile, settled } from '../browser/support.ts';
+import { CHROMIUM, close, settled, written } from '../browser/support.ts';
 
 const [recording] = process.argv.slice(2);
 if (!recording || !existsSync(recording)) {
@@ -61,7 +61,7 @@ function line(what: string, times: number[]): void {
 
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
 const page = await browser.newPage({ viewport: { width: 1440, height: 900 } });
-await page.goto(`file://${pageFile(recording)}`);
+await page.goto(`file://${written('view', recording)}`);
 await page.waitForFunction(() => performance.getEntriesByName('memviz:ready').length > 0, undefined, {
     timeout: 120_000,
 });
