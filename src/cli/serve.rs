@@ -7,11 +7,16 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The longest request, with its headers.
 const LONGEST: u64 = 64 << 10;
-/// How long to wait for a request, and for a reader. Browsers open connections that they may never use.
+/// Connections answered at a time; more than these are closed at once.
+const MOST: usize = 32;
+/// How long a request may take as a whole, and how long a reader may take nothing. Browsers open connections that they may
+/// never use.
 const PATIENCE: Duration = Duration::from_secs(2);
 const READERS_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -20,6 +25,7 @@ pub struct Server {
     listener: TcpListener,
     port: u16,
     path: String,
+    patience: Duration,
 }
 
 impl Server {
@@ -32,7 +38,7 @@ impl Server {
         let port = listener.local_addr()?.port();
         // Keyed by the system's random numbers, of which nothing else tells.
         let [a, b] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
-        Ok(Self { listener, port, path: format!("/{a:016x}{b:016x}/") })
+        Ok(Self { listener, port, path: format!("/{a:016x}{b:016x}/"), patience: PATIENCE })
     }
 
     /// The port.
@@ -45,18 +51,30 @@ impl Server {
         format!("http://127.0.0.1:{}{}", self.port, self.path)
     }
 
-    /// Gives the page to whoever asks for it, one after the other, until the process ends.
+    /// Gives the page to whoever asks for it until the process ends.
     pub fn run(&self, page: &[u8]) {
-        for stream in self.listener.incoming() {
-            // Whoever goes away is nobody to tell.
-            let _ = stream.and_then(|stream| self.answer(&stream, page));
-        }
+        // Each connection holds one more.
+        let connections = Arc::new(());
+        thread::scope(|scope| {
+            for stream in self.listener.incoming().flatten() {
+                if Arc::strong_count(&connections) > MOST {
+                    continue;
+                }
+                let connection = Arc::clone(&connections);
+                let answer = move || {
+                    // Whoever goes away is nobody to tell.
+                    let _ = self.answer(&stream, page);
+                    drop(connection);
+                };
+                // Without a thread the connection is closed, as it is when there are too many.
+                let _ = thread::Builder::new().spawn_scoped(scope, answer);
+            }
+        });
     }
 
     fn answer(&self, mut stream: &TcpStream, page: &[u8]) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(READERS_PATIENCE))?;
-        let line = request_line(stream)?;
+        let line = request_line(stream, self.patience)?;
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let (status, kind, body) = match words.as_slice() {
             ["GET", path, _] if *path == self.path => ("200 OK", "text/html; charset=utf-8", page),
@@ -76,8 +94,9 @@ impl Server {
 
 /// The first line of a request. The headers are read, too, since what is left unread when a connection is closed may cost
 /// the answer.
-fn request_line(stream: &TcpStream) -> io::Result<String> {
-    let mut lines = BufReader::new(stream.take(LONGEST)).lines();
+fn request_line(stream: &TcpStream, patience: Duration) -> io::Result<String> {
+    let until = Until { stream, end: Instant::now() + patience };
+    let mut lines = BufReader::new(until.take(LONGEST)).lines();
     let first = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;
     for line in lines {
         if line?.is_empty() {
@@ -85,6 +104,24 @@ fn request_line(stream: &TcpStream) -> io::Result<String> {
         }
     }
     Ok(first)
+}
+
+/// What arrives up to some time, however slowly it comes.
+struct Until<'s> {
+    stream: &'s TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        // No time at all stands for as long as it takes.
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
 }
 
 #[cfg(test)]
@@ -97,5 +134,30 @@ mod tests {
         assert_ne!(a.path, b.path);
         assert!(a.path.len() == 34 && a.url().starts_with("http://127.0.0.1:"), "{}", a.url());
         assert!(Server::bind(a.port()).is_err(), "it has that port");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_slow_reader() {
+        let server = Server { patience: Duration::from_secs(3600), ..Server::bind(0).unwrap() };
+        let (port, path) = (server.port(), server.path.clone());
+        thread::spawn(move || server.run(b"a page"));
+        let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let mut slow = connect();
+        slow.write_all(b"GET /").unwrap();
+        let mut quick = connect();
+        write!(quick, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        quick.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na page"), "{answer}");
+    }
+
+    #[test]
+    fn requests_have_one_time_for_all_their_bytes() {
+        let server = Server { patience: Duration::ZERO, ..Server::bind(0).unwrap() };
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+        let (stream, _) = server.listener.accept().unwrap();
+        (&client).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert_eq!(request_line(&stream, server.patience).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(request_line(&stream, Duration::from_secs(60)).unwrap(), "GET / HTTP/1.1");
     }
 }

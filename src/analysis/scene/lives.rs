@@ -3,9 +3,10 @@
 use crate::analysis::grouping::Holder;
 use crate::analysis::timeline::ColumnOf;
 use crate::replay::{Instant, Metric, Track};
+use std::ops::Range;
 
-/// Instants between two lists of what is there.
-const BETWEEN: u32 = 4096;
+/// At least so many lives begin between two lists of what is there.
+const BETWEEN: usize = 512;
 
 /// What counts for a metric at some time: bytes, and from when to when.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +22,20 @@ struct Life {
 #[derive(Debug)]
 pub(super) struct Lives {
     all: Vec<Life>,
-    /// For each [`BETWEEN`] instants, the lives that began before and are still there.
-    there: Vec<Vec<u32>>,
+    /// Now and then, what is there.
+    lists: Vec<List>,
+    /// The lives of all lists.
+    there: Vec<u32>,
+}
+
+/// What is there at an instant.
+#[derive(Debug)]
+struct List {
+    instant: Instant,
+    /// How many lives have begun by then.
+    begun: usize,
+    /// Those of them that are still there, within [`Lives::there`].
+    there: Range<usize>,
 }
 
 /// What is to be seen of a life: its columns.
@@ -50,31 +63,37 @@ impl Lives {
         );
         // Histories list them in this order anyway, which a sort notices at once.
         all.sort_by_key(|life| life.born);
+        let mut lists: Vec<List> = Vec::new();
         let mut there = Vec::new();
         let mut live: Vec<u32> = Vec::new();
-        let mut next = 0;
-        for list in 0..=track.entries() / BETWEEN {
-            let instant = list * BETWEEN;
-            live.retain(|&life| all[life as usize].gone > instant);
-            while next < all.len() && all[next].born < instant {
-                if all[next].gone > instant {
-                    live.push(next as u32);
-                }
-                next += 1;
+        let (mut kept, mut begun_since) = (0, 0);
+        for (begun, life) in all.iter().enumerate() {
+            // A list is as long as there is anything, and as many lives begin before the next: all lists together are no longer
+            // than a few times all lives, even if those never end.
+            if begun_since >= BETWEEN.max(kept) {
+                let instant = life.born;
+                live.retain(|&before| all[before as usize].gone > instant);
+                let start = there.len();
+                there.extend_from_slice(&live);
+                lists.push(List { instant, begun, there: start..there.len() });
+                (kept, begun_since) = (live.len(), 0);
             }
-            there.push(live.clone());
+            live.push(begun as u32);
+            begun_since += 1;
         }
-        Self { all, there }
+        Self { all, lists, there }
     }
 
     /// Calls `visit` with what any of the columns shows, in the order of births. Columns are instants, never falling.
     pub fn seen(&self, columns: &[Instant], mut visit: impl FnMut(Seen)) {
         let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { return };
         let table = ColumnOf::new(columns.iter().copied());
-        let list = (first / BETWEEN).min(self.there.len().saturating_sub(1) as u32);
-        let start = self.all.partition_point(|life| life.born < list * BETWEEN);
+        let list =
+            self.lists.partition_point(|list| list.instant <= first).checked_sub(1).map(|last| &self.lists[last]);
+        let start = list.map_or(0, |list| list.begun);
         let end = self.all.partition_point(|life| life.born <= last);
-        let before = self.there.get(list as usize).into_iter().flatten().map(|&life| life as usize);
+        let there = list.map_or(&[][..], |list| &self.there[list.there.clone()]);
+        let before = there.iter().map(|&life| life as usize);
         for life in before.chain(start..end) {
             let Life { bytes, born, gone, index } = self.all[life];
             let (from, to) = (table.column(born, columns.len()), table.column(gone, columns.len()));

@@ -19,6 +19,7 @@ use crate::wire;
 use clap::{Args, ValueEnum};
 use std::io::{self, Cursor, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Look around in a recording: write a page with it and memviz itself, for a browser, without a network
 #[derive(Debug, Args)]
@@ -82,8 +83,8 @@ enum Content {
 /// What a recording is read from.
 enum Origin {
     File(PathBuf),
-    /// Standard input, which comes only once.
-    Bytes(Vec<u8>),
+    /// A pipe, which comes only once.
+    Bytes(Arc<[u8]>),
 }
 
 impl Run for View {
@@ -197,6 +198,8 @@ fn shown_first(devices: &Devices<'_>, window: &Window) -> String {
     if is_whole(devices, window) {
         return format!("device={device}");
     }
+    // What an instant looks like is shown up to the next one.
+    let to = u64::from(*to) + 1;
     format!("device={device}&x=entry&from={from}&to={to}")
 }
 
@@ -231,18 +234,23 @@ fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
 
 impl Origin {
     fn of(input: &Path) -> crate::Result<Self> {
-        if input.as_os_str() != "-" {
-            return Ok(Self::File(input.to_owned()));
-        }
         let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes)?;
-        Ok(Self::Bytes(bytes))
+        if input.as_os_str() == "-" {
+            io::stdin().lock().read_to_end(&mut bytes)?;
+        } else {
+            let mut file = crate::input::open(input)?;
+            if file.metadata()?.is_file() {
+                return Ok(Self::File(input.to_owned()));
+            }
+            file.read_to_end(&mut bytes)?;
+        }
+        Ok(Self::Bytes(bytes.into()))
     }
 
     fn open(&self) -> crate::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::File(path) => Box::new(crate::input::open(path)?),
-            Self::Bytes(bytes) => Box::new(Cursor::new(bytes.clone())),
+            Self::Bytes(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
         })
     }
 }
