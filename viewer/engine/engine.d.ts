@@ -71,6 +71,8 @@ export class Engine {
     /** Microseconds of each instant since the first entry of the recording, `entries + 1` of them, never falling. */
     times(device: number): Float64Array;
     curve(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number): Curve;
+    /** A counter at each of some instants. */
+    values(device: number, metric: Metric, instants: Uint32Array): Float64Array;
     bands(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, top: number): Bands;
     blocks(device: number, metric: Metric, by: By, axis: Axis, from: number, to: number, columns: number, limit: number): Blocks;
     /** JSON: the answer of `memviz peak --device D --metric M --at entry:N --by BY --top TOP --format json`; `top` 0 for all. */
@@ -129,9 +131,15 @@ export interface DeviceFigures {
     end_us: number;
     /** What the device could reserve at the first failed request; null where none failed. */
     capacity_bytes: number | null;
+    /** Whether reserved memory is recorded: memory of the CPU and memory timelines have none. */
+    has_reserved: boolean;
     /** The four metrics' maxima. `bound` is null where exact, else `lower`, `upper` or `unknown`. */
     peak: Record<Metric, { bytes: number; instant: number; bound: string | null }>;
+    /** What the metrics' values at any instant are, as for `peak`, which may have been higher before the recording too. */
+    bounds: Record<Metric, string | null>;
     baseline: Record<Metric, number>;
+    /** As `bounds`, for `baseline`. */
+    baseline_bound: string | null;
     end: Record<Metric, number>;
     complete: boolean;
     /** What keeps figures from being the whole truth, in words. */

@@ -4,7 +4,6 @@ import type { Blocks as Answer } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, mix, MUTED, OTHER, type Theme } from './colours.ts';
-import { stackedBy } from './controls.ts';
 import { element } from './dom.ts';
 import { bytes, entry, name, whole } from './format.ts';
 import type { Lane } from './lane.ts';
@@ -13,7 +12,7 @@ import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } fr
 import { Raster } from './raster.ts';
 import { paintShapes, pieces, shapeAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
-import { ofBlocks } from './state.ts';
+import { chosenBand, ofBlocks, stackedBy } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -42,6 +41,8 @@ class Shapes implements Drawn {
         host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly lane: Lane,
+        /** Those of all lanes, which share their scales. */
+        private readonly all: () => readonly Shapes[],
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
     ) {
@@ -69,8 +70,8 @@ class Shapes implements Drawn {
             width: Math.max(10, this.surface.width - LEFT - RIGHT),
             height: Math.max(10, this.surface.height - 34),
         };
-        const most = Math.max(1, ...this.lanes.map((lane) => lane.device.peak[held].bytes));
-        return { box, from, to, top: (fit && this.#fetched ? this.#fetched.top : most) * 1.04 };
+        const highest = (of: Shapes) => (fit && of.#fetched ? of.#fetched.top : of.lane.device.peak[held].bytes);
+        return { box, from, to, top: Math.max(1, ...this.all().map(highest)) * 1.04 };
     }
 
     fetch(): void {
@@ -97,7 +98,7 @@ class Shapes implements Drawn {
                 ]);
                 const top = blocks.totals.reduce((most, total) => Math.max(most, total), 1);
                 this.#fetched = { key, stretch, blocks, top };
-                this.surface.invalidate();
+                for (const each of this.all()) each.surface.invalidate();
             } catch (error) {
                 this.fail(error);
             }
@@ -121,7 +122,7 @@ class Shapes implements Drawn {
                 this.#outline(pen, plot, this.#shapeOf(selected.allocation), ACCENT[shown], 2);
         });
         if (this.lanes.length > 1)
-            pen.text(LEFT + 6, 22, this.lane.second ? 'B' : 'A', { fill: MUTED[shown], bold: true });
+            pen.text(LEFT + 6, 22, this.lane.letter, { fill: MUTED[shown], bold: true });
     }
 
     #draw(): void {
@@ -138,18 +139,16 @@ class Shapes implements Drawn {
     /** Which shapes are meant by what is searched for or chosen. */
     #meant(blocks: Answer): (shape: number) => boolean {
         const { found, store } = this.lane;
-        const { selected } = store.state;
         if (found) return (shape) => found.has(blocks.allocations[shape]);
-        const label = selected && 'label' in selected ? selected.label : null;
+        const label = chosenBand(store.state);
         if (label === null || !blocks.groups.some((group) => group.label === label)) return () => true;
         return (shape) => blocks.groups[blocks.group[shape]].label === label;
     }
 
     #blit(plot: Plot, { blocks, stretch }: Fetched, shown: Theme): void {
-        const { selected, found } = this.lane.store.state;
+        const { state } = this.lane.store;
         const height = Math.round(plot.box.height * this.surface.ratio);
-        const label = selected && 'label' in selected ? selected.label : '';
-        const look = [shown, height, plot.top, found, label].join();
+        const look = [shown, height, plot.top, state.found, chosenBand(state) ?? ''].join();
         this.#raster.show(blocks, look, stretch.columns, height, (pixels) =>
             paintShapes(pixels, blocks, height, plot.top, shown, this.#meant(blocks)),
         );
@@ -253,7 +252,7 @@ export class BlocksView implements View {
     constructor(lanes: readonly Lane[], tip: Tip, fail: (error: unknown) => void) {
         const hosts = lanes.map(() => element('div'));
         this.panel.append(...hosts);
-        this.drawn = lanes.map((lane, at) => new Shapes(hosts[at], lanes, lane, tip, fail));
+        this.drawn = lanes.map((lane, at) => new Shapes(hosts[at], lanes, lane, () => this.drawn, tip, fail));
     }
 
     show(): void {

@@ -24,9 +24,10 @@ export function chart(
     label: string,
     { plot, draw, fetch, point, click }: Charted,
 ): Surface {
-    const surface = new Surface(host, draw, fetch);
+    const surface = new Surface(host, lane.store.gone, draw, fetch);
     const { canvas } = surface;
     canvas.tabIndex = 0;
+    canvas.dataset.lane = lane.letter;
     canvas.setAttribute('role', 'application');
     canvas.setAttribute('aria-label', label);
     navigate({

@@ -27,16 +27,19 @@ export class Client {
     #worker: Worker;
     #waiting = new Map<number, Waiting>();
     #next = 0;
+    readonly #url = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+    #isClosed = false;
 
     constructor() {
-        const url = URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
-        this.#worker = new Worker(url);
+        this.#worker = new Worker(this.#url);
         this.#worker.onmessage = (event: MessageEvent<Reply>) => this.#receive(event.data);
         this.#worker.onerror = (event) => this.#fail(event.message || 'the engine has stopped');
     }
 
     /** Asks the engine. Answers come in the order of the questions. */
     ask<N extends Name>(name: N, args: Requests[N]['args']): Promise<Requests[N]['answer']> {
+        // As close() says of those that are asked already.
+        if (this.#isClosed) return new Promise(() => {});
         const id = this.#next++;
         return new Promise((resolve, reject) => {
             this.#waiting.set(id, { resolve, reject });
@@ -47,7 +50,9 @@ export class Client {
 
     /** Ends the worker and gives back its memory. Nobody waits for its answers any more. */
     close(): void {
+        this.#isClosed = true;
         this.#worker.terminate();
+        URL.revokeObjectURL(this.#url);
         this.#forget();
     }
 

@@ -3,9 +3,10 @@
 import type { Axis } from '../engine/engine.d.ts';
 import { button, byId, element } from './dom.ts';
 import { name, whole } from './format.ts';
-import { extent, type Lane } from './lane.ts';
-import { common } from './recording.ts';
-import { METRICS, type State } from './state.ts';
+import { changeDevice, extent, type Lane } from './lane.ts';
+import { clamped } from './navigate.ts';
+import { common, devicesOf } from './recording.ts';
+import { METRICS, type State, stackedBy } from './state.ts';
 
 /** What segments have none of: each holds blocks of many. */
 const OF_BLOCKS_ONLY = 'category';
@@ -34,12 +35,7 @@ export function changeAxis(lanes: readonly Lane[], axis: Axis): void {
     const target = extent(lanes);
     const isWhole = from <= whole[0] && to >= whole[1];
     const [first, last] = isWhole ? target : [lane.x(start), lane.x(end)];
-    store.set({ from: first, to: Math.max(last, first + 8) });
-}
-
-/** Groups that the bands can be of: those of functions overlap. */
-export function stackedBy(by: string): string {
-    return by === 'function' ? 'site' : by;
+    store.set(clamped(first, last, target));
 }
 
 /** What can be asked for together: what a link says may not be. */
@@ -48,31 +44,32 @@ export function answerable(state: State, hasSegments: boolean): State {
     return { ...state, metric: 'allocated' };
 }
 
+/** Which of the lanes has a device, where others lack it. */
+function onlyIn(lanes: readonly Lane[], device: number): string {
+    const having = lanes.filter(({ recording }) => recording.figures.devices.some((each) => each.device === device));
+    return having.length === lanes.length ? '' : ` (only ${having.map((each) => each.letter).join(' and ')})`;
+}
+
 /** Fills the row of controls. */
-export function showControls(lanes: readonly Lane[], go: { whole: () => void; peak: () => void }): void {
+export function showControls(
+    lanes: readonly Lane[],
+    go: { whole: () => void; peak: () => void },
+    fail: (error: unknown) => void,
+): void {
     const [lane] = lanes;
-    const { store, recording } = lane;
-    const { figures } = recording;
-    const { by: groups, hasTimes, hasSegments } = common(lanes.map((each) => each.recording));
+    const { store } = lane;
+    const recordings = lanes.map((each) => each.recording);
+    const { by: groups, hasTimes, hasSegments } = common(recordings);
     const host = byId('controls');
     const parts: HTMLElement[] = [];
 
+    const devices = devicesOf(recordings);
     const device = select(
         'Device',
-        figures.devices.map((each) => [String(each.device), name(each.name, 60)] as const),
-        (value) => {
-            const chosen = Number(value);
-            void Promise.all(lanes.map((each) => each.recording.prepare(each.recording.device(chosen).device))).then(
-                () => {
-                    store.set({ device: chosen, selected: null, mark: null });
-                    const [from, to] = extent(lanes);
-                    store.set({ from, to });
-                    for (const each of lanes) each.at = each.peak();
-                },
-            );
-        },
+        devices.map((each) => [String(each.device), name(each.name, 60) + onlyIn(lanes, each.device)] as const),
+        (value) => void changeDevice(lanes, Number(value)).catch(fail),
     );
-    if (figures.devices.length > 1) parts.push(element('label', {}, 'device ', device));
+    if (devices.length > 1) parts.push(element('label', {}, 'device ', device));
     const by = select(
         'Groups',
         groups.map((each) => [each, each] as const),

@@ -3,10 +3,11 @@
 import type { Allocation, Frame, Neighbour } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
-import { bytes, duration, entry, name, share, whole } from './format.ts';
+import { bytes, duration, entry, growth, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import { OTHERS } from './stacked.ts';
-import type { Table } from './table.ts';
+import { touches } from './state.ts';
+import type { Found, Table } from './table.ts';
 
 /** Frames that are shown at first. */
 const FRAMES = 60;
@@ -23,8 +24,7 @@ export class Details {
         private readonly fail: (error: unknown) => void,
     ) {
         lanes[0].store.subscribe((_, changed) => {
-            if (['selected', 'at', 'by', 'metric', 'device', 'mark'].some((key) => changed.has(key as 'by')))
-                this.show();
+            if (touches(changed, 'selected', 'at', 'at2', 'by', 'metric', 'device', 'mark')) this.show();
         });
     }
 
@@ -40,15 +40,18 @@ export class Details {
         }
         this.#latest.run(async () => {
             try {
-                if ('label' in selected) await this.#group(selected.label);
+                if ('label' in selected) await this.#group(selected.label, selected.isBand);
                 else {
-                    const lane = this.lanes[selected.second ? 1 : 0] ?? this.lanes[0];
+                    const { allocation, second } = selected;
+                    const lane = this.lanes[second ? 1 : 0];
                     this.#allocation(
                         lane,
-                        await lane.recording.client.ask('allocation', [lane.device.device, selected.allocation]),
+                        await lane.recording.client.ask('allocation', [lane.device.device, allocation]),
                     );
                 }
             } catch (error) {
+                // What was here before is of something else.
+                this.host.replaceChildren();
                 this.fail(error);
             }
         });
@@ -67,30 +70,40 @@ export class Details {
         });
     }
 
-    async #group(label: string): Promise<void> {
-        const row = await this.table.find(label);
-        const { at, store } = this.lanes[0];
+    async #group(label: string, isBand: boolean): Promise<void> {
+        const found = await this.table.find(label, isBand);
         const parts: HTMLElement[] = [this.#title(label)];
-        if (row) {
-            const facts: [string, string][] = [
-                [`${store.state.metric} at ${entry(at)}`, `${bytes(row.bytes)}  ${share(row.bytes, row.total)}`],
-            ];
-            if (row.before !== null) facts.push(['before', bytes(row.before)]);
-            if (row.blocks !== null)
-                facts.push([store.state.metric === 'reserved' ? 'segments' : 'blocks', whole(row.blocks)]);
-            facts.push(['exactly', `${whole(row.bytes)} bytes`]);
-            if (row.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);
-            parts.push(list(facts));
-            if (row.stack.length > 0)
-                parts.push(heading('Stack'), stack(await framesOf(this.lanes[0], row.stack)));
+        if (found) {
+            const { line } = found;
+            parts.push(list(this.#shares(found)));
+            if (line.stack.length > 0)
+                parts.push(heading('Stack'), stack(await framesOf(this.lanes[line.second ? 1 : 0], line.stack)));
         } else {
-            const text =
-                label === OTHERS
-                    ? 'Groups too small for a band of their own: the table has each of them.'
-                    : `Nothing of it is there at ${entry(at)}.`;
+            const isOther = label === OTHERS;
+            const [first, second] = this.lanes;
+            const where = second ? 'in A or in B' : `at ${entry(first.at)}`;
+            const text = isOther ? 'All groups too small to be shown by themselves.' : `Nothing of it is there ${where}.`;
             parts.push(element('p', { class: 'note' }, text));
         }
         this.host.replaceChildren(...parts);
+    }
+
+    /** What a group holds, and of what: the table's figures, under its heads. */
+    #shares({ line, content: { heads, before, total } }: Found): [string, string][] {
+        const { metric } = this.lanes[0].store.state;
+        const size = (count: number, of: number) => `${bytes(count)}  ${share(count, of)}`;
+        const facts: [string, string][] = [];
+        if (line.before === null) {
+            facts.push([heads[1], size(line.bytes, total)]);
+            if (line.blocks !== null) facts.push([metric === 'reserved' ? 'segments' : 'blocks', whole(line.blocks)]);
+            facts.push(['exactly', `${whole(line.bytes)} bytes`]);
+        } else {
+            const change = line.bytes - line.before;
+            facts.push([heads[0], size(line.before, before ?? 0)], [heads[1], size(line.bytes, total)]);
+            facts.push(['change', `${growth(change)} (${whole(change)} bytes)`]);
+        }
+        if (line.inferred) facts.push(['inferred', 'the label was worked out, not recorded']);
+        return facts;
     }
 
     #allocation(lane: Lane, of: Allocation): void {

@@ -1,16 +1,18 @@
 /** The verdict and the totals of the device that is looked at. */
 
-import type { Finding, Metric } from '../engine/engine.d.ts';
+import type { DeviceFigures, Finding, Metric } from '../engine/engine.d.ts';
 import { byId, element } from './dom.ts';
 import { bound, bytes, duration, name, whole } from './format.ts';
-import type { Lane } from './lane.ts';
+import { isOneKind, letters, type Lane } from './lane.ts';
 
 /** Shows the totals of each lane. */
 export function showFigures(lanes: readonly Lane[]): void {
-    byId('figures').replaceChildren(...lanes.flatMap((lane) => figures(lane, lanes.length > 1)));
+    const names = lanes.length > 1 ? letters(lanes) : [null];
+    byId('figures').replaceChildren(...lanes.flatMap((lane, at) => figures(lane, names[at])));
 }
 
-function figures(lane: Lane, isPair: boolean): HTMLElement[] {
+/** The totals of a lane, which has a name where there are two. */
+function figures(lane: Lane, called: string | null): HTMLElement[] {
     const { device, recording } = lane;
     const parts: HTMLElement[] = [];
     const add = (key: string, value: string, exact: string | null, id?: string) => {
@@ -23,16 +25,17 @@ function figures(lane: Lane, isPair: boolean): HTMLElement[] {
         if (id) shown.dataset.figure = id;
         parts.push(element('div', {}, element('div', { class: 'key' }, key), shown));
     };
-    const prefix = isPair ? `${lane.second ? 'B' : 'A'}: ` : '';
+    const prefix = called === null ? '' : `${called}: `;
     const peak = (metric: Metric, words: string) => {
         const { bytes: count, bound: kind } = device.peak[metric];
         add(prefix + words, bound(kind) + bytes(count), whole(count), `${lane.second ? 'second-' : ''}peak-${metric}`);
     };
     peak('allocated', 'peak allocated');
-    if (recording.figures.has_segments) peak('reserved', 'peak reserved');
-    if (!isPair) {
+    if (device.has_reserved) peak('reserved', 'peak reserved');
+    if (called === null) {
         add('allocated at the end', bytes(device.end.allocated), null);
-        if (device.baseline.allocated > 0) add('from before the recording', bytes(device.baseline.allocated), null);
+        const before = bound(device.baseline_bound) + bytes(device.baseline.allocated);
+        if (device.baseline.allocated > 0) add('from before the recording', before, null);
         if (device.capacity_bytes !== null) add('could be reserved', bytes(device.capacity_bytes), null);
     }
     add(
@@ -45,7 +48,7 @@ function figures(lane: Lane, isPair: boolean): HTMLElement[] {
         const shown = element(
             'div',
             { class: 'doubt' },
-            name(doubts[0], 180),
+            name(prefix + doubts[0], 180),
             doubts.length > 1 ? ` (and ${doubts.length - 1} more)` : '',
         );
         shown.title = doubts.map((doubt) => name(doubt, 400)).join('\n');
@@ -58,19 +61,38 @@ function figures(lane: Lane, isPair: boolean): HTMLElement[] {
 export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]): void {
     const verdict = byId('verdict');
     const [first, second] = lanes;
-    const { bytes: peak } = first.device.peak.allocated;
     const isAlarm = !second && findings[0]?.severity === 'alarm';
     const isElsewhere = findings[0] && findings[0].device !== first.device.device;
     const place = isElsewhere ? `${first.recording.device(findings[0].device).name}: ` : '';
-    let text = findings[0] ? place + findings[0].sentence : `Peak of ${bytes(peak)} allocated`;
-    if (second) {
-        const change = second.device.peak.allocated.bytes - peak;
-        text =
-            change === 0
-                ? 'Both peaks are the same'
-                : `The peak of B is ${bytes(Math.abs(change))} ${change > 0 ? 'higher' : 'lower'} than that of A`;
-    }
+    const { allocated } = first.device.peak;
+    const peak = `Peak of ${bound(allocated.bound)}${bytes(allocated.bytes)} allocated`;
+    let text = findings[0] ? place + findings[0].sentence : peak;
+    if (second) text = isOneKind(lanes) ? between(allocated, second.device.peak.allocated) : differing(lanes);
     verdict.textContent = name(text, 300);
     verdict.title = name(text, 1000);
     verdict.classList.toggle('alarm', isAlarm);
+}
+
+type Peak = DeviceFigures['peak'][Metric];
+
+/** How two peaks differ: a bound leaves open by how much, or even which is higher. */
+export function between(a: Peak, b: Peak): string {
+    const change = b.bytes - a.bytes;
+    const size = bytes(Math.abs(change));
+    if (a.bound === null && b.bound === null) {
+        if (change === 0) return 'Both peaks are the same';
+        return `The peak of B is ${size} ${change > 0 ? 'higher' : 'lower'} than that of A`;
+    }
+    // The least that B may be above A, or A above B.
+    const isAbove = (of: Peak) => of.bound === null || of.bound === 'lower';
+    const isBelow = (of: Peak) => of.bound === null || of.bound === 'upper';
+    if (change > 0 && isAbove(b) && isBelow(a)) return `The peak of B is at least ${size} higher than that of A`;
+    if (change < 0 && isBelow(b) && isAbove(a)) return `The peak of B is at least ${size} lower than that of A`;
+    const [first, second] = [a, b].map((peak) => bound(peak.bound) + bytes(peak.bytes));
+    return `Which peak is higher is not known: that of A is ${first}, that of B ${second}`;
+}
+
+/** What is said of memory of two kinds, which has no difference. */
+function differing(lanes: readonly Lane[]): string {
+    return lanes.map((lane) => `${lane.letter} is ${lane.device.name}`).join(', ');
 }

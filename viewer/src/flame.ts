@@ -11,6 +11,7 @@ import type { Pen } from './pen.ts';
 import { fitting } from './ribbons.ts';
 import { Scrolled } from './scrolled.ts';
 import { matching } from './search.ts';
+import { touches } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -40,7 +41,7 @@ class Icicle implements Drawn {
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
     ) {
-        this.#scrolled = new Scrolled(host, () => this.paint(this.surface.pen));
+        this.#scrolled = new Scrolled(host, lane.store.gone, () => this.paint(this.surface.pen));
         this.surface = this.#scrolled.surface;
         const { canvas } = this.surface;
         canvas.setAttribute('role', 'img');
@@ -54,7 +55,7 @@ class Icicle implements Drawn {
         canvas.addEventListener('click', () => this.#click());
         lane.store.subscribe((state, changed) => {
             if (state.tab !== 'flame') return;
-            if (['at', 'at2', 'device', 'metric', 'tab', 'query'].some((key) => changed.has(key as 'at'))) this.fetch();
+            if (touches(changed, 'at', 'at2', 'device', 'metric', 'tab', 'query')) this.fetch();
             this.surface.invalidate();
         });
     }

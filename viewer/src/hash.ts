@@ -3,8 +3,8 @@
 import type { Metric } from '../engine/engine.d.ts';
 import { METRICS, TABS, type State, type Tab } from './state.ts';
 
-/** Writes what differs from `initial`. */
-export function write(state: State, initial: State): string {
+/** Writes what differs from `initial`, which is what no hash at all stands for, unless something else is `shown` then. */
+export function write(state: State, initial: State, shown = ''): string {
     const parts = new URLSearchParams();
     const put = (key: string, value: string | number, standard: string | number) => {
         if (value !== standard) parts.set(key, String(value));
@@ -17,18 +17,20 @@ export function write(state: State, initial: State): string {
     }
     put('metric', state.metric, initial.metric);
     put('by', state.by, initial.by);
-    put('at', state.at, initial.at);
-    put('at2', state.at2, initial.at2);
+    // What is left out is where that device holds most.
+    const isThere = state.device === initial.device;
+    put('at', state.at, isThere ? initial.at : '');
+    put('at2', state.at2, isThere ? initial.at2 : '');
     if (state.mark !== null) parts.set('mark', String(state.mark));
     put('tab', state.tab, initial.tab);
     if (state.selected && 'allocation' in state.selected)
         parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
     // A label may be a whole stack: what does not fit into an address is left out.
     if (state.selected && 'label' in state.selected && state.selected.label.length < 2000)
-        parts.set('label', state.selected.label);
+        parts.set(state.selected.isBand ? 'band' : 'label', state.selected.label);
     put('search', state.query, initial.query);
     if (state.fit) parts.set('fit', '1');
-    return parts.toString();
+    return parts.size === 0 && shown !== '' ? 'all' : parts.toString();
 }
 
 /** Reads what a hash says; what it does not say or says wrongly is left out. Ranges are checked by who knows the file. */
@@ -44,6 +46,11 @@ export function read(hash: string): Partial<State> {
         const value = number(key);
         return value !== undefined && Number.isInteger(value) && value >= 0 ? value : undefined;
     };
+    // Engines number allocations in 32 bits.
+    const id = (key: string): number | undefined => {
+        const value = count(key);
+        return value !== undefined && value < 2 ** 32 ? value : undefined;
+    };
     const device = number('device');
     if (device !== undefined && Number.isInteger(device)) state.device = device;
     const axis = parts.get('x');
@@ -55,16 +62,17 @@ export function read(hash: string): Partial<State> {
     const by = parts.get('by');
     if (by) state.by = by;
     const [at, at2, mark] = [count('at'), count('at2'), count('mark')];
-    const [allocation, allocation2] = [count('allocation'), count('allocation2')];
+    const [allocation, allocation2] = [id('allocation'), id('allocation2')];
     if (at !== undefined) state.at = at;
     if (at2 !== undefined) state.at2 = at2;
     if (mark !== undefined) state.mark = mark;
     const tab = parts.get('tab') as Tab | null;
     if (tab && TABS.includes(tab)) state.tab = tab;
-    const label = parts.get('label');
+    const [label, band] = [parts.get('label'), parts.get('band')];
     if (allocation !== undefined) state.selected = { allocation, second: false };
     else if (allocation2 !== undefined) state.selected = { allocation: allocation2, second: true };
-    else if (label) state.selected = { label };
+    else if (label) state.selected = { label, isBand: false };
+    else if (band) state.selected = { label: band, isBand: true };
     const query = parts.get('search');
     if (query) state.query = query;
     if (parts.get('fit') === '1') state.fit = true;

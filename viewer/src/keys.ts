@@ -28,25 +28,23 @@ interface Target {
     readonly views: readonly { tab: State['tab'] }[];
 }
 
-let last: AbortController | null = null;
-
-/** Listens for a page, and no longer for the one before it. */
+/** Listens for a page, until another one takes its place. */
 export function listen(page: Target, go: { whole: () => void; peak: () => void }): void {
-    last?.abort();
-    last = new AbortController();
-    addEventListener('keydown', (event) => press(page, go, event), { signal: last.signal });
+    addEventListener('keydown', (event) => press(page, go, event), { signal: page.store.gone });
 }
 
 function press(page: Target, go: { whole: () => void; peak: () => void }, event: KeyboardEvent): void {
     const { store, lanes } = page;
     const target = event.target as HTMLElement;
     if (event.key === 'Escape') {
+        if (target.closest('dialog')) return;
         store.set({ selected: null });
-        target.blur();
+        if (target.matches('input')) target.blur();
         return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, select, textarea, dialog')) return;
-    const [lane] = lanes;
+    // A plot's own recording, and elsewhere the first.
+    const lane = lanes.find((each) => target.dataset.lane === each.letter) ?? lanes[0];
     const { from, to, fit, mark } = store.state;
     const whole = extent(lanes);
     const seen = (x: number) => x >= from && x < to;

@@ -1,6 +1,7 @@
 /** One of at most two recordings that are looked at together, and what of it the state speaks of. */
 
 import type { DeviceFigures } from '../engine/engine.d.ts';
+import { name } from './format.ts';
 import type { Recording } from './recording.ts';
 import type { State, Store } from './state.ts';
 
@@ -16,9 +17,14 @@ export class Lane {
         readonly second: boolean,
     ) {}
 
-    /** The device that is looked at; the second file may lack it, and shows its first one. */
+    /** The device that is looked at; a file that lacks it shows its first one. */
     get device(): DeviceFigures {
         return this.recording.device(this.store.state.device);
+    }
+
+    /** What it is called where there are two. */
+    get letter(): 'A' | 'B' {
+        return this.second ? 'B' : 'A';
     }
 
     /** The instant that is looked at. */
@@ -50,6 +56,28 @@ export class Lane {
     peak(state: Readonly<State> = this.store.state): number {
         return this.device.peak[state.metric].instant;
     }
+}
+
+/** What the lanes are called where they are named together: with their devices, unless that is one and the same. */
+export function letters(lanes: readonly Lane[]): string[] {
+    const names = new Set(lanes.map((lane) => lane.device.name));
+    return lanes.map((lane) => (names.size === 1 ? lane.letter : `${lane.letter}, ${name(lane.device.name, 40)}`));
+}
+
+/** Whether the lanes are of memory of one kind: of devices, or of the same kind of the host's. */
+export function isOneKind(lanes: readonly Lane[]): boolean {
+    const kinds = lanes.map(({ device }) => (device.device < 0 ? device.name : 'device'));
+    return new Set(kinds).size === 1;
+}
+
+/** Moves the lanes to another device, all of it, at its peak. */
+export async function changeDevice(lanes: readonly Lane[], device: number): Promise<void> {
+    await Promise.all(lanes.map(({ recording }) => recording.prepare(recording.device(device).device)));
+    const { store } = lanes[0];
+    store.set({ device, selected: null, mark: null });
+    const [from, to] = extent(lanes);
+    store.set({ from, to });
+    for (const lane of lanes) lane.at = lane.peak();
 }
 
 /** What both recordings need on the axis, so that one scale serves both. */

@@ -5,38 +5,50 @@ import { take } from './embedded.ts';
 import { choose, onDrop } from './files.ts';
 import { name } from './format.ts';
 import { KEYS } from './keys.ts';
-import { fail, Page } from './page.ts';
+import { fail, type Opening, Page } from './page.ts';
 import { Recording, type Source } from './recording.ts';
 import { download, png, svg } from './save.ts';
 import { listenToSplit } from './split.ts';
 
 let engine: Blob | null = null;
-let recordings: Recording[] = [];
+let recordings: readonly Recording[] = [];
 let page: Page | null = null;
+/** Whether the page was made for a recording: the address speaks of that one. */
+let carries = false;
 
-/** Opens a file; a second one is compared with the first. */
-async function open(source: Source, isSecond: boolean, link: string): Promise<void> {
+/** Opens a file; a second one is compared with the first. What is seen stays until that has succeeded. */
+async function open(source: Source, isSecond: boolean, opening: Opening): Promise<void> {
     byId('alarm').hidden = true;
-    if (!engine) throw new Error('this page was made without its engine');
-    byId('verdict').textContent = `Reading ${name(source.name, 80)}…`;
+    const verdict = byId('verdict');
+    verdict.classList.remove('alarm');
+    verdict.textContent = `Reading ${name(source.name, 80)}…`;
+    let recording: Recording | null = null;
     try {
-        const recording = await Recording.open(engine, source);
+        if (!engine) throw new Error('this page was made without its engine');
+        recording = await Recording.open(engine, source);
         if (recording.figures.devices.length === 0) {
             recording.client.close();
-            byId('verdict').textContent = `${name(source.name)}: no memory was allocated on any device while recording`;
-            if (recordings.length === 0) welcome();
+            refuse(`${source.name}: no memory was allocated on any device while recording`);
             return;
         }
-        const gone = isSecond ? recordings.slice(1) : recordings;
-        recordings = isSecond ? [recordings[0], recording] : [recording];
-        page = await Page.open(recordings, link);
-        for (const each of gone) each.client.close();
+        const next = isSecond ? [recordings[0], recording] : [recording];
+        const opened = await Page.open(next, opening, isSecond ? page : null);
+        page?.close();
+        for (const each of recordings) if (!next.includes(each)) each.client.close();
+        [page, recordings] = [opened, next];
         actions();
     } catch (error) {
-        byId('verdict').textContent = '';
-        fail(error instanceof Error ? `memviz: ${error.message}` : error);
-        if (recordings.length === 0) welcome();
+        recording?.client.close();
+        refuse(error instanceof Error ? `memviz: ${error.message}` : String(error));
     }
+}
+
+/** Says why a file is not shown; what was seen before still is. */
+function refuse(why: string): void {
+    byId('verdict').textContent = '';
+    page?.verdict();
+    fail(why);
+    if (!page) welcome();
 }
 
 /** Files are opened one after the other: whether one is the second is known only then. */
@@ -44,7 +56,13 @@ let opened: Promise<void> = Promise.resolve();
 
 function openFile(file: File, isWithFirst: boolean): void {
     const source = { bytes: file, name: file.name, options: '' };
-    opened = opened.then(() => open(source, isWithFirst && recordings.length > 0, location.hash));
+    opened = opened.then(() => {
+        const isSecond = isWithFirst && page !== null;
+        // An address that was there before anything else is about what comes first.
+        const link = page === null && !carries ? location.hash : '';
+        const isLinked = isSecond ? page!.opening.isLinked : !carries;
+        return open(source, isSecond, { link, isLinked, shown: isSecond ? page!.opening.shown : '' });
+    });
 }
 
 function actions(): void {
@@ -137,5 +155,8 @@ help();
 listenToSplit();
 engine = take('engine')?.bytes ?? null;
 const carried = take('recording');
-if (carried) opened = open(carried, false, location.hash.length > 1 ? location.hash : carried.show);
-else welcome();
+if (carried) {
+    carries = true;
+    const link = location.hash.length > 1 ? location.hash : carried.show;
+    opened = open(carried, false, { link, isLinked: true, shown: carried.show });
+} else welcome();

@@ -6,6 +6,7 @@ import { ACCENT, ALARM, BACKGROUND, GRID, MUTED } from './colours.ts';
 import { extent, type Lane } from './lane.ts';
 import { clamped } from './navigate.ts';
 import { fromX, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
+import { touches } from './state.ts';
 import { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 
@@ -29,13 +30,14 @@ export class Minimap {
         this.#strips = lanes.map((lane) => ({ lane, curve: null, key: '', latest: new Latest() }));
         this.surface = new Surface(
             host,
+            lanes[0].store.gone,
             () => this.#draw(),
             () => this.#fetch(),
         );
         this.surface.canvas.setAttribute('role', 'img');
         this.surface.canvas.setAttribute('aria-label', 'The whole run; drag to move what is seen');
         lanes[0].store.subscribe((_, changed) => {
-            if (changed.has('device') || changed.has('axis') || changed.has('metric')) this.#fetch();
+            if (touches(changed, 'device', 'axis', 'metric')) this.#fetch();
             this.surface.invalidate();
         });
         this.#listen();

@@ -1,6 +1,6 @@
 /** The page with one or two recordings: all views, bound to one state. */
 
-import type { DeviceFigures, Finding } from '../engine/engine.d.ts';
+import type { DeviceFigures, Finding, Metric } from '../engine/engine.d.ts';
 import { BlocksView } from './blocks.ts';
 import { Latest } from './client.ts';
 import { Details } from './details.ts';
@@ -12,13 +12,13 @@ import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { extent, Lane } from './lane.ts';
+import { changeDevice, extent, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { clamped } from './navigate.ts';
-import { common, type Recording } from './recording.ts';
+import { common, devicesOf, type Recording } from './recording.ts';
 import type { Sheet } from './save.ts';
 import { SegmentsView } from './segments.ts';
-import { type State, Store } from './state.ts';
+import { type State, Store, touches } from './state.ts';
 import { Table } from './table.ts';
 import { Timeline } from './timeline.ts';
 import { Tip } from './tip.ts';
@@ -40,18 +40,16 @@ function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
 
 /** The state at the beginning: all of a device, at its peak. */
 function begin(recordings: readonly Recording[]): State {
-    const [first, second] = recordings;
-    const device = mainDevice(first);
+    const { device } = mainDevice(recordings[0]);
     const { by } = common(recordings);
     return {
-        device: device.device,
+        device,
         axis: 'entry',
         from: 0,
         to: 1,
         metric: 'allocated',
         by: by.includes('site') ? 'site' : by[0],
-        at: device.peak.allocated.instant,
-        at2: second ? second.device(device.device).peak.allocated.instant : 0,
+        ...peaks(recordings, device, 'allocated'),
         mark: null,
         tab: 'table',
         selected: null,
@@ -61,17 +59,40 @@ function begin(recordings: readonly Recording[]): State {
     };
 }
 
-/** What a link asks for, as far as the file has it. */
+/** What is asked for, as far as the files have it. */
 function asked(wanted: Partial<State>, initial: State, recordings: readonly Recording[]): State {
-    const [{ figures }] = recordings;
     const { by, hasTimes, hasSegments } = common(recordings);
-    const state = { ...initial, ...wanted };
-    if (!figures.devices.some((each) => each.device === state.device)) state.device = initial.device;
+    const isThere = devicesOf(recordings).some((each) => each.device === wanted.device);
+    const device = isThere ? wanted.device! : initial.device;
+    const state = { ...initial, ...peaks(recordings, device, 'allocated'), ...wanted, device };
     if (!by.includes(state.by)) state.by = initial.by;
     if (!hasTimes) state.axis = 'entry';
-    if (wanted.at === undefined && state.device !== initial.device)
-        state.at = recordings[0].device(state.device).peak.allocated.instant;
-    return answerable(state, hasSegments);
+    const { selected } = state;
+    const isOfSecond = selected !== null && 'allocation' in selected && selected.second;
+    if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);
+    // Two files are compared, or two instants of one.
+    return answerable({ ...state, mark: null }, hasSegments);
+}
+
+/** The instants at which recordings hold most. */
+function peaks(recordings: readonly Recording[], device: number, metric: Metric): { at: number; at2: number } {
+    const [at, at2 = 0] = recordings.map((each) => each.device(device).peak[metric].instant);
+    return { at, at2 };
+}
+
+/** What stays when a second file comes beside the first; both are shown at their peaks. */
+function kept({ device, axis, metric, by, tab, query }: State, recordings: readonly Recording[]): Partial<State> {
+    return { device, axis, metric, by, tab, query, ...peaks(recordings, device, metric) };
+}
+
+/** What a page shows first. */
+export interface Opening {
+    /** What a link says, without a hash in front. */
+    link: string;
+    /** Whether the address stands for what is seen: it does not for a file that the page does not carry. */
+    isLinked: boolean;
+    /** What is shown where there is no link. */
+    shown: string;
 }
 
 export class Page {
@@ -84,18 +105,26 @@ export class Page {
     /** What was found in the first recording. */
     #found: readonly Finding[] = [];
     #search = new Latest();
+    readonly #gone = new AbortController();
+    /** What no hash stands for: all of it. */
+    readonly #start: State;
 
-    private constructor(recordings: readonly Recording[], initial: State, state: State, isLinked: boolean) {
-        this.store = new Store(state);
+    private constructor(
+        private readonly recordings: readonly Recording[],
+        initial: State,
+        state: State,
+        hasRange: boolean,
+        readonly opening: Opening,
+    ) {
+        this.store = new Store(state, this.#gone.signal);
         this.lanes = recordings.map((recording, at) => new Lane(recording, this.store, at === 1));
         const whole = extent(this.lanes);
-        const start = { ...initial, from: whole[0], to: whole[1] };
-        const range = isLinked ? clamped(state.from, state.to, whole) : { from: whole[0], to: whole[1] };
-        this.store.set(range);
+        this.#start = { ...initial, from: whole[0], to: whole[1] };
+        this.store.set(this.#range(state, hasRange));
 
         const tip = new Tip();
         showFigures(this.lanes);
-        showVerdict(this.lanes, []);
+        this.verdict();
         const go = {
             whole: () => {
                 const [from, to] = extent(this.lanes);
@@ -106,15 +135,15 @@ export class Page {
                 this.#reveal(this.lanes[0]);
             },
         };
-        showControls(this.lanes, go);
+        showControls(this.lanes, go, fail);
         new Minimap(emptied('minimap'), this.lanes, fail);
         const hosts = this.lanes.map(() => element('div'));
         byId('timelines').replaceChildren(...hosts);
-        this.timelines = this.lanes.map((lane, at) => new Timeline(hosts[at], this.lanes, lane, tip, fail));
+        this.timelines = this.lanes.map((lane, at) => new Timeline(hosts[at], this.lanes, lane, () => this.timelines, tip, fail));
         new Where(byId('where'), this.lanes, fail);
 
         const table = new Table(this.lanes, fail);
-        this.#findings = new FindingsView(this.lanes, (finding) => this.#visit(finding));
+        this.#findings = new FindingsView(this.lanes, (finding) => void this.#visit(finding).catch(fail));
         const details = new Details(byId('details'), this.lanes, table, this.#findings.aside, fail);
         details.show();
         const { hasSegments } = common(recordings);
@@ -128,23 +157,25 @@ export class Page {
         this.#tabs();
         listenToKeys(this, go);
         this.store.subscribe((now, changed) => {
-            if (['device', 'metric', 'by'].some((key) => changed.has(key as 'by'))) byId('alarm').hidden = true;
+            if (touches(changed, 'device', 'metric', 'by')) byId('alarm').hidden = true;
             if (changed.has('device')) {
                 showFigures(this.lanes);
-                showVerdict(this.lanes, this.#found);
+                this.verdict();
             }
             if (changed.has('tab')) this.#tabs();
-            if (changed.has('query') || changed.has('device')) this.#find();
-            this.#link(now, start);
+            if (touches(changed, 'query', 'device')) this.#find();
+            if (opening.isLinked) this.#link(now);
         });
+        if (opening.isLinked) addEventListener('hashchange', () => this.#follow(), { signal: this.#gone.signal });
+        else history.replaceState(null, '', location.pathname + location.search);
         if (state.query !== '') this.#find();
         void this.#look();
     }
 
-    /** Shows recordings, as a link says if there is one. */
-    static async open(recordings: readonly Recording[], link: string): Promise<Page> {
+    /** Shows recordings, as a link says if there is one, or as the first of them was shown before. */
+    static async open(recordings: readonly Recording[], opening: Opening, before: Page | null): Promise<Page> {
         const initial = begin(recordings);
-        const wanted = hash.read(link);
+        const wanted = before ? kept(before.store.state, recordings) : hash.read(opening.link);
         const state = asked(wanted, initial, recordings);
         await Promise.all(recordings.map((each) => each.prepare(each.device(state.device).device)));
         byId('welcome').hidden = true;
@@ -153,7 +184,37 @@ export class Page {
         byId('file').textContent = names;
         byId('file').title = recordings.map((each) => name(each.name, 1000)).join('\n');
         document.title = `${names} · memviz`;
-        return new Page(recordings, initial, state, wanted.from !== undefined);
+        return new Page(recordings, initial, state, wanted.from !== undefined, opening);
+    }
+
+    /** Another page takes its place. */
+    close(): void {
+        this.#gone.abort();
+        clearTimeout(this.#timer);
+    }
+
+    /** Says what is the matter, in a line. */
+    verdict(): void {
+        showVerdict(this.lanes, this.#found);
+    }
+
+    /** The range that is seen: that of a state, or all. */
+    #range(state: State, hasRange: boolean): { from: number; to: number } {
+        const whole = extent(this.lanes);
+        return hasRange ? clamped(state.from, state.to, whole) : { from: whole[0], to: whole[1] };
+    }
+
+    /** Shows what the address says now. */
+    #follow(): void {
+        const wanted = hash.read(location.hash);
+        const state = asked(wanted, this.#start, this.recordings);
+        const devices = this.recordings.map((each) => each.prepare(each.device(state.device).device));
+        Promise.all(devices)
+            .then(() => {
+                this.store.set({ ...state, found: this.store.state.found });
+                this.store.set(this.#range(state, wanted.from !== undefined));
+            })
+            .catch(fail);
     }
 
     /** What is seen, to keep as a picture. */
@@ -202,38 +263,32 @@ export class Page {
             const findings = await Promise.all(this.lanes.map((lane) => lane.recording.findings()));
             this.#findings.fill(findings);
             [this.#found] = findings;
-            showVerdict(this.lanes, this.#found);
+            this.verdict();
         } catch (error) {
             fail(error);
         }
     }
 
     /** Goes to where a finding is. */
-    #visit(finding: Finding): void {
+    async #visit({ device, instant, from, to }: Finding): Promise<void> {
         const [lane] = this.lanes;
-        const { device } = finding;
-        void lane.recording.prepare(device).then(() => {
-            if (device !== this.store.state.device) {
-                this.store.set({ device, selected: null, mark: null });
-                const [from, to] = extent(this.lanes);
-                this.store.set({ from, to });
-            }
-            if (finding.instant !== null) lane.at = finding.instant;
-            if (finding.from !== null && finding.to !== null) {
-                const [left, right] = [lane.x(finding.from), lane.x(finding.to)];
-                const margin = 0.05 * (right - left);
-                this.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
-            }
-            this.#reveal(lane);
-        });
+        if (device !== lane.device.device) await changeDevice(this.lanes, device);
+        if (instant !== null) lane.at = instant;
+        if (from !== null && to !== null) {
+            const [left, right] = [lane.x(from), lane.x(to)];
+            const margin = 0.05 * (right - left);
+            this.store.set(clamped(left - margin, right + margin, extent(this.lanes)));
+        }
+        this.#reveal(lane);
     }
 
     #timer = 0;
 
     /** Writes the state into the URL, once things are at rest: browsers limit how often that is done. */
-    #link(state: Readonly<State>, start: State): void {
+    #link(state: Readonly<State>): void {
         clearTimeout(this.#timer);
-        this.#timer = window.setTimeout(() => history.replaceState(null, '', `#${hash.write(state, start)}`), 250);
+        const link = hash.write(state, this.#start, this.opening.shown);
+        this.#timer = window.setTimeout(() => history.replaceState(null, '', `#${link}`), 250);
     }
 
     #tabs(): void {

@@ -10,6 +10,7 @@ export interface Requests {
     open: { args: [engine: Blob, recording: Blob, name: string, options: string]; answer: Engine.Figures };
     times: { args: [device: number]; answer: Float64Array };
     curve: { args: [device: number, metric: Metric, ...Range]; answer: Engine.Curve };
+    values: { args: [device: number, metric: Metric, instants: Uint32Array]; answer: Float64Array };
     bands: { args: [device: number, metric: Metric, by: By, ...Range, top: number]; answer: Engine.Bands };
     blocks: { args: [device: number, metric: Metric, by: By, ...Range, limit: number]; answer: Engine.Blocks };
     held: { args: [device: number, metric: Metric, ...Range, allocations: Uint32Array]; answer: Float64Array };

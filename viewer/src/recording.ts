@@ -1,6 +1,6 @@
 /** An open recording: its engine, its figures, and where its instants lie on the axes. */
 
-import type { Annotation, Axis, DeviceFigures, Figures, Finding, Steps } from '../engine/engine.d.ts';
+import type { Annotation, Axis, DeviceFigures, Figures, Finding, Metric, Steps } from '../engine/engine.d.ts';
 import { Client } from './client.ts';
 
 /** A file to read, and how. */
@@ -11,6 +11,18 @@ export interface Source {
     options: string;
 }
 
+/** A device by its number and name. */
+export type Device = Pick<DeviceFigures, 'device' | 'name'>;
+
+/** The devices that any of some recordings has: those of the first, then what others have besides. */
+export function devicesOf(recordings: readonly { figures: { devices: readonly Device[] } }[]): Device[] {
+    const all = new Map<number, Device>();
+    for (const { figures } of recordings) {
+        for (const each of figures.devices) if (!all.has(each.device)) all.set(each.device, each);
+    }
+    return [...all.values()];
+}
+
 /** What all recordings can be asked for together. */
 export function common(recordings: readonly Recording[]): { by: string[]; hasTimes: boolean; hasSegments: boolean } {
     const [{ figures }] = recordings;
@@ -19,6 +31,12 @@ export function common(recordings: readonly Recording[]): { by: string[]; hasTim
         hasTimes: recordings.every((recording) => recording.figures.has_times),
         hasSegments: recordings.every((recording) => recording.figures.has_segments),
     };
+}
+
+/** Those of some annotations that the entry before an instant lies in, the outermost first. */
+export function openAt(annotations: readonly Annotation[], instant: number): Annotation[] {
+    const open = annotations.filter((each) => each.from < instant && instant <= each.to);
+    return open.sort((a, b) => a.depth - b.depth);
 }
 
 /** What is fetched of a device once. */
@@ -47,6 +65,11 @@ export class Recording {
             client.close();
             throw error;
         }
+    }
+
+    /** A counter of a device at an instant. */
+    async value(device: number, metric: Metric, instant: number): Promise<number> {
+        return (await this.client.ask('values', [device, metric, Uint32Array.of(instant)]))[0];
     }
 
     /** The figures of a device; those of the first one where there is no such device. */
@@ -108,9 +131,8 @@ export class Recording {
         return [this.x(device, 0, axis), this.x(device, entries, axis) + 1];
     }
 
-    /** The annotations that are open at an instant, the outermost first. */
+    /** The annotations that the entry before an instant lies in, the outermost first. */
     open(device: number, instant: number): string[] {
-        const open = this.annotations(device).filter((each) => each.from <= instant && instant < each.to);
-        return open.sort((a, b) => a.depth - b.depth).map((each) => each.name);
+        return openAt(this.annotations(device), instant).map((each) => each.name);
     }
 }

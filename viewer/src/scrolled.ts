@@ -10,12 +10,13 @@ export class Scrolled {
 
     constructor(
         private readonly host: HTMLElement,
+        gone: AbortSignal,
         draw: () => void,
         resized: () => void = () => {},
     ) {
         host.classList.add('scrolled');
         host.append(this.#frame, this.#space);
-        this.surface = new Surface(this.#frame, draw, resized);
+        this.surface = new Surface(this.#frame, gone, draw, resized);
         host.addEventListener('scroll', () => this.surface.invalidate());
     }
 

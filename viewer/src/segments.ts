@@ -3,12 +3,13 @@
 import type { Group, SegmentMap } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
-import { stackedBy } from './controls.ts';
 import { element } from './dom.ts';
 import { bytes, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
+import { behind, type Run, runs } from './runs.ts';
 import { Scrolled } from './scrolled.ts';
+import { chosenBand, stackedBy, touches } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
@@ -24,6 +25,7 @@ const ROWS = 14;
 const MOST = 10_000_000;
 
 type Segment = SegmentMap['segments'][number];
+type Block = Segment['blocks'][number];
 
 /** Where a segment begins: a row and a place in it. */
 interface Place {
@@ -32,6 +34,14 @@ interface Place {
     y: number;
     /** Bytes from the left edge. */
     start: number;
+    /** What is drawn of it, made when it comes into sight. */
+    runs: Run[] | null;
+}
+
+/** A block, and where it is. */
+interface Spot {
+    place: Place;
+    block: Block;
 }
 
 interface Head {
@@ -53,7 +63,9 @@ class SegmentPicture implements Drawn {
     /** Bytes that a row holds. */
     #row = 1;
     #zoom = 1;
-    #hover: { place: Place; block: number } | null = null;
+    #hover: Spot | null = null;
+    /** Where the chosen allocation is, looked for when another is chosen or laid out. */
+    #chosen: { allocation: number; places: readonly Place[]; spot: Spot | null } | null = null;
 
     constructor(
         host: HTMLElement,
@@ -63,6 +75,7 @@ class SegmentPicture implements Drawn {
     ) {
         this.#scrolled = new Scrolled(
             host,
+            lane.store.gone,
             () => this.paint(this.surface.pen),
             () => this.#layOut(),
         );
@@ -77,7 +90,7 @@ class SegmentPicture implements Drawn {
             this.surface.invalidate();
         });
         canvas.addEventListener('click', () => {
-            const allocation = this.#hover?.place.segment.blocks[this.#hover.block].allocation ?? null;
+            const allocation = this.#hover?.block.allocation ?? null;
             if (allocation !== null) lane.store.set({ selected: { allocation, second: lane.second } });
         });
         canvas.addEventListener(
@@ -93,7 +106,7 @@ class SegmentPicture implements Drawn {
         );
         lane.store.subscribe((state, changed) => {
             if (state.tab !== 'segments') return;
-            if (['at', 'at2', 'device', 'by', 'tab'].some((key) => changed.has(key as 'at'))) this.fetch();
+            if (touches(changed, 'at', 'at2', 'device', 'by', 'tab')) this.fetch();
             this.surface.invalidate();
         });
     }
@@ -110,7 +123,7 @@ class SegmentPicture implements Drawn {
                 // What is live at one instant, as shapes of a single column: whose each block is.
                 const [map, live] = await Promise.all([
                     client.ask('segments', [device, at]),
-                    client.ask('blocks', [device, 'active', by, 'entry', at, at + 1, 1, MOST]),
+                    client.ask('blocks', [device, 'active', by, 'entry', at, at + 0.5, 1, MOST]),
                 ]);
                 this.#map = map;
                 this.#groups = new Map();
@@ -143,6 +156,12 @@ class SegmentPicture implements Drawn {
         this.#places = [];
         this.#heads = [];
         let y = 6;
+        const { length: stray } = map.stray;
+        if (stray > 0) {
+            const text = stray === 1 ? '1 block lies in no segment' : `${whole(stray)} blocks lie in no segment`;
+            this.#heads.push({ text: `${text}: the recording contradicts itself`, y });
+            y += HEAD;
+        }
         // A pixel between two of them, so that they are told apart.
         const gap = (1.5 * this.#row) / Math.max(10, this.surface.width - 2 * SIDE);
         for (const [kind, segments] of kinds) {
@@ -158,7 +177,7 @@ class SegmentPicture implements Drawn {
                     at = 0;
                     y += ROW + GAP;
                 }
-                this.#places.push({ segment, y, start: at });
+                this.#places.push({ segment, y, start: at, runs: null });
                 const end = at + segment.bytes;
                 y += Math.floor((end - 1) / this.#row) * (ROW + GAP);
                 at = (end % this.#row) + gap;
@@ -201,48 +220,67 @@ class SegmentPicture implements Drawn {
         for (const { text, y } of this.#heads)
             pen.text(SIDE, y + 14 - this.#scrolled.offset, name(text, 200), { fill: MUTED[shown], size: 11.5 });
         const { offset } = this.#scrolled;
-        const { selected } = this.lane.store.state;
-        const chosen =
-            selected && 'allocation' in selected && selected.second === this.lane.second ? selected.allocation : null;
+        const scale = this.#row / Math.max(10, width - 2 * SIDE);
         for (const place of this.#places) {
             const rows = Math.ceil((place.start + place.segment.bytes) / this.#row);
             if (place.y - offset > height || place.y + rows * (ROW + GAP) - offset < 0) continue;
             this.#boxes(place, 0, place.segment.bytes, (box) => pen.rect(box, FREE[shown]));
-            place.segment.blocks.forEach((block) => {
+            place.runs ??= runs(place.segment.blocks, scale);
+            const [first, end] = this.#seen(place);
+            for (let at = behind(place.runs, first); at < place.runs.length; at++) {
+                const { block, offset: start, bytes: size } = place.runs[at];
+                if (start >= end) break;
                 const fill = this.#fill(block, shown);
-                if (fill !== null) {
-                    this.#boxes(place, block.offset, block.bytes, (box) => {
-                        pen.rect({ ...box, width: Math.max(0.4, box.width - (box.width > 4 ? 1 : 0)) }, fill);
-                        if (block.state === 'pending_free')
-                            pen.rect({ ...box, y: box.y + ROW - 4, height: 4 }, TEXT[shown]);
-                    });
-                }
-            });
+                if (fill === null) continue;
+                this.#boxes(place, start, size, (box) => {
+                    pen.rect({ ...box, width: Math.max(0.4, box.width - (box.width > 4 ? 1 : 0)) }, fill);
+                    if (block.state === 'pending_free')
+                        pen.rect({ ...box, y: box.y + ROW - 4, height: 4 }, TEXT[shown]);
+                });
+            }
             this.#boxes(place, 0, place.segment.bytes, (box) =>
                 pen.outline({ x: box.x, y: box.y + 0.5, width: box.width, height: ROW - 1 }, { stroke: GRID[shown] }),
             );
-            for (const block of place.segment.blocks) {
-                if (block.allocation === null || block.allocation !== chosen) continue;
-                this.#boxes(place, block.offset, block.bytes, (box) =>
-                    pen.outline(box, { stroke: ACCENT[shown], width: 2.5 }),
-                );
+        }
+        const outline = (spot: Spot | null, style: { stroke: string; width: number }) => {
+            if (spot) this.#boxes(spot.place, spot.block.offset, spot.block.bytes, (box) => pen.outline(box, style));
+        };
+        outline(this.#choice(), { stroke: ACCENT[shown], width: 2.5 });
+        if (pen === this.surface.pen) outline(this.#hover, { stroke: TEXT[shown], width: 1.5 });
+    }
+
+    /** The bytes of a segment in the rows that are seen. */
+    #seen({ y, start }: Place): [number, number] {
+        const top = this.#scrolled.offset - y;
+        const first = Math.max(0, Math.floor(top / (ROW + GAP)));
+        const last = Math.floor((top + this.surface.height) / (ROW + GAP));
+        return [first * this.#row - start, (last + 1) * this.#row - start];
+    }
+
+    /** Where the chosen allocation is. */
+    #choice(): Spot | null {
+        const { selected } = this.lane.store.state;
+        if (!selected || !('allocation' in selected) || selected.second !== this.lane.second) return null;
+        const { allocation } = selected;
+        const places = this.#places;
+        if (this.#chosen?.allocation !== allocation || this.#chosen.places !== places) {
+            let spot: Spot | null = null;
+            for (const place of places) {
+                const block = place.segment.blocks.find((each) => each.allocation === allocation);
+                if (block) spot = { place, block };
             }
+            this.#chosen = { allocation, places, spot };
         }
-        if (this.#hover && pen === this.surface.pen) {
-            const { place, block } = this.#hover;
-            const { offset: start, bytes: size } = place.segment.blocks[block];
-            this.#boxes(place, start, size, (box) => pen.outline(box, { stroke: TEXT[shown], width: 1.5 }));
-        }
+        return this.#chosen.spot;
     }
 
     /** The colour of a block; none of free ones. */
-    #fill(block: Segment['blocks'][number], shown: Theme): string | null {
+    #fill(block: Block, shown: Theme): string | null {
         if (block.state === 'inactive') return null;
         const { found, store } = this.lane;
-        const { selected } = store.state;
         const group = block.allocation === null ? null : this.#groups.get(block.allocation);
         const colour = group ? group[shown] : OTHER[shown];
-        const label = selected && 'label' in selected ? selected.label : null;
+        const label = chosenBand(store.state);
         const isMeant = found
             ? block.allocation !== null && found.has(block.allocation)
             : label === null || group?.label === label;
@@ -258,8 +296,8 @@ class SegmentPicture implements Drawn {
             this.tip.hide();
             return;
         }
-        const { segment } = this.#hover.place;
-        const block = segment.blocks[this.#hover.block];
+        const { block, place } = this.#hover;
+        const { segment } = place;
         const group = block.allocation === null ? null : this.#groups.get(block.allocation);
         const state =
             block.state === 'inactive'
@@ -267,7 +305,7 @@ class SegmentPicture implements Drawn {
                 : block.state === 'pending_free'
                   ? 'waits for a stream to be free'
                   : 'in use';
-        const used = segment.blocks.reduce((sum, each) => sum + (each.state === 'inactive' ? 0 : each.bytes), 0);
+        const used = this.#inUse(segment);
         this.tip.show(event.clientX, event.clientY, [
             ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true }] : []),
             { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },
@@ -276,7 +314,19 @@ class SegmentPicture implements Drawn {
         ]);
     }
 
-    #under(x: number, y: number): { place: Place; block: number } | null {
+    #used = new WeakMap<Segment, number>();
+
+    /** Bytes of a segment in use: summed once. */
+    #inUse(segment: Segment): number {
+        let used = this.#used.get(segment);
+        if (used === undefined) {
+            used = segment.blocks.reduce((sum, each) => sum + (each.state === 'inactive' ? 0 : each.bytes), 0);
+            this.#used.set(segment, used);
+        }
+        return used;
+    }
+
+    #under(x: number, y: number): Spot | null {
         const width = Math.max(10, this.surface.width - 2 * SIDE);
         for (const place of this.#places) {
             const from = y + this.#scrolled.offset - place.y;
@@ -284,8 +334,9 @@ class SegmentPicture implements Drawn {
             if (row < 0 || from - row * (ROW + GAP) > ROW) continue;
             const at = ((x - SIDE) / width + row) * this.#row - place.start;
             if (x < SIDE || x > SIDE + width || at < 0 || at >= place.segment.bytes) continue;
-            const block = place.segment.blocks.findIndex((each) => at >= each.offset && at < each.offset + each.bytes);
-            if (block >= 0) return { place, block };
+            const { blocks } = place.segment;
+            const block = blocks[behind(blocks, at)];
+            if (block && block.offset <= at) return { place, block };
         }
         return null;
     }

@@ -2,13 +2,22 @@
 
 import { byId } from './dom.ts';
 
+/** Pixels that the timeline keeps. */
+const LEAST = 90;
+
 export function listenToSplit(): void {
     const line = byId('split');
     const upper = byId('timelines');
+    const most = () => Math.max(LEAST, byId('left').clientHeight - 160);
     const set = (height: number) => {
-        const room = byId('left').clientHeight;
-        upper.style.height = `${Math.max(90, Math.min(height, room - 160))}px`;
+        upper.style.height = `${Math.max(LEAST, Math.min(height, most()))}px`;
     };
+    line.setAttribute('aria-valuemin', String(LEAST));
+    const say = () => {
+        line.setAttribute('aria-valuemax', String(most()));
+        line.setAttribute('aria-valuenow', String(upper.clientHeight));
+    };
+    new ResizeObserver(say).observe(upper);
     line.addEventListener('pointerdown', (event) => line.setPointerCapture(event.pointerId));
     line.addEventListener('pointermove', (event) => {
         if (line.hasPointerCapture(event.pointerId)) set(event.clientY - upper.getBoundingClientRect().top);

@@ -13,8 +13,20 @@ export function ofBlocks(metric: Metric): Metric {
     return metric === 'reserved' ? 'active' : metric;
 }
 
-/** What the details show: an allocation of the first or the second file, or a group. */
-export type Selection = { allocation: number; second: boolean } | { label: string } | null;
+/** What the details show: an allocation of the first or the second file, or a group: of the table, or of the bands where those differ. */
+export type Selection = { allocation: number; second: boolean } | { label: string; isBand: boolean } | null;
+
+/** Whether a row of the table is chosen. */
+export function isRow({ selected, by }: State, label: string): boolean {
+    if (!selected || !('label' in selected) || selected.label !== label) return false;
+    return !selected.isBand || stackedBy(by) === by;
+}
+
+/** The group of what is stacked that is chosen. */
+export function chosenBand({ selected, by }: State): string | null {
+    if (!selected || !('label' in selected)) return null;
+    return selected.isBand || stackedBy(by) === by ? selected.label : null;
+}
 
 export interface State {
     device: number;
@@ -39,15 +51,30 @@ export interface State {
     fit: boolean;
 }
 
-type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
+type Changed = ReadonlySet<keyof State>;
+type Listener = (state: State, changed: Changed) => void;
 
-/** The state and who wants to know. Changes of one task are told at once, before the next frame. */
+/** Whether any of these is among what has changed. */
+export function touches(changed: Changed, ...keys: (keyof State)[]): boolean {
+    return keys.some((key) => changed.has(key));
+}
+
+/** Groups that what is stacked can be of: those of functions overlap. */
+export function stackedBy(by: By): By {
+    return by === 'function' ? 'site' : by;
+}
+
+/** The state and who wants to know. Changes of one task are told at once, before the next frame, until another page has taken its place. */
 export class Store {
     #state: State;
     #changed = new Set<keyof State>();
     #listeners: Listener[] = [];
 
-    constructor(state: State) {
+    constructor(
+        state: State,
+        /** Aborted when another page takes this one's place. */
+        readonly gone: AbortSignal,
+    ) {
         this.#state = state;
     }
 
@@ -71,6 +98,7 @@ export class Store {
     #tell(): void {
         const changed = this.#changed;
         this.#changed = new Set();
+        if (this.gone.aborted) return;
         for (const listener of this.#listeners) listener(this.#state, changed);
     }
 }

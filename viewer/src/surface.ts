@@ -13,22 +13,20 @@ export class Surface {
     ratio = 1;
     #asked = false;
 
-    /** `draw` is called when something has changed, `resized` before that when the size has. */
+    /** `draw` is called when something has changed, `resized` before that when the size has; neither once it is `gone`. */
     constructor(
         host: HTMLElement,
+        gone: AbortSignal,
         private readonly draw: () => void,
         private readonly resized: () => void = () => {},
     ) {
         this.context = this.canvas.getContext('2d', { alpha: false })!;
         this.pen = new CanvasPen(this.context);
         host.append(this.canvas);
-        const observer = new ResizeObserver(() => {
-            // Another page has taken its place.
-            if (this.canvas.isConnected) this.#resize(host);
-            else observer.disconnect();
-        });
+        const observer = new ResizeObserver(() => this.#resize(host));
         observer.observe(host);
-        onTheme(() => this.now());
+        gone.addEventListener('abort', () => observer.disconnect(), { once: true });
+        onTheme(() => this.now(), gone);
     }
 
     /** Draws in the next frame. */

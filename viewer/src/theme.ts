@@ -5,18 +5,21 @@ import type { Theme } from './colours.ts';
 const dark = matchMedia('(prefers-color-scheme: dark)');
 let printing = false;
 
+addEventListener('beforeprint', () => {
+    printing = true;
+});
+addEventListener('afterprint', () => {
+    printing = false;
+});
+
 /** What the reader prefers; paper is light. */
 export function theme(): Theme {
     return dark.matches && !printing ? 'dark' : 'light';
 }
 
-/** Tells of every change of the theme. */
-export function onTheme(changed: () => void): void {
-    dark.addEventListener('change', changed);
-    const print = (now: boolean) => () => {
-        printing = now;
-        changed();
-    };
-    addEventListener('beforeprint', print(true));
-    addEventListener('afterprint', print(false));
+/** Tells of every change of the theme, until it is aborted. */
+export function onTheme(changed: () => void, signal: AbortSignal): void {
+    dark.addEventListener('change', changed, { signal });
+    addEventListener('beforeprint', changed, { signal });
+    addEventListener('afterprint', changed, { signal });
 }

@@ -1,9 +1,8 @@
 /** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
 
-import type { Bands, Curve } from '../engine/engine.d.ts';
+import type { Bands, Curve, Metric } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
-import { stackedBy } from './controls.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
 import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
 import { extent, top, type Lane } from './lane.ts';
@@ -11,7 +10,8 @@ import { clamped } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
 import { Raster } from './raster.ts';
-import { drawRibbons, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
+import { devicesOf } from './recording.ts';
+import { drawRibbons, edgesOf, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
 import {
     around,
     bandAt,
@@ -25,7 +25,7 @@ import {
     shades,
     type Stretch,
 } from './stacked.ts';
-import type { State } from './state.ts';
+import { chosenBand, stackedBy, type State, touches } from './state.ts';
 import type { Surface } from './surface.ts';
 import { theme } from './theme.ts';
 import type { Tip, TipLine } from './tip.ts';
@@ -40,7 +40,9 @@ interface Fetched {
     stretch: Stretch;
     bands: Bands;
     sums: Float64Array;
-    reserved: Curve;
+    reserved: Curve | null;
+    /** The same at the bands' instants. */
+    reservedThen: Float64Array | null;
     /** What the allocations hold that the search finds, where something is searched for. */
     held: Float64Array | null;
 }
@@ -63,6 +65,8 @@ export class Timeline implements Drawn {
         host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly lane: Lane,
+        /** Those of all lanes, which share their scales. */
+        private readonly all: () => readonly Timeline[],
         private readonly tip: Tip,
         private readonly fail: (error: unknown) => void,
     ) {
@@ -79,8 +83,7 @@ export class Timeline implements Drawn {
         });
         lane.store.subscribe((_, changed) => {
             if (changed.has('device')) this.#ribbons = ribbons(lane);
-            if (['device', 'axis', 'metric', 'by', 'from', 'to', 'found'].some((key) => changed.has(key as 'by')))
-                this.fetch();
+            if (touches(changed, 'device', 'axis', 'metric', 'by', 'from', 'to', 'found')) this.fetch();
             this.surface.invalidate();
         });
         this.#ribbons = ribbons(lane);
@@ -95,7 +98,7 @@ export class Timeline implements Drawn {
             width: Math.max(10, this.surface.width - LEFT - RIGHT),
             height: Math.max(10, this.surface.height - 40 - room),
         };
-        return { box, from, to, top: fit ? this.#seen() : top(this.lanes) };
+        return { box, from, to, top: fit ? Math.max(...this.all().map((each) => each.#seen())) : top(this.lanes) };
     }
 
     /** The highest point that is seen. */
@@ -115,6 +118,11 @@ export class Timeline implements Drawn {
         return most * 1.06;
     }
 
+    /** Draws again, and the others too where their scale depends on it. */
+    #changed(): void {
+        for (const each of this.lane.store.state.fit ? this.all() : [this]) each.surface.invalidate();
+    }
+
     /** Asks for what is seen and some more around it, unless it is there. */
     fetch(): void {
         const { state } = this.lane.store;
@@ -131,12 +139,12 @@ export class Timeline implements Drawn {
                 if (this.#whole?.key !== what) {
                     this.#whole = await this.#ask(state, { from: first, to: end, columns: pixels }, what);
                     if (this.#near && !this.#near.key.startsWith(`${what},`)) this.#near = null;
-                    this.surface.invalidate();
+                    this.#changed();
                 }
                 const stretch = around(state.from, state.to, pixels, [first, end]);
                 const isWhole = stretch.columns === pixels && covers(stretch, first, end, [first, end]);
                 this.#near = isWhole ? { ...this.#whole, key } : await this.#ask(state, stretch, key);
-                this.surface.invalidate();
+                this.#changed();
             } catch (error) {
                 this.fail(error);
             }
@@ -145,22 +153,23 @@ export class Timeline implements Drawn {
 
     async #ask(state: Readonly<State>, stretch: Stretch, key: string): Promise<Fetched> {
         const { client } = this.lane.recording;
-        const { device } = this.lane.device;
+        const { device, has_reserved } = this.lane.device;
         const { found } = this.lane;
         const { axis, metric } = state;
         const range = [axis, stretch.from, stretch.to, stretch.columns] as const;
         const [bands, reserved, held] = await Promise.all([
             client.ask('bands', [device, metric, stackedBy(state.by), ...range, BANDS]),
-            client.ask('curve', [device, 'reserved', ...range]),
+            has_reserved ? client.ask('curve', [device, 'reserved', ...range]) : null,
             // Segments are no allocations: of those that are found none is part of their bands.
             metric !== 'reserved' && found
                 ? client.ask('held', [device, metric, ...range, Uint32Array.from(found)])
                 : null,
         ]);
+        const reservedThen = has_reserved ? await client.ask('values', [device, 'reserved', bands.instants]) : null;
         const before = this.#whole?.bands.groups.map((group) => group.label) ?? [];
         const stacked = ordered(bands, stretch.columns, stackedBy(state.by), before);
         const sums = edges(stacked, stretch.columns);
-        return { key, stretch, bands: stacked, sums, reserved, held };
+        return { key, stretch, bands: stacked, sums, reserved, reservedThen, held };
     }
 
     /** Draws what is seen with any pen, into its own box. */
@@ -171,11 +180,11 @@ export class Timeline implements Drawn {
         this.#bands(pen, plot, shown);
         drawAxes(pen, plot, this.lane.store.state.axis, shown);
         pen.within({ ...plot.box, y: 0, height: this.surface.height }, () => this.#marks(pen, plot, shown));
-        drawRibbons(pen, plot, this.#ribbonsTop(plot), this.#ribbons, this.lane, shown);
+        drawRibbons(pen, plot, this.#ribbonsTop(plot), this.#ribbons, this.lane.store.state.axis, shown);
         if (this.lanes.length > 1) {
-            const isOne = this.lane.recording.figures.devices.length === 1;
+            const isOne = devicesOf(this.lanes.map((lane) => lane.recording)).length === 1;
             const text = name(this.lane.recording.name, 60) + (isOne ? '' : `, ${name(this.lane.device.name, 40)}`);
-            pen.text(LEFT + 6, 13, `${this.lane.second ? 'B' : 'A'}  ${text}`, { fill: TEXT[shown], bold: true });
+            pen.text(LEFT + 6, 13, `${this.lane.letter}  ${text}`, { fill: TEXT[shown], bold: true });
         }
     }
 
@@ -202,7 +211,7 @@ export class Timeline implements Drawn {
             if (layer !== layers[layers.length - 1]) continue;
             pen.within(plot.box, () => {
                 if (held) drawBand(pen, plot, stretch, held, 0, ACCENT[shown], 0.85);
-                drawSteps(pen, plot, stretch, reserved.values, TEXT[shown]);
+                if (reserved) drawSteps(pen, plot, stretch, reserved.values, TEXT[shown]);
             });
         }
     }
@@ -210,8 +219,7 @@ export class Timeline implements Drawn {
     /** Which bands are meant by what is searched for or chosen: what is found is drawn before them. */
     #meant({ bands, held }: Fetched): (row: number) => boolean {
         if (held) return () => false;
-        const { selected } = this.lane.store.state;
-        const label = selected && 'label' in selected ? selected.label : null;
+        const label = chosenBand(this.lane.store.state);
         if (label === null || !bands.groups.some((group) => group.label === label)) return () => true;
         return (row) => bands.groups[row].label === label;
     }
@@ -305,15 +313,14 @@ export class Timeline implements Drawn {
     #span(): Span | null {
         const plot = this.plot();
         if (!this.#hover) return null;
-        return spanAt(plot, this.#ribbonsTop(plot), this.#ribbons, this.lane, this.#hover.x, this.#hover.y);
+        const { axis } = this.lane.store.state;
+        return spanAt(plot, this.#ribbonsTop(plot), this.#ribbons, axis, this.#hover.x, this.#hover.y);
     }
 
     #showSpan(span: Span, x: number, y: number): void {
-        const { device } = this.lane.device;
         const { figures } = this.lane.recording;
-        const time = (instant: number) => this.lane.recording.x(device, instant, 'time');
         const lines: TipLine[] = [{ text: name(span.name, 300), strong: true }];
-        const length = figures.has_times ? `, ${duration(time(span.to) - time(span.from))}` : '';
+        const length = figures.has_times ? `, ${duration(span.to_us - span.from_us)}` : '';
         lines.push({ text: `${whole(span.to - span.from)} entries${length}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
         this.tip.show(bounds.left + x, bounds.top + y, lines);
@@ -353,9 +360,11 @@ export class Timeline implements Drawn {
             lines.push({ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true });
             lines.push({ text: `${bytes(held)}  ${share(held, total)}` });
         }
-        const reserved = `${bytes(fetched.reserved.values[at])} reserved`;
         const { metric } = store.state;
-        lines.push({ text: metric === 'reserved' ? reserved : `${bytes(total)} ${metric}, ${reserved}` });
+        const limit = (of: Metric) => bound(device.bounds[of]);
+        const then = metric === 'reserved' ? null : fetched.reservedThen;
+        const reserved = then ? `, ${limit('reserved')}${bytes(then[at])} reserved` : '';
+        lines.push({ text: `${limit(metric)}${bytes(total)} ${metric}${reserved}` });
         const time = recording.figures.has_times
             ? `, after ${duration(recording.x(device.device, instant, 'time'))}`
             : '';
@@ -371,8 +380,7 @@ export class Timeline implements Drawn {
         this.#hover = { x, y };
         const span = this.#span();
         if (span) {
-            const [left, right] = [this.lane.x(span.from), this.lane.x(span.to)];
-            this.lane.store.set(clamped(left, right, extent(this.lanes)));
+            this.lane.store.set(clamped(...edgesOf(span, this.lane.store.state.axis), extent(this.lanes)));
             return;
         }
         const under = this.#under();
@@ -382,8 +390,10 @@ export class Timeline implements Drawn {
             return;
         }
         this.lane.at = under.instant;
-        if (under.row >= 0) this.lane.store.set({ selected: { label: under.fetched.bands.groups[under.row].label } });
-        else this.lane.store.set({ selected: null });
+        const label = under.fetched.bands.groups[under.row]?.label;
+        const { by } = this.lane.store.state;
+        const isBand = stackedBy(by) !== by;
+        this.lane.store.set({ selected: label === undefined ? null : { label, isBand } });
     }
 }
 

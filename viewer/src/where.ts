@@ -1,35 +1,42 @@
 /** The instant that all views speak of, in words, and ways to others. */
 
+import type { Metric } from '../engine/engine.d.ts';
 import { Latest } from './client.ts';
 import { button, element } from './dom.ts';
-import { bytes, duration, entryOf, name } from './format.ts';
-import type { Lane } from './lane.ts';
+import { bound, bytes, duration, entryOf, name } from './format.ts';
+import { type Lane, letters } from './lane.ts';
+import { touches } from './state.ts';
 
 export class Where {
     #latest = new Latest();
+    /** Says on the buttons what they do now. */
+    #update = (): void => {};
+    readonly #texts = element('div', { class: 'texts', 'aria-live': 'polite' });
 
     constructor(
-        private readonly host: HTMLElement,
+        host: HTMLElement,
         private readonly lanes: readonly Lane[],
         private readonly fail: (error: unknown) => void,
     ) {
         lanes[0].store.subscribe((_, changed) => {
-            if (['device', 'metric', 'at', 'at2', 'mark'].some((key) => changed.has(key as 'at'))) this.show();
+            if (touches(changed, 'device', 'metric', 'at', 'at2', 'mark')) this.show();
         });
+        host.replaceChildren(this.#texts, this.#buttons());
         this.show();
     }
 
     show(): void {
+        this.#update();
         this.#latest.run(async () => {
             try {
                 const texts = await Promise.all(this.lanes.map((lane) => this.#text(lane, lane.at)));
                 const [first] = this.lanes;
                 if (first.mark !== null) texts.push(await this.#text(first, first.mark));
-                const names = this.lanes.length > 1 ? ['A', 'B'] : ['at', 'marked'];
+                const names = this.lanes.length > 1 ? letters(this.lanes) : ['at', 'marked'];
                 const lines = texts.map((text, at) =>
                     element('span', {}, element('strong', {}, `${names[at]} `), text),
                 );
-                this.host.replaceChildren(...lines, this.#buttons());
+                this.#texts.replaceChildren(...lines);
             } catch (error) {
                 this.fail(error);
             }
@@ -39,41 +46,39 @@ export class Where {
     async #text(lane: Lane, instant: number): Promise<string> {
         const { device, recording, store } = lane;
         const { metric } = store.state;
-        const at = async (of: typeof metric) =>
-            (await recording.client.ask('curve', [device.device, of, 'entry', instant, instant + 1, 1])).values[0];
-        const [held, reserved] = await Promise.all([at(metric), at('reserved')]);
+        const value = async (of: Metric) =>
+            bound(device.bounds[of]) + bytes(await recording.value(device.device, of, instant));
+        const [held, reserved] = await Promise.all([value(metric), value('reserved')]);
         const parts = [entryOf(instant, device.entries)];
         if (recording.figures.has_times) parts.push(`after ${duration(recording.x(device.device, instant, 'time'))}`);
         const open = recording.open(device.device, instant);
         if (open.length > 0) parts.push(`in ${name(open.join(' / '), 80)}`);
-        parts.push(`${bytes(held)} ${metric}`);
-        if (recording.figures.has_segments && metric !== 'reserved') parts.push(`${bytes(reserved)} reserved`);
+        parts.push(`${held} ${metric}`);
+        if (device.has_reserved && metric !== 'reserved') parts.push(`${reserved} reserved`);
         return parts.join(' · ');
     }
 
+    /** Ways to other instants: made once, so that the focus stays on them. */
     #buttons(): HTMLElement {
         const [first, second] = this.lanes;
-        const { store } = first;
-        const made: HTMLElement[] = [];
-        if (second || first.at !== first.peak()) {
-            made.push(
-                button(second ? 'both peaks' : 'peak', 'Look at the peak', () => {
-                    for (const lane of this.lanes) lane.at = lane.peak();
-                }),
-            );
-        }
-        const [oom] = first.device.ooms;
-        if (!second && oom && first.at !== oom.instant)
-            made.push(button('OOM', 'Look at the first failed request', () => store.set({ at: oom.instant })));
-        if (!second && first.mark === null) {
-            made.push(
-                button('compare with…', 'Keep this instant, and see what grew from it to where you go next (m)', () =>
-                    store.set({ mark: first.at }),
-                ),
-            );
-        }
-        if (first.mark !== null)
-            made.push(button('end the comparison', 'Look at one instant again (m)', () => store.set({ mark: null })));
-        return element('span', { class: 'buttons' }, ...made);
+        const peak = button(second ? 'both peaks' : 'peak', 'Look at the peak', () => {
+            for (const lane of this.lanes) lane.at = lane.peak();
+        });
+        if (second) return element('span', { class: 'buttons' }, peak);
+        const oom = button('OOM', 'Look at the first failed request', () => {
+            first.at = first.device.ooms[0].instant;
+        });
+        const mark = button('', '', () => {
+            first.store.set({ mark: first.mark === null ? first.at : null });
+        });
+        this.#update = () => {
+            oom.hidden = first.device.ooms.length === 0;
+            const isMarked = first.mark !== null;
+            mark.textContent = isMarked ? 'end the comparison' : 'compare with…';
+            mark.title = isMarked
+                ? 'Look at one instant again (m)'
+                : 'Keep this instant, and see what grew from it to where you go next (m)';
+        };
+        return element('span', { class: 'buttons' }, peak, oom, mark);
     }
 }

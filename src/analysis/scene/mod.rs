@@ -81,6 +81,18 @@ impl<'a> Scene<'a> {
         Ok(Columns::of(&self.device, &self.clock, &self.pyramid, metric, part))
     }
 
+    /// A counter at each of some instants.
+    ///
+    /// # Errors
+    /// When the recording has no such instant.
+    pub fn values(&self, metric: Metric, instants: &[Instant]) -> Result<Vec<i64>> {
+        let value = |&instant: &Instant| {
+            self.require_instant(instant)?;
+            Ok(self.pyramid.highest(self.device.track, metric, instant, instant).bytes)
+        };
+        instants.iter().map(value).collect()
+    }
+
     /// What holds the memory in each column: the `top` groups that hold most over the part, and the others as one.
     ///
     /// # Errors

@@ -72,6 +72,13 @@ impl Engine {
         ]))
     }
 
+    /// A counter at each of some instants.
+    pub fn values(&self, device: i32, of: &str, instants: &[u32]) -> Thrown<Float64Array> {
+        let values = self.scene(device)?.values(metric(of)?, instants).map_err(|error| self.thrown(&error))?;
+        let values: Vec<f64> = values.iter().map(|&bytes| bytes as f64).collect();
+        Ok(Float64Array::from(values.as_slice()))
+    }
+
     /// What holds the memory in each column.
     #[allow(clippy::too_many_arguments, reason = "JavaScript has no options structs that are checked")]
     pub fn bands(

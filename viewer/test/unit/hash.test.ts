@@ -36,7 +36,7 @@ test('a state comes back from its link', () => {
             tab: 'blocks',
             fit: true,
         },
-        { selected: { label: 'a&b=c #d%\u202e' }, query: 'forward|\\d+' },
+        { selected: { label: 'a&b=c #d%\u202e', isBand: false }, query: 'forward|\\d+' },
         { selected: { allocation: 12, second: false } },
         { selected: { allocation: 0, second: true } },
         { device: -1 },

@@ -1,0 +1,129 @@
+/** What holds the memory, in rows: at an instant, at two of them, or in two recordings. */
+
+import type { By, Difference } from '../engine/engine.d.ts';
+import { type Colour, OTHER } from './colours.ts';
+import { entry } from './format.ts';
+import { type Lane, letters } from './lane.ts';
+import { OTHERS } from './stacked.ts';
+
+/** More rows are not read by anybody. */
+const MOST = 300;
+
+/** A row, whatever it compares. */
+export interface Line {
+    label: string;
+    colour: Colour;
+    inferred: boolean;
+    /** The stack with most bytes, of the second recording or of the first. */
+    stack: readonly string[];
+    second: boolean;
+    blocks: number | null;
+    /** What there was before, where two are compared. */
+    before: number | null;
+    bytes: number;
+}
+
+export interface Content {
+    /** All of them, the most first. Labels may repeat: those of stacks are short. */
+    lines: Line[];
+    before: number | null;
+    total: number;
+    /** Rows overlap, and so have no sum. */
+    inclusive: boolean;
+    /** What `before` and `bytes` are of. */
+    heads: [string, string];
+}
+
+/** Asks for the rows of what is looked at. */
+export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
+    const [first, second] = lanes;
+    if (second) {
+        const [was, is] = await Promise.all([difference(first, by), difference(second, by)]);
+        return {
+            lines: paired(standing(was, false), standing(is, true)),
+            before: was.to_bytes,
+            total: is.to_bytes,
+            inclusive: was.inclusive,
+            heads: letters(lanes) as [string, string],
+        };
+    }
+    const { metric } = first.store.state;
+    if (first.mark === null) {
+        const heads: [string, string] = ['', `${metric} at ${entry(first.at)}`];
+        const is = await difference(first, by);
+        const { to_bytes: total, inclusive } = is;
+        return { lines: standing(is, false), before: null, total, inclusive, heads };
+    }
+    const [from, to] = [Math.min(first.mark, first.at), Math.max(first.mark, first.at)];
+    const answer = await difference(first, by, from, to);
+    const line = (row: Difference['rows'][number]): Line => {
+        return { ...row, colour: row, second: false, blocks: null, before: row.from_bytes, bytes: row.to_bytes };
+    };
+    return {
+        lines: answer.rows.map(line),
+        before: answer.from_bytes,
+        total: answer.to_bytes,
+        inclusive: answer.inclusive,
+        heads: [`at ${entry(from)}`, `at ${entry(to)}`],
+    };
+}
+
+/** All rows, with their colours: between two instants, or of what is there at the cursor. */
+function difference(lane: Lane, by: By, from = lane.at, to = lane.at): Promise<Difference> {
+    const { metric } = lane.store.state;
+    return lane.recording.client.ask('difference', [lane.device.device, metric, by, from, to, 0]);
+}
+
+/** What there is at an instant, given the difference to that same instant. */
+function standing({ rows }: Difference, second: boolean): Line[] {
+    const lines = rows.map((row): Line => {
+        return { ...row, colour: row, second, blocks: row.to_blocks, before: null, bytes: row.to_bytes };
+    });
+    return lines.sort((a, b) => b.bytes - a.bytes);
+}
+
+/** The rows of two recordings by their labels, the largest change first. Those of one label are one: which is which is not known. */
+export function paired(before: readonly Line[], after: readonly Line[]): Line[] {
+    const lines = new Map<string, Line & { before: number }>();
+    const add = (line: Line, was: number, is: number) => {
+        const known = lines.get(line.label);
+        if (!known) lines.set(line.label, { ...line, blocks: null, before: was, bytes: is });
+        else {
+            known.before += was;
+            known.bytes += is;
+            known.inferred ||= line.inferred;
+        }
+    };
+    for (const line of before) add(line, line.bytes, 0);
+    for (const line of after) add(line, 0, line.bytes);
+    const change = (line: Line & { before: number }) => Math.abs(line.bytes - line.before);
+    return [...lines.values()].sort((a, b) => change(b) - change(a) || b.bytes - a.bytes);
+}
+
+/** Those that are shown: the rest is one, unless rows overlap and so have no sum. */
+export function shown({ lines, inclusive }: Content): Line[] {
+    const [most, rest] = [lines.slice(0, MOST), lines.slice(MOST)];
+    return rest.length === 0 || inclusive ? most : [...most, together(rest, OTHERS, OTHER)];
+}
+
+/** What has a label; `null` where nothing has. */
+export function found({ lines }: Content, label: string): Line | null {
+    const same = lines.filter((line) => line.label === label);
+    return same.length > 1 ? together(same, label, same[0].colour, same[0]) : (same[0] ?? null);
+}
+
+/** Several rows as one; with the stack of one of them, if there is one that stands for all. */
+function together(lines: readonly Line[], label: string, colour: Colour, likeAll?: Line): Line {
+    const sum = (of: (line: Line) => number | null) =>
+        lines.some((line) => of(line) === null) ? null : lines.reduce((total, line) => total + of(line)!, 0);
+    return {
+        label,
+        colour,
+        inferred: lines.some((line) => line.inferred),
+        stack: likeAll?.stack ?? [],
+        second: likeAll?.second ?? false,
+        blocks: sum((line) => line.blocks),
+        before: sum((line) => line.before),
+        bytes: sum((line) => line.bytes) ?? 0,
+    };
+}
