@@ -3,9 +3,9 @@
 import type { Axis } from '../engine/engine.d.ts';
 import { button, byId, element } from './dom.ts';
 import { name, whole } from './format.ts';
-import { changeDevice, extent, type Lane } from './lane.ts';
+import { changeDevice, devicesOf, extent, type Lane } from './lane.ts';
 import { clamped } from './navigate.ts';
-import { common, devicesOf } from './recording.ts';
+import { common } from './recording.ts';
 import { METRICS, type State, stackedBy } from './state.ts';
 
 /** What segments have none of: each holds blocks of many. */

@@ -1,6 +1,7 @@
 /** The verdict and the totals of the device that is looked at. */
 
-import type { DeviceFigures, Finding, Metric } from '../engine/engine.d.ts';
+import type { Finding, Metric } from '../engine/engine.d.ts';
+import { between } from './bounds.ts';
 import { byId, element } from './dom.ts';
 import { bound, bytes, duration, name, whole } from './format.ts';
 import { isOneKind, letters, type Lane } from './lane.ts';
@@ -71,25 +72,6 @@ export function showVerdict(lanes: readonly Lane[], findings: readonly Finding[]
     verdict.textContent = name(text, 300);
     verdict.title = name(text, 1000);
     verdict.classList.toggle('alarm', isAlarm);
-}
-
-type Peak = DeviceFigures['peak'][Metric];
-
-/** How two peaks differ: a bound leaves open by how much, or even which is higher. */
-export function between(a: Peak, b: Peak): string {
-    const change = b.bytes - a.bytes;
-    const size = bytes(Math.abs(change));
-    if (a.bound === null && b.bound === null) {
-        if (change === 0) return 'Both peaks are the same';
-        return `The peak of B is ${size} ${change > 0 ? 'higher' : 'lower'} than that of A`;
-    }
-    // The least that B may be above A, or A above B.
-    const isAbove = (of: Peak) => of.bound === null || of.bound === 'lower';
-    const isBelow = (of: Peak) => of.bound === null || of.bound === 'upper';
-    if (change > 0 && isAbove(b) && isBelow(a)) return `The peak of B is at least ${size} higher than that of A`;
-    if (change < 0 && isBelow(b) && isAbove(a)) return `The peak of B is at least ${size} lower than that of A`;
-    const [first, second] = [a, b].map((peak) => bound(peak.bound) + bytes(peak.bytes));
-    return `Which peak is higher is not known: that of A is ${first}, that of B ${second}`;
 }
 
 /** What is said of memory of two kinds, which has no difference. */

@@ -80,6 +80,18 @@ export async function changeDevice(lanes: readonly Lane[], device: number): Prom
     for (const lane of lanes) lane.at = lane.peak();
 }
 
+/** A device by its number and name. */
+export type Device = Pick<DeviceFigures, 'device' | 'name'>;
+
+/** The devices that any of some recordings has: those of the first, then what others have besides. */
+export function devicesOf(recordings: readonly { figures: { devices: readonly Device[] } }[]): Device[] {
+    const all = new Map<number, Device>();
+    for (const { figures } of recordings) {
+        for (const each of figures.devices) if (!all.has(each.device)) all.set(each.device, each);
+    }
+    return [...all.values()];
+}
+
 /** What both recordings need on the axis, so that one scale serves both. */
 export function extent(lanes: readonly Lane[]): [number, number] {
     const all = lanes.map((lane) => lane.extent());

@@ -2,6 +2,7 @@
 
 import type { Annotation, Axis, DeviceFigures, Figures, Finding, Metric, Steps } from '../engine/engine.d.ts';
 import { Client } from './client.ts';
+import { openAt } from './ribbons.ts';
 
 /** A file to read, and how. */
 export interface Source {
@@ -9,18 +10,6 @@ export interface Source {
     name: string;
     /** As the command line has written it; nothing for nothing in particular. */
     options: string;
-}
-
-/** A device by its number and name. */
-export type Device = Pick<DeviceFigures, 'device' | 'name'>;
-
-/** The devices that any of some recordings has: those of the first, then what others have besides. */
-export function devicesOf(recordings: readonly { figures: { devices: readonly Device[] } }[]): Device[] {
-    const all = new Map<number, Device>();
-    for (const { figures } of recordings) {
-        for (const each of figures.devices) if (!all.has(each.device)) all.set(each.device, each);
-    }
-    return [...all.values()];
 }
 
 /** What all recordings can be asked for together. */
@@ -31,12 +20,6 @@ export function common(recordings: readonly Recording[]): { by: string[]; hasTim
         hasTimes: recordings.every((recording) => recording.figures.has_times),
         hasSegments: recordings.every((recording) => recording.figures.has_segments),
     };
-}
-
-/** Those of some annotations that the entry before an instant lies in, the outermost first. */
-export function openAt(annotations: readonly Annotation[], instant: number): Annotation[] {
-    const open = annotations.filter((each) => each.from < instant && instant <= each.to);
-    return open.sort((a, b) => a.depth - b.depth);
 }
 
 /** What is fetched of a device once. */

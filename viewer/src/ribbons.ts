@@ -1,6 +1,6 @@
 /** Annotations and steps as ribbons below a plot. */
 
-import type { Axis } from '../engine/engine.d.ts';
+import type { Annotation, Axis } from '../engine/engine.d.ts';
 import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
 import { fromX, type Plot, toX } from './plot.ts';
@@ -41,6 +41,12 @@ export function ribbons(lane: Lane): Ribbons {
         if (each.depth < ROWS) (rows[each.depth] ??= []).push(each);
     }
     return rows.filter((row) => row !== undefined).map((row) => row.sort((a, b) => a.from_us - b.from_us));
+}
+
+/** Those of some annotations that the entry before an instant lies in, the outermost first. */
+export function openAt(annotations: readonly Annotation[], instant: number): Annotation[] {
+    const open = annotations.filter((each) => each.from < instant && instant <= each.to);
+    return open.sort((a, b) => a.depth - b.depth);
 }
 
 /** Where a span begins and ends on an axis: over its entries' instants it goes to where the next entry is. */

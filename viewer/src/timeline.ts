@@ -5,12 +5,11 @@ import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
 import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
-import { extent, top, type Lane } from './lane.ts';
+import { devicesOf, extent, top, type Lane } from './lane.ts';
 import { clamped } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
 import { Raster } from './raster.ts';
-import { devicesOf } from './recording.ts';
 import { drawRibbons, edgesOf, RIBBON, type Ribbons, ribbons, type Span, spanAt } from './ribbons.ts';
 import {
     around,
@@ -181,11 +180,16 @@ export class Timeline implements Drawn {
         drawAxes(pen, plot, this.lane.store.state.axis, shown);
         pen.within({ ...plot.box, y: 0, height: this.surface.height }, () => this.#marks(pen, plot, shown));
         drawRibbons(pen, plot, this.#ribbonsTop(plot), this.#ribbons, this.lane.store.state.axis, shown);
-        if (this.lanes.length > 1) {
-            const isOne = devicesOf(this.lanes.map((lane) => lane.recording)).length === 1;
-            const text = name(this.lane.recording.name, 60) + (isOne ? '' : `, ${name(this.lane.device.name, 40)}`);
-            pen.text(LEFT + 6, 13, `${this.lane.letter}  ${text}`, { fill: TEXT[shown], bold: true });
-        }
+        const heading = this.#heading();
+        if (heading !== '') pen.text(LEFT + 6, 13, heading, { fill: TEXT[shown], bold: true });
+    }
+
+    /** Which of two recordings it is; nothing of a single one. */
+    #heading(): string {
+        if (this.lanes.length === 1) return '';
+        const isOne = devicesOf(this.lanes.map((lane) => lane.recording)).length === 1;
+        const text = name(this.lane.recording.name, 60) + (isOne ? '' : `, ${name(this.lane.device.name, 40)}`);
+        return `${this.lane.letter}  ${text}`;
     }
 
     #draw(): void {
@@ -264,9 +268,12 @@ export class Timeline implements Drawn {
         if (x >= box.x && x <= right && y >= box.y) {
             pen.area(disc(x, y, 3.2), TEXT[shown]);
             const text = `peak ${bound(peak.bound)}${bytes(peak.bytes)}`;
-            const half = pen.measure(text, { fill: '', bold: true }) / 2;
-            const place = Math.min(Math.max(x, box.x + half), Math.min(right, labelled - 12) - half);
-            if (place >= box.x + half) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
+            const style = { fill: '', bold: true };
+            const half = pen.measure(text, style) / 2;
+            const heading = this.#heading();
+            const left = box.x + half + (heading === '' ? 0 : pen.measure(heading, style) + 18);
+            const place = Math.min(Math.max(x, left), Math.min(right, labelled - 12) - half);
+            if (place >= left) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
         }
     }
 

@@ -39,6 +39,8 @@ test('a state comes back from its link', () => {
         { selected: { label: 'a&b=c #d%\u202e', isBand: false }, query: 'forward|\\d+' },
         { selected: { allocation: 12, second: false } },
         { selected: { allocation: 0, second: true } },
+        { selected: { label: 'train.py:3 step', isBand: true }, by: 'function' },
+        { device: 3, at: 5, at2: 0 },
         { device: -1 },
     ];
     for (const changes of states) {
@@ -48,8 +50,14 @@ test('a state comes back from its link', () => {
     assert.equal(write(initial, initial), '');
 });
 
+test('a hash says so where none would show something else', () => {
+    assert.equal(write(initial, initial, 'from=3&to=5'), 'all');
+    assert.deepEqual(read('#all'), {});
+});
+
 test('what a link says wrongly is left out', () => {
     assert.deepEqual(read('#device=x&x=pages&from=5&to=1&at=-3&mark=1.5&tab=about&metric=all&allocation=&fit=2'), {});
     assert.deepEqual(read('#from=NaN&to=Infinity&at=1e400'), {});
+    assert.deepEqual(read('#allocation=4294967296'), {}, 'ids have 32 bits');
     assert.deepEqual(read(''), {});
 });

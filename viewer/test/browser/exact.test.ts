@@ -1,0 +1,178 @@
+/** What is said of an instant, a group and a pair is of exactly those. */
+
+import assert from 'node:assert/strict';
+import test, { after } from 'node:test';
+import type { Page } from 'playwright-core';
+import * as support from './support.ts';
+import { answer, drop, exact, fixture, inPage, pageFile, ready, settled } from './support.ts';
+
+interface Peak {
+    devices: {
+        peak: { allocated_bytes: number; reserved_bytes: number; annotations: string[] };
+        attribution: { rows: { label: string; bytes: number }[] };
+    }[];
+}
+
+const GPT = fixture('snapshots/gpt_train/snapshot.pickle.gz');
+const CHECKPOINTED = fixture('snapshots/gpt_train_ckpt/snapshot.pickle.gz');
+const CPU = fixture('traces/profiler_traces/cpu.trace.json.gz');
+const TRACE = fixture('traces/profiler_traces/fake_cuda_modules.trace.json.gz');
+
+after(support.close);
+
+/** Bytes as the page writes them. */
+function bytes(count: number): string {
+    const power = count < 1024 ** 2 ? 1 : count < 1024 ** 3 ? 2 : 3;
+    return `${(count / 1024 ** power).toFixed(2)} ${['', 'KiB', 'MiB', 'GiB'][power]}`;
+}
+
+async function hover(page: Page, across: number): Promise<string> {
+    const box = await page.locator('#timelines canvas').first().boundingBox();
+    await page.mouse.move(box!.x + across * box!.width, box!.y + 0.6 * box!.height);
+    await page.waitForSelector('.tip:not([hidden])');
+    return (await page.textContent('.tip')) ?? '';
+}
+
+async function facts(page: Page): Promise<Map<string, string>> {
+    await page.waitForSelector('#details dl');
+    await settled(page);
+    const pairs = await page.$$eval('#details dl dt', (all) =>
+        all.map((key) => [key.textContent ?? '', key.nextElementSibling?.textContent ?? '']),
+    );
+    return new Map(pairs as [string, string][]);
+}
+
+test('the line of an instant is what memviz peak --at says', async () => {
+    for (const [name, instants] of [
+        ['gpt_train', [125, 2411]],
+        ['annotated', [10]],
+        ['empty_cache', [40]],
+    ] as const) {
+        const recording = fixture(`snapshots/${name}/snapshot.pickle.gz`);
+        const page = pageFile(recording);
+        for (const instant of instants) {
+            const { peak } = answer<Peak>('peak', recording, '--at', `entry:${instant - 1}`).devices[0];
+            await inPage(page, `#at=${instant}`, async (page) => {
+                await ready(page);
+                const line = (await page.textContent('#where .texts')) ?? '';
+                assert.ok(line.includes(`${bytes(peak.allocated_bytes)} allocated`), `${name} at ${instant}: ${line}`);
+                assert.ok(line.includes(`${bytes(peak.reserved_bytes)} reserved`), `${name} at ${instant}: ${line}`);
+                const open = / in (.*?) · [\d.]+ /.exec(line)?.[1] ?? '';
+                assert.equal(open, peak.annotations.join(' / '), `${name} at ${instant}`);
+            });
+        }
+    }
+});
+
+test('the pointer says what is reserved at the instant that it names, where that was recorded', async () => {
+    const recording = fixture('snapshots/empty_cache/snapshot.pickle.gz');
+    await inPage(pageFile(recording), '', async (page) => {
+        await ready(page);
+        for (const across of [0.2, 0.4, 0.6, 0.8]) {
+            const tip = await hover(page, across);
+            const entry = /entry ([\d,]+) of/.exec(tip)?.[1].replaceAll(',', '');
+            const { peak } = answer<Peak>('peak', recording, '--at', `entry:${entry}`).devices[0];
+            assert.ok(tip.includes(`${bytes(peak.reserved_bytes)} reserved`), tip);
+        }
+    });
+    await inPage(pageFile(TRACE), '#device=0', async (page) => {
+        await ready(page);
+        assert.match(await hover(page, 0.5), / reserved/);
+        assert.match((await page.textContent('#where')) ?? '', / reserved/);
+    });
+    await inPage(pageFile(CPU), '', async (page) => {
+        await ready(page);
+        assert.doesNotMatch(await hover(page, 0.5), /reserved/);
+        assert.doesNotMatch((await page.textContent('#where')) ?? '', /reserved/);
+    });
+});
+
+test('the details of a group are those of its row or band', async () => {
+    const recording = pageFile(GPT);
+    const [row] = answer<Peak>('peak', GPT).devices[0].attribution.rows;
+    // A band of sites where the table has functions.
+    await inPage(recording, `#by=function&band=${encodeURIComponent(row.label)}`, async (page) => {
+        await ready(page);
+        assert.equal((await facts(page)).get('exactly'), `${row.bytes.toLocaleString('en-US')} bytes`);
+    });
+    // The mark may be behind the cursor.
+    await inPage(recording, `#at=100&mark=2940&label=${encodeURIComponent(row.label)}`, async (page) => {
+        await ready(page);
+        const shown = await facts(page);
+        assert.ok(shown.get('at entry 2,939')?.startsWith(bytes(row.bytes)), [...shown].join('; '));
+        assert.ok(shown.has('at entry 99'));
+    });
+});
+
+test('two recordings are told apart, their rows sum up, and what is of one does not become of the other', async () => {
+    await inPage(pageFile(GPT), '#by=stack&at=3000&mark=20&from=2000&to=4000&allocation=1500', async (page) => {
+        await ready(page);
+        await drop(page, CHECKPOINTED);
+        await ready(page, 2);
+        assert.ok(await page.isHidden('#alarm'), (await page.textContent('#alarm')) ?? '');
+        const [a, b] = [GPT, CHECKPOINTED].map(
+            (file) => answer<Peak>('peak', file).devices[0].peak.allocated_bytes,
+        );
+        // One row for each label, so the map has all of them.
+        const changes = [...(await exact(page)).values()];
+        assert.equal(
+            changes.reduce((sum, change) => sum + change, 0),
+            b - a,
+        );
+        await page.click('#panel-table tbody tr');
+        assert.deepEqual([...(await facts(page)).keys()].slice(0, 3), ['A', 'B', 'change']);
+        // What cannot be read changes nothing.
+        const verdict = await page.textContent('#verdict');
+        await drop(page, fixture('malformed/random-bytes.bin'));
+        await page.waitForSelector('#alarm:not([hidden])');
+        assert.equal(await page.textContent('#verdict'), verdict);
+        // Memory of the CPU is none of a device: no difference is told.
+        await drop(page, CPU);
+        await ready(page, 3);
+        assert.equal(await page.textContent('#verdict'), 'A is Device 0, B is CPU memory');
+        assert.deepEqual(await page.$$eval('#panel-table th', (all) => all.slice(1, 3).map((each) => each.textContent)), [
+            'A, Device 0',
+            'B, CPU memory',
+        ]);
+        assert.equal(await page.locator('select[aria-label="Device"] option').count(), 2);
+    });
+});
+
+test('the address is about what the page carries, and is followed', async () => {
+    const page = pageFile(GPT);
+    await inPage(page, '#at=3000&allocation=1500', async (page) => {
+        await ready(page);
+        await page.evaluate(() => {
+            location.hash = '#at=500&by=category&tab=flame';
+        });
+        await page.waitForFunction(() => document.getElementById('where')?.textContent?.includes('entry 499 of'));
+        assert.equal(await page.inputValue('select[aria-label="Groups"]'), 'category');
+        assert.equal(await page.getAttribute('#tab-flame', 'aria-selected'), 'true');
+        assert.equal(await page.locator('#details dl').count(), 0);
+        const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('text=Open…')]);
+        await chooser.setFiles(fixture('snapshots/tiny/snapshot.pickle.gz'));
+        await ready(page, 2);
+        await page.waitForTimeout(400);
+        assert.ok(await page.isHidden('#alarm'));
+        assert.equal(await page.evaluate(() => location.hash), '');
+    });
+});
+
+test('the focus stays where the reader is', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+        await page.focus('#panel-table tbody tr:nth-child(2)');
+        const row = await focused();
+        await page.keyboard.press(' ');
+        await page.waitForSelector('#panel-table tr[aria-selected="true"]');
+        assert.equal(await focused(), row);
+        await page.keyboard.press('Escape');
+        await page.waitForSelector('#panel-table tr[aria-selected="true"]', { state: 'detached' });
+        assert.equal(await focused(), row);
+        await page.focus('#where >> text=compare with…');
+        await page.keyboard.press('Enter');
+        await settled(page);
+        assert.equal(await focused(), 'end the comparison');
+    });
+});

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { SegmentMap } from '../../engine/engine.d.ts';
+import { between } from '../../src/bounds.ts';
+import { devicesOf } from '../../src/lane.ts';
+import { edgesOf, openAt, spanAt } from '../../src/ribbons.ts';
+import { found, type Line, paired, shown } from '../../src/rows.ts';
+import { behind, runs } from '../../src/runs.ts';
+
+function line(label: string, bytes: number): Line {
+    const colour = { light: '', dark: '' };
+    return { label, colour, inferred: false, stack: [], second: false, blocks: 1, before: null, bytes };
+}
+
+test('rows of two recordings sum to both, also where labels repeat', () => {
+    const lines = paired([line('a', 10), line('b', 5), line('a', 7)], [line('a', 4), line('c', 1), line('c', 2)]);
+    assert.deepEqual(
+        lines.map(({ label, before, bytes }) => [label, before, bytes]),
+        [
+            ['a', 17, 4],
+            ['b', 5, 0],
+            ['c', 0, 3],
+        ],
+    );
+});
+
+test('what is not shown is still found, and rows that overlap are not added up', () => {
+    const lines = Array.from({ length: 310 }, (_, at) => line(at === 309 ? 'l0' : `l${at}`, 1000 - at));
+    const content = { lines, before: null, total: 0, inclusive: false, heads: ['', ''] as [string, string] };
+    const total = (of: readonly Line[]) => of.reduce((sum, { bytes }) => sum + bytes, 0);
+    assert.equal(total(shown(content)), total(lines));
+    assert.equal(shown({ ...content, inclusive: true }).length, 300);
+    assert.equal(found(content, 'l305')?.bytes, 695);
+    assert.deepEqual([found(content, 'l0')?.bytes, found(content, 'l0')?.blocks], [1691, 2]);
+    assert.equal(found(content, '(other)'), null);
+});
+
+test('an instant is within what the entry before it is within', () => {
+    const annotation = { name: 'a', from_us: 70, to_us: 90, from: 3, to: 5, depth: 0 };
+    const open = [2, 3, 4, 5, 6].filter((instant) => openAt([annotation], instant).length > 0);
+    assert.deepEqual(open, [4, 5]);
+    assert.deepEqual(edgesOf(annotation, 'entry'), [4, 6]);
+    assert.deepEqual(edgesOf(annotation, 'time'), [70, 90]);
+    const plot = { box: { x: 0, y: 0, width: 100, height: 10 }, from: 0, to: 100, top: 1 };
+    const there = [69, 71, 89, 91].map((x) => spanAt(plot, 0, [[annotation]], 'time', x, 5) !== null);
+    assert.deepEqual(there, [false, true, true, false]);
+});
+
+test('blocks thinner than a pixel are drawn together, and nothing is lost', () => {
+    const sizes = [1, 1, 1, 1, 50, 2, 1, 1, 9, 4];
+    let offset = 0;
+    const blocks: SegmentMap['segments'][number]['blocks'] = sizes.map((bytes) => {
+        const block = { offset, bytes, state: 'allocated', allocation: offset };
+        offset += bytes;
+        return block;
+    });
+    const drawn = runs(blocks, 4);
+    assert.deepEqual(
+        drawn.map((run) => [run.offset, run.bytes, run.block.bytes]),
+        [
+            [0, 4, 1],
+            [4, 50, 50],
+            [54, 4, 2],
+            [58, 9, 9],
+            [67, 4, 4],
+        ],
+    );
+    assert.deepEqual(
+        [0, 3, 4, 53, 54, 71].map((at) => behind(drawn, at)),
+        [0, 0, 1, 1, 2, 5],
+    );
+});
+
+test('two peaks are only said to differ as far as that is known', () => {
+    const peak = (bytes: number, bound: string | null = null) => ({ bytes, bound, instant: 0 });
+    assert.equal(between(peak(5), peak(5)), 'Both peaks are the same');
+    assert.equal(between(peak(2048), peak(1024)), 'The peak of B is 1.00 KiB lower than that of A');
+    assert.equal(between(peak(1024), peak(3072, 'lower')), 'The peak of B is at least 2.00 KiB higher than that of A');
+    assert.match(between(peak(1024, 'lower'), peak(3072)), /^Which peak is higher is not known: .* at least 1\.00 KiB/);
+    assert.match(between(peak(5, 'lower'), peak(5)), /not known/);
+});
+
+test('devices of two files are those of either', () => {
+    const of = (...devices: number[]) => ({ figures: { devices: devices.map((device) => ({ device, name: '' })) } });
+    assert.deepEqual(
+        devicesOf([of(0, 2), of(1, 2, -1)]).map(({ device }) => device),
+        [0, 2, 1, -1],
+    );
+});
