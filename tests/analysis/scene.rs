@@ -6,7 +6,7 @@ use memviz::analysis::device::Device;
 use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::grouping::attribution::OTHER;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{MOST_COLUMNS, Part, Scene, Shapes};
+use memviz::analysis::scene::{Columns, MOST_COLUMNS, Part, Scene, Shapes};
 use memviz::analysis::time::when::When;
 use memviz::analysis::timeline::XAxis;
 use memviz::replay::{Instant, Metric};
@@ -168,7 +168,8 @@ proptest! {
         let allocations = &device.history().allocations;
         let wanted: Vec<u32> = (0..allocations.len() as u32).step_by(every).collect();
         let held = scene.held(Metric::Active, &part, &wanted).unwrap();
-        let instants = scene.columns(Metric::Active, &part).unwrap().instants;
+        let Columns { instants, values } = scene.columns(Metric::Active, &part).unwrap();
+        prop_assert_eq!(scene.values(Metric::Active, &instants).unwrap(), values);
         let there = |instant| {
             let live = allocations.iter().step_by(every).filter(|block| block.active_at(instant));
             live.map(|block| block.size).sum::<u64>()

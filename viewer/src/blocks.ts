@@ -10,7 +10,7 @@ import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
 import { Raster } from './raster.ts';
-import { paintShapes, pieces, shapeAt } from './shapes.ts';
+import { paintShapes, pieces, shapeAt, stackAt } from './shapes.ts';
 import { around, column, covers, type Stretch } from './stacked.ts';
 import { chosenBand, ofBlocks, stackedBy } from './state.ts';
 import type { Surface } from './surface.ts';
@@ -53,6 +53,7 @@ class Shapes implements Drawn {
             fetch: () => this.fetch(),
             point: (x, y) => this.#point(x, y),
             click: (x, y) => this.#click(x, y),
+            next: (step) => this.#next(step),
         });
         lane.store.subscribe((state) => {
             if (state.tab !== 'blocks') return;
@@ -230,6 +231,20 @@ class Shapes implements Drawn {
         lines.push({ text: `${entry(blocks.instants[under.at])}: ${bytes(blocks.totals[under.at])}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
         this.tip.show(bounds.left + x, bounds.top + y, lines);
+    }
+
+    /** Chooses the allocation below or above the one that is chosen, at the cursor. */
+    #next(step: 1 | -1): void {
+        if (!this.#fetched) return;
+        const { blocks, stretch } = this.#fetched;
+        const there = stackAt(blocks, column(stretch, this.lane.x(this.lane.at)));
+        if (there.length === 0) return;
+        const { selected } = this.lane.store.state;
+        const isOwn = selected !== null && 'allocation' in selected && selected.second === this.lane.second;
+        const at = isOwn ? there.indexOf(this.#shapeOf(selected.allocation)) : -1;
+        const outermost = step > 0 ? there[there.length - 1] : there[0];
+        const allocation = blocks.allocations[at < 0 ? outermost : (there[at - step] ?? there[at])];
+        this.lane.store.set({ selected: { allocation, second: this.lane.second } });
     }
 
     #click(x: number, y: number): void {

@@ -1,5 +1,6 @@
 /** A canvas with a plot of the run: zoomed, panned and pointed at in the same way wherever there is one. */
 
+import { choosable } from './chosen.ts';
 import { extent, type Lane } from './lane.ts';
 import { navigate } from './navigate.ts';
 import type { Plot } from './plot.ts';
@@ -14,6 +15,8 @@ export interface Charted {
     /** The pointer is at a place, or at none. */
     point: (x: number, y: number) => void;
     click: (x: number, y: number, event: PointerEvent) => void;
+    /** Chooses what is below or above what is chosen. */
+    next?: (step: 1 | -1) => void;
 }
 
 /** Makes the canvas of a lane's plot; `label` says what it shows to who does not see it. */
@@ -22,13 +25,11 @@ export function chart(
     lanes: readonly Lane[],
     lane: Lane,
     label: string,
-    { plot, draw, fetch, point, click }: Charted,
+    { plot, draw, fetch, point, click, next = () => {} }: Charted,
 ): Surface {
     const surface = new Surface(host, lane.store.gone, draw, fetch);
     const { canvas } = surface;
-    canvas.tabIndex = 0;
-    canvas.dataset.lane = lane.letter;
-    canvas.setAttribute('role', 'application');
+    choosable(canvas, lane, next);
     canvas.setAttribute('aria-label', label);
     navigate({
         canvas,

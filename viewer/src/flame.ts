@@ -1,6 +1,7 @@
 /** The live bytes by stack, as an icicle: the root on top, callees below. A click looks closer. */
 
 import type { FlameNode } from '../engine/engine.d.ts';
+import { choosable } from './chosen.ts';
 import { Latest } from './client.ts';
 import { BACKGROUND, mix, MUTED, onTop } from './colours.ts';
 import type { Details } from './details.ts';
@@ -44,7 +45,12 @@ class Icicle implements Drawn {
         this.#scrolled = new Scrolled(host, lane.store.gone, () => this.paint(this.surface.pen));
         this.surface = this.#scrolled.surface;
         const { canvas } = this.surface;
-        canvas.setAttribute('role', 'img');
+        choosable(
+            canvas,
+            lane,
+            (step) => this.#next(step),
+            () => this.#click(),
+        );
         canvas.setAttribute('aria-label', 'Flame graph of the live bytes; the table by stack says the same in rows');
         canvas.addEventListener('pointermove', (event) => this.#point(event));
         canvas.addEventListener('pointerleave', () => {
@@ -179,6 +185,22 @@ class Icicle implements Drawn {
         if (node.own_bytes > 0 && node.own_bytes < node.bytes)
             lines.push({ ...lines[1], text: `${bytes(node.own_bytes)} of it here` });
         this.tip.show(event.clientX, event.clientY, lines);
+    }
+
+    /** Goes to the next frame in the order of a table of contents: a callee, else what is beside. */
+    #next(step: 1 | -1): void {
+        const root = this.#nodes[this.#root];
+        if (!root) return;
+        let at = this.#hover < 0 ? this.#root : this.#hover + step;
+        // As narrow as #each leaves out.
+        const least = (0.4 * root.bytes) / Math.max(10, this.surface.width - 2 * SIDE);
+        while (this.#nodes[at] && this.#nodes[at].bytes < least) at += step;
+        const node = this.#nodes[at];
+        const isInside = node && node.start < root.start + root.bytes && node.start + node.bytes > root.start;
+        if (!isInside) return;
+        this.#hover = at;
+        this.#scrolled.reveal(node.depth * ROW, ROW);
+        this.surface.invalidate();
     }
 
     /** Looks closer at the frame under the pointer; at the one that takes the whole width, looks from further away. */

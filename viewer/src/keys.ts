@@ -15,6 +15,7 @@ export const KEYS: readonly (readonly [keys: string, what: string])[] = [
     ['p', 'go to the peak'],
     ['m, shift click', 'mark an instant to compare with; m again ends it'],
     ['y', 'stretch what is seen to the full height'],
+    ['↑ ↓, Enter', 'in blocks, segments and the flame graph: choose the next one, look closer'],
     ['[ ]', 'the step before and behind'],
     ['1 to 5', 'the views below the timeline'],
     ['/', 'search'],

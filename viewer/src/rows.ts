@@ -82,7 +82,10 @@ function standing({ rows }: Difference, second: boolean): Line[] {
     return lines.sort((a, b) => b.bytes - a.bytes);
 }
 
-/** The rows of two recordings by their labels, the largest change first. Those of one label are one: which is which is not known. */
+/**
+ * The rows of two recordings by their labels, the largest change first. Those of one label are one: which of them is which of
+ * the other recording's is not known.
+ */
 export function paired(before: readonly Line[], after: readonly Line[]): Line[] {
     const lines = new Map<string, Line & { before: number }>();
     const add = (line: Line, was: number, is: number) => {

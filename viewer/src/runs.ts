@@ -26,7 +26,10 @@ export function behind(extents: readonly Extent[], offset: number): number {
     return low;
 }
 
-/** Blocks in address order, as runs of a pixel at most, which `pixel` bytes take, and larger blocks: about as many as there are pixels. */
+/**
+ * Blocks in address order, as runs of a pixel at most, which takes `pixel` bytes, and larger blocks as they are: no more than
+ * two for each pixel.
+ */
 export function runs(blocks: readonly Block[], pixel: number): Run[] {
     const made: Run[] = [];
     let open: Run | null = null;

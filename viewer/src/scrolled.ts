@@ -25,6 +25,13 @@ export class Scrolled {
         return this.host.scrollTop;
     }
 
+    /** Scrolls as little as it takes to see a part of it. */
+    reveal(y: number, height: number): void {
+        const { scrollTop, clientHeight } = this.host;
+        if (y < scrollTop) this.host.scrollTop = y;
+        else if (y + height > scrollTop + clientHeight) this.host.scrollTop = y + height - clientHeight;
+    }
+
     /** How high all of it is. Browsers show no more than some millions of pixels. */
     set height(pixels: number) {
         this.#space.style.height = `${Math.min(pixels, 8e6)}px`;

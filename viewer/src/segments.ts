@@ -1,6 +1,7 @@
 /** The allocator's segments at the cursor, all to one scale: what is in use, what waits to be free, what is free. */
 
 import type { Group, SegmentMap } from '../engine/engine.d.ts';
+import { choosable } from './chosen.ts';
 import { Latest } from './client.ts';
 import { ACCENT, BACKGROUND, FREE, GRID, mix, MUTED, OTHER, TEXT, type Theme } from './colours.ts';
 import { element } from './dom.ts';
@@ -81,7 +82,7 @@ class SegmentPicture implements Drawn {
         );
         this.surface = this.#scrolled.surface;
         const { canvas } = this.surface;
-        canvas.setAttribute('role', 'img');
+        choosable(canvas, lane, (step) => this.#next(step));
         canvas.setAttribute('aria-label', 'Segments of the allocator at the cursor; click a block for its stack');
         canvas.addEventListener('pointermove', (event) => this.#point(event));
         canvas.addEventListener('pointerleave', () => {
@@ -272,6 +273,27 @@ class SegmentPicture implements Drawn {
             this.#chosen = { allocation, places, spot };
         }
         return this.#chosen.spot;
+    }
+
+    /** Chooses the allocation behind or before the one that is chosen, by address, and shows it. */
+    #next(step: 1 | -1): void {
+        const { store, second } = this.lane;
+        const chosen = this.#choice();
+        const places = step > 0 ? this.#places : this.#places.toReversed();
+        const from = chosen ? places.indexOf(chosen.place) : 0;
+        for (const place of places.slice(from)) {
+            const { blocks } = place.segment;
+            let at = step > 0 ? 0 : blocks.length - 1;
+            if (chosen?.place === place) at = blocks.indexOf(chosen.block) + step;
+            for (let block = blocks[at]; block; block = blocks[(at += step)]) {
+                const { allocation } = block;
+                if (allocation === null) continue;
+                store.set({ selected: { allocation, second } });
+                const row = Math.floor((place.start + block.offset) / this.#row);
+                this.#scrolled.reveal(place.y + row * (ROW + GAP), ROW);
+                return;
+            }
+        }
     }
 
     /** The colour of a block; none of free ones. */

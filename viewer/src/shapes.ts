@@ -22,21 +22,36 @@ export function pieces(blocks: Blocks, shape: number, each: (piece: Piece) => vo
     }
 }
 
+/** How many bytes lie below a shape in a column; -1 where it is not there. */
+function offsetIn(blocks: Blocks, shape: number, column: number): number {
+    const { starts, points, ends } = blocks;
+    if (points[2 * starts[shape]] > column || ends[shape] <= column) return -1;
+    let [low, high] = [starts[shape], starts[shape + 1] - 1];
+    while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (points[2 * middle] <= column) low = middle;
+        else high = middle - 1;
+    }
+    return points[2 * low + 1];
+}
+
 /** The shape at a height in a column; -1 where there is none. */
 export function shapeAt(blocks: Blocks, column: number, bytes: number): number {
-    const { starts, points, ends } = blocks;
     for (let shape = 0; shape < blocks.allocations.length; shape++) {
-        if (points[2 * starts[shape]] > column || ends[shape] <= column) continue;
-        let [low, high] = [starts[shape], starts[shape + 1] - 1];
-        while (low < high) {
-            const middle = (low + high + 1) >> 1;
-            if (points[2 * middle] <= column) low = middle;
-            else high = middle - 1;
-        }
-        const offset = points[2 * low + 1];
-        if (bytes >= offset && bytes < offset + blocks.bytes[shape]) return shape;
+        const offset = offsetIn(blocks, shape, column);
+        if (offset >= 0 && bytes >= offset && bytes < offset + blocks.bytes[shape]) return shape;
     }
     return -1;
+}
+
+/** The shapes of a column from the bottom up. */
+export function stackAt(blocks: Blocks, column: number): number[] {
+    const there: { shape: number; offset: number }[] = [];
+    for (let shape = 0; shape < blocks.allocations.length; shape++) {
+        const offset = offsetIn(blocks, shape, column);
+        if (offset >= 0) there.push({ shape, offset });
+    }
+    return there.sort((a, b) => a.offset - b.offset).map(({ shape }) => shape);
 }
 
 /**

@@ -13,7 +13,7 @@ export function ofBlocks(metric: Metric): Metric {
     return metric === 'reserved' ? 'active' : metric;
 }
 
-/** What the details show: an allocation of the first or the second file, or a group: of the table, or of the bands where those differ. */
+/** What the details show: an allocation of either file, or a group of the table, or of the bands where those differ. */
 export type Selection = { allocation: number; second: boolean } | { label: string; isBand: boolean } | null;
 
 /** Whether a row of the table is chosen. */
@@ -64,7 +64,7 @@ export function stackedBy(by: By): By {
     return by === 'function' ? 'site' : by;
 }
 
-/** The state and who wants to know. Changes of one task are told at once, before the next frame, until another page has taken its place. */
+/** The state and who wants to know: until another page takes its place, all changes of a task at once before the next frame. */
 export class Store {
     #state: State;
     #changed = new Set<keyof State>();

@@ -176,3 +176,35 @@ test('the focus stays where the reader is', async () => {
         assert.equal(await focused(), 'end the comparison');
     });
 });
+
+test('an allocation is reached without a pointer, and the other recording by the focus', async () => {
+    await inPage(pageFile(GPT), '', async (page) => {
+        await ready(page);
+        for (const tab of ['blocks', 'segments']) {
+            await page.click(`#tab-${tab}`);
+            await settled(page);
+            await page.focus(`#panel-${tab} canvas`);
+            await page.keyboard.press('ArrowUp');
+            const first = (await facts(page)).get('id');
+            await page.keyboard.press('ArrowUp');
+            await settled(page);
+            assert.notEqual((await facts(page)).get('id'), first);
+            await page.keyboard.press('Escape');
+            await page.waitForSelector('#details dl', { state: 'detached' });
+        }
+        await page.click('#tab-flame');
+        await settled(page);
+        await page.focus('#panel-flame canvas');
+        for (const key of ['ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+        assert.ok((await facts(page)).has('of it here'));
+        await drop(page, CHECKPOINTED);
+        await ready(page, 2);
+        const lines = () => page.$$eval('#where .texts span', (all) => all.map((each) => each.textContent));
+        const before = await lines();
+        await page.focus('#timelines > div:nth-child(2) canvas');
+        await page.keyboard.press('Shift+ArrowLeft');
+        await settled(page);
+        const after = await lines();
+        assert.deepEqual([after[0] === before[0], after[1] === before[1]], [true, false]);
+    });
+});

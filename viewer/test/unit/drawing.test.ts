@@ -4,7 +4,7 @@ import type { Bands, Blocks } from '../../engine/engine.d.ts';
 import { decode } from '../../src/embedded.ts';
 import { clamped } from '../../src/navigate.ts';
 import { axisTicks, byteTicks } from '../../src/plot.ts';
-import { pieces, shapeAt } from '../../src/shapes.ts';
+import { pieces, shapeAt, stackAt } from '../../src/shapes.ts';
 import { around, bandAt, column, covers, edges, ordered } from '../../src/stacked.ts';
 
 test('base64 is read as it is written elsewhere', () => {
@@ -100,6 +100,7 @@ test('the shape under the pointer is the one that is drawn there', () => {
     ]);
     const at = (column: number, bytes: number) => shapeAt(blocks, column, bytes);
     assert.deepEqual([at(0, 50), at(1, 50), at(1, 120), at(3, 20), at(3, 60), at(0, 120)], [0, 0, 1, 1, -1, -1]);
+    assert.deepEqual([stackAt(blocks, 0), stackAt(blocks, 2), stackAt(blocks, 6)], [[0], [0, 1], []]);
 });
 
 test('bands keep their order wherever one looks', () => {
