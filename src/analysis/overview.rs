@@ -57,7 +57,7 @@ impl Overview {
         let triage = TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone() })?;
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
-        let oom = OomOptions { by, inference, devices: devices.clone(), ..OomOptions::default() };
+        let oom = OomOptions { by, inference, devices: devices.clone(), plans: true, ..OomOptions::default() };
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
         let peaks = peaks_or_failures(recording, &peak)?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));

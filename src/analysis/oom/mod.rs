@@ -108,6 +108,8 @@ pub struct DeviceOoms {
     pub peak: Option<DevicePeak>,
     /// Changes of the program that would have made room for what failed, where that was asked and can be told.
     pub plans: Option<DevicePlans>,
+    /// Whether a step is complete before the first failed request, so that something can be told of another program.
+    pub has_complete_step: bool,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Allocator settings that do not do what they seem to; told where a request failed.
@@ -212,6 +214,10 @@ impl DeviceOoms {
             unattributed += usize::from(detail == Detail::Totals);
             explainer.explain(entry, &layout, &turnover, detail)
         };
+        let first = failed.first().copied();
+        let is_complete =
+            |first: u32| device.steps().is_ok_and(|steps| steps.ends.first().is_some_and(|&end| end <= first));
+        let has_complete_step = first.is_some_and(is_complete);
         let ooms: Vec<Oom> = failed.into_iter().enumerate().map(explain).collect();
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
@@ -224,6 +230,7 @@ impl DeviceOoms {
             unattributed,
             peak: None,
             plans,
+            has_complete_step,
             baseline: history.start,
             warnings,
             completeness: history.completeness,

@@ -5,8 +5,10 @@
 
 mod moves;
 mod search;
+mod unfinished;
 
 pub use search::Goal;
+pub use unfinished::Unfinished;
 
 use super::checkpoint::{CodeChange, Holders, could_be_checkpointed};
 use super::device::{Device, Devices, ask_each};
@@ -17,9 +19,10 @@ use super::simulate::{
 use crate::allocator::SizeRules;
 use crate::error::{Error, Result};
 use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::replay::{Anomalies, Completeness, History};
+use crate::replay::{Anomalies, Completeness};
 use moves::Moves;
-use search::{Found, Search, Tried};
+use search::{Found, Search, Sought, Tried};
+use unfinished::complete_steps;
 
 /// Plans that are kept.
 const MOST_PLANS: usize = 5;
@@ -83,15 +86,6 @@ pub struct Change {
     pub edit: Edit,
     /// How to checkpoint a function; `None` for other changes.
     pub code: Option<CodeChange>,
-}
-
-/// A recording that runs out of memory: what is played of it instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The entry at which the last complete step before the refused request ends.
-    pub end: u32,
-    /// By how many bytes the step that ran out of memory needs more than those before, at the least.
-    pub more: u64,
 }
 
 /// What makes one device's program fit.
@@ -207,11 +201,13 @@ impl DevicePlans {
             return Ok(Self::refused(device, LATE));
         }
         let holders = could_be_checkpointed(device);
-        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, goal, &holders, steps) })
+        let sought = Sought { goal, is_estimate: unfinished.is_some(), steps };
+        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &holders) })
     }
 
-    /// Looks for what reaches a goal, in so many steps.
-    fn reaching(device: &Device<'_>, stage: &Stage, goal: Goal, holders: &Holders, steps: u64) -> Self {
+    /// Looks for what reaches a goal.
+    fn reaching(device: &Device<'_>, stage: &Stage, sought: Sought, holders: &Holders) -> Self {
+        let goal = sought.goal;
         let editor = Editor::new(device);
         let mut settings = vec![stage.settings.clone()];
         if matches!(goal, Goal::Device(_)) {
@@ -227,7 +223,7 @@ impl DevicePlans {
             plans.refused = refuses(&stage.settings, stage.capacity.is_some());
             return plans;
         }
-        let search = Search::new(stage, &editor, goal, settings, steps);
+        let search = Search::new(stage, &editor, sought, settings);
         // Without changes nothing is refused.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
@@ -251,11 +247,11 @@ impl DevicePlans {
         plans.settings_tried = others.len();
         let by_settings = search.play(&[], others).ok().flatten();
         let mut found = match by_settings {
-            Some(tried) if tried.fits => Found { plans: vec![tried], ..Found::default() },
+            Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
             by_settings => {
                 let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
-                let mut found = search.run(&moves, MOST_PLANS, 1 + usual.min(1));
-                found.keep_nearer(by_settings, goal);
+                let mut found = search.run(&moves, MOST_PLANS - 1, 1 + usual.min(1));
+                found.add(by_settings, goal);
                 found
             }
         };
@@ -332,7 +328,8 @@ pub(super) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
         Err(reason) => return refused(reason),
     };
     let stage = Stage::new(device.track, program, None, None);
-    DevicePlans::reaching(device, &stage, goal, &could_be_checkpointed(device), STEPS)
+    let sought = Sought { goal, is_estimate: false, steps: STEPS };
+    DevicePlans::reaching(device, &stage, sought, &could_be_checkpointed(device))
 }
 
 /// A plan as it was played.
@@ -373,27 +370,4 @@ fn needs(stage: &Stage, program: &Program, settings: &AllocatorSettings) -> Opti
 /// Bytes of the segments that are there before the first step.
 fn reserved_before(program: &Program) -> u64 {
     program.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
-}
-
-/// Of a program that runs out of memory the steps before that are complete. The reason where there are none.
-fn complete_steps(device: &Device<'_>, stage: &Stage) -> std::result::Result<(Program, Unfinished), &'static str> {
-    const NONE: &str = "it runs out of memory before a step is complete: what would have followed is not known; a recording of \
-                        a step that fits, with a smaller batch, tells";
-    let refused = stage.program.refusals.first().map_or(0, |&(entry, _)| entry);
-    let steps = device.steps().map_err(|_| NONE)?;
-    let end = steps.ends.iter().copied().take_while(|&end| end <= refused).last();
-    let end = end.filter(|&end| History::entry_before(end).is_some()).ok_or(NONE)?;
-    let program = stage.program.up_to(end);
-    let all = needs(stage, &stage.program, &stage.settings);
-    let some = needs(stage, &program, &stage.settings);
-    let (Some(all), Some(some)) = (all, some) else {
-        return Err("how much more the step needs that failed is not known");
-    };
-    if stage.capacity_recorded && stage.capacity.is_some_and(|capacity| all <= capacity) {
-        return Err(
-            "the device, played, would have served what was refused: something that is not recorded refused it, such \
-                    as torch.cuda.set_per_process_memory_fraction",
-        );
-    }
-    Ok((program, Unfinished { end, more: all.saturating_sub(some) }))
 }

@@ -38,6 +38,17 @@ impl Goal {
     }
 }
 
+/// What a search is for, and what it may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought {
+    /// What is to be reached.
+    pub goal: Goal,
+    /// Whether what is to be reached is itself predicted.
+    pub is_estimate: bool,
+    /// Steps that are played in all, about.
+    pub steps: u64,
+}
+
 /// A combination that was played.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
@@ -78,6 +89,7 @@ pub(super) struct Search<'s, 'd, 'a> {
     stage: &'s Stage,
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
+    is_estimate: bool,
     /// The recorded ones first.
     pub settings: Vec<AllocatorSettings>,
     left: AtomicU64,
@@ -85,14 +97,9 @@ pub(super) struct Search<'s, 'd, 'a> {
 }
 
 impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
-    pub fn new(
-        stage: &'s Stage,
-        editor: &'s Editor<'d, 'a>,
-        goal: Goal,
-        settings: Vec<AllocatorSettings>,
-        steps: u64,
-    ) -> Self {
-        Self { stage, editor, goal, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
+    pub fn new(stage: &'s Stage, editor: &'s Editor<'d, 'a>, sought: Sought, settings: Vec<AllocatorSettings>) -> Self {
+        let Sought { goal, is_estimate, steps } = sought;
+        Self { stage, editor, goal, is_estimate, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
     }
 
     /// What is to be reached.
@@ -129,7 +136,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
-            let is_tight = fits && !edits.is_empty() && !self.leaves_room(&program, settings);
+            let is_predicted = self.is_estimate || !edits.is_empty();
+            let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
             let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight };
             let rank = |tried: &Tried| {
                 let most = if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) };
@@ -308,7 +316,8 @@ impl Found {
         self.roomy().any(|plan| plan.edits.iter().all(|edit| is_it(edit) || set.contains(edit)))
     }
 
-    fn add(&mut self, tried: Option<Tried>, goal: Goal) {
+    /// Takes a plan that fits, or takes note of what does not.
+    pub fn add(&mut self, tried: Option<Tried>, goal: Goal) {
         match tried {
             Some(tried) if tried.fits => {
                 self.plans.push(tried);
@@ -319,7 +328,7 @@ impl Found {
     }
 
     /// Takes note of what does not fit, if nothing does and it comes nearer than all before.
-    pub fn keep_nearer(&mut self, tried: Option<Tried>, goal: Goal) {
+    fn keep_nearer(&mut self, tried: Option<Tried>, goal: Goal) {
         let Some(tried) = tried.filter(|_| self.plans.is_empty()) else { return };
         if self.nearest.as_ref().is_none_or(|nearest| tried.measure(goal) < nearest.measure(goal)) {
             self.nearest = Some(tried);

@@ -40,14 +40,15 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out
 fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let Some(first) = report.devices.iter().flat_map(|device| &device.ooms).next() else { return Vec::new() };
     let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
-    let fit = || Next::new("fit", &[source.path], "", "what would make room, and the lines of Python that do it");
+    let fit = |about: &str| Next::new("fit", &[source.path], "", about);
     let has_plans = report.devices.iter().any(|device| device.plans.is_some());
+    let has_complete_step = report.devices.iter().any(|device| device.has_complete_step);
     match first.cause {
-        Cause::Capacity if has_plans => vec![fit(), settings()],
-        Cause::Capacity => {
-            let about = "what it could do without, by running forward again";
-            vec![Next::new("checkpoint", &[source.path], "", about), settings()]
+        Cause::Capacity if has_plans => {
+            vec![fit("what would make room, and the lines of Python that do it"), settings()]
         }
+        Cause::Capacity if has_complete_step => vec![fit("whether changes of the program make room"), settings()],
+        Cause::Capacity => vec![settings()],
         Cause::Fragmentation => {
             let pins =
                 Next::new("fragmentation", &[source.path], "--at oom", "whose blocks keep free memory in pieces");

@@ -9,6 +9,7 @@ use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
 use crate::report::oom::words as oom;
+use crate::report::plan::words as plan;
 use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
 
@@ -76,10 +77,12 @@ fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     Some(format!("{text}; memviz simulate --sweep plays more of them"))
 }
 
-/// What would have served the first request that failed.
+/// What would have served the first request that failed, and what would make room for it, played.
 fn served(device: &DeviceOoms) -> Vec<String> {
     let first = device.ooms.first();
-    first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text)).collect()
+    let advice = first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text));
+    let room = device.plans.as_ref().and_then(plan::room);
+    advice.chain(room.map(|room| format!("{room}; memviz fit names the lines of Python"))).collect()
 }
 
 /// The best candidate for checkpointing, or why there is none.

@@ -44,7 +44,8 @@ fn next(source: Source<'_>, report: &PeakReport) -> Vec<Next> {
         let line = triage_words::finding(&finding);
         Next::new(line.command, &[source.path], "", line.text)
     });
-    Next::oom(source).into_iter().chain(activations).collect()
+    // Why a request failed tells how to make room, too.
+    Next::oom(source).or(activations).into_iter().collect()
 }
 
 impl TextStyle {

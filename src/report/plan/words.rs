@@ -98,7 +98,7 @@ pub fn room(device: &DevicePlans) -> Option<String> {
     let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     Some(format!(
         "{}: the steps before would need {} instead of {} (predicted), which leaves room for the {} that the one that failed \
-         needs more at the least",
+         needs more if it goes on as it began",
         name(best),
         Bytes(device.measure(best)),
         Bytes(as_it_is),
@@ -121,9 +121,10 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(
-            "it runs out of memory: the complete steps before are played, up to entry {}; the one that failed needs {} more at \
-             the least, for which the device must have room",
+            "it runs out of memory: the complete steps before are played, up to entry {}; the one that failed held {:.2} times \
+             what they do at the same request, so {} more are kept free for it",
             unfinished.end,
+            unfinished.growth,
             Bytes(unfinished.more)
         ));
     }
