@@ -7,6 +7,7 @@
 
 use super::device::{Device, Devices};
 use super::segments::layout::{Layout, Piece, SegmentLayout};
+use super::time::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::model::{Block, BlockState, DeviceId, DeviceTrace, Segment, Snapshot, SourceNotes, StackId, TraceEntries};
 use crate::replay::{Counters, History, Instant, Metric, Track, replay};
@@ -80,11 +81,17 @@ pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
             entries.number_times(trace.rows.clone());
         }
     }
+    let times = entries.times();
+    let span = times.iter().min().copied().zip(times.iter().max().copied()).filter(|_| whole.notes.has_times);
+    let annotations = match span {
+        Some(span) if !cut.is_empty() => Annotations::recorded_within(whole, span),
+        _ => whole.annotations.clone(),
+    };
     let snapshot = Snapshot {
         strings: whole.strings.clone(),
         stacks: whole.stacks.clone(),
         contexts: whole.contexts.clone(),
-        annotations: whole.annotations.clone(),
+        annotations,
         settings: whole.settings.clone(),
         notes: SourceNotes {
             format,

@@ -7,6 +7,7 @@ use memviz::Recording;
 use memviz::analysis::device::Devices;
 use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::segments::layout::{Layout, Piece, SegmentLayout};
+use memviz::analysis::time::annotations::{AnnotationRange, Annotations};
 use memviz::input::ReadOptions;
 use memviz::model::{BlockState, Frame, PoolId, SegmentType, Snapshot};
 use memviz::replay::{Counters, History, Metric, Track, replay};
@@ -79,7 +80,29 @@ fn differences(devices: &Devices<'_>, windows: &[Window]) -> Option<Vec<String>>
             problems.push(format!("{window:?}: {} and {} segments: {differ:x?}", expected.len(), found.len()));
         }
     }
+    if let [window] = windows
+        && *window != Window::whole(devices.get(window.device).unwrap())
+        && named_ranges(&recording.snapshot, (i64::MIN, i64::MAX))
+            != named_ranges(devices.snapshot(), window_times(&recording.snapshot))
+    {
+        problems.push(format!("{window:?}: annotations differ"));
+    }
     Some(problems)
+}
+
+/// When the first and the last entry were recorded; all times where there is none.
+fn window_times(snapshot: &Snapshot) -> (i64, i64) {
+    let times = snapshot.entries.times();
+    let (first, last) = (times.iter().min(), times.iter().max());
+    if snapshot.notes.has_times && !times.is_empty() { (*first.unwrap(), *last.unwrap()) } else { (i64::MIN, i64::MAX) }
+}
+
+/// The `record_function` ranges with something of a time span in them.
+fn named_ranges(snapshot: &Snapshot, (first, last): (i64, i64)) -> Vec<(String, i64, i64, usize)> {
+    let ranges = Annotations::of(snapshot).ranges;
+    let shown = ranges.iter().filter(|range| range.start_us <= last && range.end_us >= first);
+    let name = |range: &AnnotationRange| snapshot.strings.get(range.name).to_owned();
+    shown.map(|range| (name(range), range.start_us, range.end_us, range.depth)).collect()
 }
 
 /// Windows that divide a history unevenly, those at its ends included.

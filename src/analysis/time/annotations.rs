@@ -1,6 +1,6 @@
 //! `record_function` ranges put together from their recorded ends.
 
-use crate::model::{Snapshot, Stage, StrId};
+use crate::model::{Annotation, Snapshot, Stage, StrId};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -60,6 +60,28 @@ impl Annotations {
         let mut annotations = Self { ranges, nodes: Vec::new(), changes: Vec::new() };
         annotations.nest();
         annotations
+    }
+
+    /// The recorded ends of those ranges of a snapshot that have something of `first..=last` in them, in the order recorded.
+    pub(crate) fn recorded_within(snapshot: &Snapshot, (first, last): (i64, i64)) -> Vec<Annotation> {
+        let all = &snapshot.annotations;
+        let mut kept = vec![true; all.len()];
+        let mut open: HashMap<StrId, Vec<usize>> = HashMap::new();
+        for (index, event) in all.iter().enumerate() {
+            let open = open.entry(event.name).or_default();
+            if event.stage == Stage::Start {
+                open.push(index);
+                kept[index] = event.time_us <= last;
+                continue;
+            }
+            let start = open.pop();
+            let is_within = event.time_us >= first && start.is_none_or(|start| kept[start]);
+            kept[index] = is_within;
+            if let Some(start) = start {
+                kept[start] = is_within;
+            }
+        }
+        all.iter().zip(kept).filter(|(_, kept)| *kept).map(|(event, _)| *event).collect()
     }
 
     /// The ranges open at a time, outermost first. A range includes its start and excludes its end.
