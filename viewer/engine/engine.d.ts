@@ -135,7 +135,7 @@ export interface DeviceFigures {
     has_reserved: boolean;
     /** The four metrics' maxima. `bound` is null where exact, else `lower`, `upper` or `unknown`. */
     peak: Record<Metric, { bytes: number; instant: number; bound: string | null }>;
-    /** What the metrics' values at any instant are, as for `peak`, which may have been higher before the recording too. */
+    /** As `bound` for the values at any instant: a peak may have been before the first of those, or between them. */
     bounds: Record<Metric, string | null>;
     baseline: Record<Metric, number>;
     /** As `bounds`, for `baseline`. */

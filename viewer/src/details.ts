@@ -23,6 +23,7 @@ export class Details {
         private readonly otherwise: HTMLElement,
         private readonly fail: (error: unknown) => void,
     ) {
+        host.tabIndex = -1;
         lanes[0].store.subscribe((_, changed) => {
             if (touches(changed, 'selected', 'at', 'at2', 'by', 'metric', 'device', 'mark')) this.show();
         });
@@ -32,7 +33,7 @@ export class Details {
         const { selected } = this.lanes[0].store.state;
         this.host.parentElement!.classList.toggle('open', selected !== null);
         if (selected === null) {
-            this.host.replaceChildren(
+            this.#fill(
                 this.otherwise,
                 element('p', { class: 'note' }, 'Click on a band, a block or a row to see what it is.'),
             );
@@ -51,10 +52,17 @@ export class Details {
                 }
             } catch (error) {
                 // What was here before is of something else.
-                this.host.replaceChildren();
+                this.#fill(this.#title('Nothing to show'));
                 this.fail(error);
             }
         });
+    }
+
+    /** Puts something else there; the focus stays if it was there. */
+    #fill(...parts: HTMLElement[]): void {
+        const hadFocus = this.host.contains(document.activeElement);
+        this.host.replaceChildren(...parts);
+        if (hadFocus) this.host.focus();
     }
 
     /** Shows a stack that is no group's and no allocation's. */
@@ -63,7 +71,7 @@ export class Details {
             try {
                 const frames = await framesOf(lane, labels);
                 this.host.parentElement!.classList.add('open');
-                this.host.replaceChildren(this.#title(title), list(facts), heading('Stack'), stack(frames));
+                this.#fill(this.#title(title), list(facts), heading('Stack'), stack(frames));
             } catch (error) {
                 this.fail(error);
             }
@@ -85,7 +93,7 @@ export class Details {
             const text = isOther ? 'All groups too small to be shown by themselves.' : `Nothing of it is there ${where}.`;
             parts.push(element('p', { class: 'note' }, text));
         }
-        this.host.replaceChildren(...parts);
+        this.#fill(...parts);
     }
 
     /** What a group holds, and of what: the table's figures, under its heads. */
@@ -145,7 +153,7 @@ export class Details {
             lane.at = of.born;
         });
         parts.push(element('p', { class: 'actions' }, jump));
-        this.host.replaceChildren(...parts);
+        this.#fill(...parts);
     }
 
     #neighbour(lane: Lane, side: string, of: Neighbour | null): HTMLElement {

@@ -1,20 +1,21 @@
 /** The page with one or two recordings: all views, bound to one state. */
 
-import type { DeviceFigures, Finding, Metric } from '../engine/engine.d.ts';
+import type { Finding } from '../engine/engine.d.ts';
 import { BlocksView } from './blocks.ts';
 import { Latest } from './client.ts';
 import { Details } from './details.ts';
 import { byId, element } from './dom.ts';
-import { answerable, showControls } from './controls.ts';
+import { showControls } from './controls.ts';
 import { showFigures, showVerdict } from './figures.ts';
 import { FindingsView } from './findings.ts';
 import { FlameView } from './flame.ts';
 import { name } from './format.ts';
 import * as hash from './hash.ts';
 import { listen as listenToKeys } from './keys.ts';
-import { changeDevice, devicesOf, extent, Lane } from './lane.ts';
+import { changeDevice, extent, Lane } from './lane.ts';
 import { Minimap } from './minimap.ts';
 import { clamped } from './navigate.ts';
+import { asked, begin, kept, type Opening } from './opening.ts';
 import { common, type Recording } from './recording.ts';
 import type { Sheet } from './save.ts';
 import { SegmentsView } from './segments.ts';
@@ -30,69 +31,6 @@ export function fail(error: unknown): void {
     const alarm = byId('alarm');
     alarm.textContent = name(error instanceof Error ? error.message : String(error), 2000);
     alarm.hidden = false;
-}
-
-/** The device to begin with: of those that are no host the one that holds most. */
-function mainDevice({ figures: { devices } }: Recording): DeviceFigures {
-    const held = (device: DeviceFigures) => (device.device < 0 ? -1 : device.peak.allocated.bytes);
-    return devices.reduce((most, device) => (held(device) > held(most) ? device : most));
-}
-
-/** The state at the beginning: all of a device, at its peak. */
-function begin(recordings: readonly Recording[]): State {
-    const { device } = mainDevice(recordings[0]);
-    const { by } = common(recordings);
-    return {
-        device,
-        axis: 'entry',
-        from: 0,
-        to: 1,
-        metric: 'allocated',
-        by: by.includes('site') ? 'site' : by[0],
-        ...peaks(recordings, device, 'allocated'),
-        mark: null,
-        tab: 'table',
-        selected: null,
-        query: '',
-        found: 0,
-        fit: false,
-    };
-}
-
-/** What is asked for, as far as the files have it. */
-function asked(wanted: Partial<State>, initial: State, recordings: readonly Recording[]): State {
-    const { by, hasTimes, hasSegments } = common(recordings);
-    const isThere = devicesOf(recordings).some((each) => each.device === wanted.device);
-    const device = isThere ? wanted.device! : initial.device;
-    const state = { ...initial, ...peaks(recordings, device, 'allocated'), ...wanted, device };
-    if (!by.includes(state.by)) state.by = initial.by;
-    if (!hasTimes) state.axis = 'entry';
-    const { selected } = state;
-    const isOfSecond = selected !== null && 'allocation' in selected && selected.second;
-    if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);
-    // Two files are compared, or two instants of one.
-    return answerable({ ...state, mark: null }, hasSegments);
-}
-
-/** The instants at which recordings hold most. */
-function peaks(recordings: readonly Recording[], device: number, metric: Metric): { at: number; at2: number } {
-    const [at, at2 = 0] = recordings.map((each) => each.device(device).peak[metric].instant);
-    return { at, at2 };
-}
-
-/** What stays when a second file comes beside the first; both are shown at their peaks. */
-function kept({ device, axis, metric, by, tab, query }: State, recordings: readonly Recording[]): Partial<State> {
-    return { device, axis, metric, by, tab, query, ...peaks(recordings, device, metric) };
-}
-
-/** What a page shows first. */
-export interface Opening {
-    /** What a link says, without a hash in front. */
-    link: string;
-    /** Whether the address stands for what is seen: it does not for a file that the page does not carry. */
-    isLinked: boolean;
-    /** What is shown where there is no link. */
-    shown: string;
 }
 
 export class Page {

@@ -8,7 +8,8 @@ import { element } from './dom.ts';
 import { bytes, name, share, whole } from './format.ts';
 import type { Lane } from './lane.ts';
 import type { Pen } from './pen.ts';
-import { behind, type Run, runs } from './runs.ts';
+import { describe, GAP, type Head, layOut, type Place, ROW } from './places.ts';
+import { behind, runs } from './runs.ts';
 import { Scrolled } from './scrolled.ts';
 import { chosenBand, stackedBy, touches } from './state.ts';
 import type { Surface } from './surface.ts';
@@ -16,10 +17,7 @@ import { theme } from './theme.ts';
 import type { Tip } from './tip.ts';
 import type { Drawn, View } from './view.ts';
 
-const ROW = 20;
-const GAP = 5;
 const SIDE = 14;
-const HEAD = 22;
 /** Rows that all segments take at the scale they are shown at first. */
 const ROWS = 14;
 /** Live blocks that are told apart: all that a recording may have. */
@@ -28,26 +26,10 @@ const MOST = 10_000_000;
 type Segment = SegmentMap['segments'][number];
 type Block = Segment['blocks'][number];
 
-/** Where a segment begins: a row and a place in it. */
-interface Place {
-    segment: Segment;
-    /** Pixels from the top of all of it. */
-    y: number;
-    /** Bytes from the left edge. */
-    start: number;
-    /** What is drawn of it, made when it comes into sight. */
-    runs: Run[] | null;
-}
-
 /** A block, and where it is. */
 interface Spot {
     place: Place;
     block: Block;
-}
-
-interface Head {
-    text: string;
-    y: number;
 }
 
 /** The segments of one recording. */
@@ -147,45 +129,11 @@ class SegmentPicture implements Drawn {
         if (!map) return;
         const longest = map.segments.reduce((most, segment) => Math.max(most, segment.bytes), 1);
         this.#row = Math.max(longest / 8, map.reserved_bytes / ROWS, 1) / this.#zoom;
-        const kinds = new Map<string, Segment[]>();
-        for (const segment of map.segments) {
-            const kind = describe(segment);
-            const known = kinds.get(kind);
-            if (known) known.push(segment);
-            else kinds.set(kind, [segment]);
-        }
-        this.#places = [];
-        this.#heads = [];
-        let y = 6;
-        const { length: stray } = map.stray;
-        if (stray > 0) {
-            const text = stray === 1 ? '1 block lies in no segment' : `${whole(stray)} blocks lie in no segment`;
-            this.#heads.push({ text: `${text}: the recording contradicts itself`, y });
-            y += HEAD;
-        }
         // A pixel between two of them, so that they are told apart.
         const gap = (1.5 * this.#row) / Math.max(10, this.surface.width - 2 * SIDE);
-        for (const [kind, segments] of kinds) {
-            const total = segments.reduce((sum, segment) => sum + segment.bytes, 0);
-            this.#heads.push({
-                text: `${kind}: ${whole(segments.length)} ${segments.length === 1 ? 'segment' : 'segments'}, ${bytes(total)}`,
-                y,
-            });
-            y += HEAD;
-            let at = 0;
-            for (const segment of segments) {
-                if (at > 0 && at + Math.min(segment.bytes, this.#row) > this.#row) {
-                    at = 0;
-                    y += ROW + GAP;
-                }
-                this.#places.push({ segment, y, start: at, runs: null });
-                const end = at + segment.bytes;
-                y += Math.floor((end - 1) / this.#row) * (ROW + GAP);
-                at = (end % this.#row) + gap;
-            }
-            y += ROW + GAP + 8;
-        }
-        this.#scrolled.height = y + 10;
+        const { places, heads, height } = layOut(map, this.#row, gap);
+        [this.#places, this.#heads] = [places, heads];
+        this.#scrolled.height = height;
     }
 
     /** The rectangles of a range of a segment, one in each row it lies in, as they are seen. */
@@ -362,14 +310,6 @@ class SegmentPicture implements Drawn {
         }
         return null;
     }
-}
-
-/** What a segment is for. */
-function describe(segment: Segment): string {
-    const parts = [segment.expandable ? 'expandable' : segment.type];
-    if (segment.pool !== null) parts.push(`pool ${segment.pool}`);
-    if (segment.stream !== null) parts.push(`stream ${segment.stream}`);
-    return parts.join(', ');
 }
 
 export class SegmentsView implements View {

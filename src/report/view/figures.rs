@@ -5,7 +5,7 @@ use crate::analysis::device::{Device, Devices};
 use crate::analysis::grouping::GroupBy;
 use crate::analysis::timeline::OomMark;
 use crate::model::bytes::Bytes;
-use crate::replay::{Bound, Counters, Metric};
+use crate::replay::{Bound, Completeness, Counters, Metric};
 use crate::report::Source;
 use crate::report::common::notes;
 use indexmap::IndexMap;
@@ -96,7 +96,7 @@ impl DeviceFigures {
             capacity_bytes: ooms.first().and_then(|oom| oom.capacity_bytes),
             has_reserved: !history.completeness.blocks_only || history.maxima[Metric::Reserved as usize].bytes != 0,
             peak: Metric::ALL.map(|metric| (metric.name(), Peak::of(device, metric))).into(),
-            bounds: Metric::ALL.map(|metric| (metric.name(), history.completeness.bound(metric))).into(),
+            bounds: Metric::ALL.map(|metric| (metric.name(), bound_then(&history.completeness, metric))).into(),
             baseline: counters(&history.start),
             baseline_bound: history.completeness.baseline_bound(),
             end: counters(&history.end),
@@ -127,6 +127,12 @@ impl Oom {
             text: format!("out of memory: {} asked for{free}", Bytes(oom.requested)),
         }
     }
+}
+
+/// The bound that a metric's values at any kept instant are: peaks may have been before those, or between them.
+fn bound_then(completeness: &Completeness, metric: Metric) -> Option<Bound> {
+    let kept = Completeness { no_entries: false, overflowed: false, ring_full: false, sampled: false, ..*completeness };
+    kept.bound(metric)
 }
 
 fn counters(counters: &Counters) -> IndexMap<&'static str, i64> {

@@ -42,6 +42,13 @@ async function facts(page: Page): Promise<Map<string, string>> {
     return new Map(pairs as [string, string][]);
 }
 
+/** How many functions the window calls. */
+async function listeners(page: Page): Promise<number> {
+    const session = await page.context().newCDPSession(page);
+    const { result } = await session.send('Runtime.evaluate', { expression: 'window' });
+    return (await session.send('DOMDebugger.getEventListeners', { objectId: result.objectId! })).listeners.length;
+}
+
 test('the line of an instant is what memviz peak --at says', async () => {
     for (const [name, instants] of [
         ['gpt_train', [125, 2411]],
@@ -62,6 +69,18 @@ test('the line of an instant is what memviz peak --at says', async () => {
             });
         }
     }
+});
+
+test('a peak that may have been higher does not make less known of the instants that were kept', async () => {
+    await inPage(pageFile(fixture('snapshots/no_history/snapshot.pickle.gz')), '', async (page) => {
+        await ready(page);
+        assert.match((await page.textContent('#figures')) ?? '', /peak allocatedat least 921\.08 MiB/);
+        assert.match((await page.textContent('#where')) ?? '', /the dump .*· 921\.08 MiB allocated · 4\.28 GiB reserved/);
+    });
+    await inPage(pageFile(CPU), '#metric=requested', async (page) => {
+        await ready(page);
+        assert.match((await page.textContent('#where')) ?? '', /· perhaps [\d.]+ MiB requested/);
+    });
 });
 
 test('the pointer says what is reserved at the instant that it names, where that was recorded', async () => {
@@ -149,12 +168,15 @@ test('the address is about what the page carries, and is followed', async () => 
         assert.equal(await page.inputValue('select[aria-label="Groups"]'), 'category');
         assert.equal(await page.getAttribute('#tab-flame', 'aria-selected'), 'true');
         assert.equal(await page.locator('#details dl').count(), 0);
+        const before = await listeners(page);
         const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.click('text=Open…')]);
         await chooser.setFiles(fixture('snapshots/tiny/snapshot.pickle.gz'));
         await ready(page, 2);
         await page.waitForTimeout(400);
         assert.ok(await page.isHidden('#alarm'));
         assert.equal(await page.evaluate(() => location.hash), '');
+        // Of the page before nothing is kept by what it listened to. This one does not follow the address.
+        assert.ok((await listeners(page)) <= before);
     });
 });
 
@@ -189,8 +211,12 @@ test('an allocation is reached without a pointer, and the other recording by the
             await page.keyboard.press('ArrowUp');
             await settled(page);
             assert.notEqual((await facts(page)).get('id'), first);
+            const place = () => page.evaluate(() => document.activeElement?.closest('canvas, #details')?.tagName);
+            assert.equal(await place(), 'CANVAS');
+            await page.focus('#details button');
             await page.keyboard.press('Escape');
             await page.waitForSelector('#details dl', { state: 'detached' });
+            assert.equal(await place(), 'DIV');
         }
         await page.click('#tab-flame');
         await settled(page);
@@ -207,4 +233,21 @@ test('an allocation is reached without a pointer, and the other recording by the
         const after = await lines();
         assert.deepEqual([after[0] === before[0], after[1] === before[1]], [true, false]);
     });
+});
+
+test('a narrow window shows the verdict and all buttons', async () => {
+    const viewport = { width: 420, height: 800 };
+    await inPage(
+        pageFile(GPT),
+        '',
+        async (page) => {
+            await ready(page);
+            const boxes = await page.$$eval('#verdict, #actions button', (all) =>
+                all.map((each) => each.getBoundingClientRect()).map(({ left, right }) => [left, right]),
+            );
+            assert.ok(boxes.length > 4 && boxes.every(([left, right]) => left >= 0 && right <= 420), String(boxes));
+            assert.ok(boxes.some(([left, right]) => right - left > 300));
+        },
+        { viewport },
+    );
 });
