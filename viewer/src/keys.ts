@@ -29,12 +29,19 @@ interface Target {
     readonly views: readonly { tab: State['tab'] }[];
 }
 
+/** What keys do that is not theirs alone. */
+interface Go {
+    whole: () => void;
+    peak: () => void;
+    fail: (error: unknown) => void;
+}
+
 /** Listens for a page, until another one takes its place. */
-export function listen(page: Target, go: { whole: () => void; peak: () => void }): void {
+export function listen(page: Target, go: Go): void {
     addEventListener('keydown', (event) => press(page, go, event), { signal: page.store.gone });
 }
 
-function press(page: Target, go: { whole: () => void; peak: () => void }, event: KeyboardEvent): void {
+function press(page: Target, go: Go, event: KeyboardEvent): void {
     const { store, lanes } = page;
     const target = event.target as HTMLElement;
     if (event.key === 'Escape') {
@@ -64,8 +71,8 @@ function press(page: Target, go: { whole: () => void; peak: () => void }, event:
         y: () => store.set({ fit: !fit }),
         '/': () => byId('search').focus(),
         '?': () => byId<HTMLDialogElement>('help').showModal(),
-        '[': () => step(lane, whole, -1),
-        ']': () => step(lane, whole, 1),
+        '[': () => step(lane, whole, -1, go.fail),
+        ']': () => step(lane, whole, 1, go.fail),
         ArrowLeft: () => move(lane, event.shiftKey, -1),
         ArrowRight: () => move(lane, event.shiftKey, 1),
     };
@@ -91,12 +98,15 @@ function move(lane: Lane, fine: boolean, sign: number): void {
 }
 
 /** Shows the step before or behind the cursor. */
-function step(lane: Lane, whole: readonly [number, number], sign: number): void {
-    const steps = lane.recording.steps(lane.device.device);
+function step(lane: Lane, whole: readonly [number, number], sign: number, fail: Go['fail']): void {
+    const { device } = lane.device;
+    const steps = lane.recording.steps(device);
+    if (steps.length === 0) fail(lane.recording.whyNoSteps(device));
     const { at } = lane;
-    const next = sign > 0 ? steps.find((each) => each.from > at) : steps.findLast((each) => each.to <= at);
+    const next = sign > 0 ? steps.find((each) => each.from >= at) : steps.findLast((each) => each.to <= at);
     if (!next) return;
     const [left, right] = [lane.x(next.from), lane.x(next.to)];
     lane.store.set({ ...clamped(left - 0.05 * (right - left), right + 0.05 * (right - left), whole) });
-    lane.at = next.from;
+    // Its first entry's: the instant before that one belongs to the step before.
+    lane.at = next.from + 1;
 }

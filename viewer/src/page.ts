@@ -93,7 +93,7 @@ export class Page {
             this.#findings,
         ];
         this.#tabs();
-        listenToKeys(this, go);
+        listenToKeys(this, { ...go, fail });
         this.store.subscribe((now, changed) => {
             if (touches(changed, 'device', 'metric', 'by')) byId('alarm').hidden = true;
             if (changed.has('device')) {

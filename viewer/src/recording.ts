@@ -87,6 +87,11 @@ export class Recording {
         return this.#courses.get(device)?.steps.steps ?? [];
     }
 
+    /** Why a device has no steps. */
+    whyNoSteps(device: number): string {
+        return this.#courses.get(device)?.steps.why ?? 'no steps were found';
+    }
+
     /** Where an instant lies. */
     x(device: number, instant: number, axis: Axis): number {
         if (axis === 'entry') return instant;

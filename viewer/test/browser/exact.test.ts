@@ -76,6 +76,8 @@ test('a peak that may have been higher does not make less known of the instants 
         await ready(page);
         assert.match((await page.textContent('#figures')) ?? '', /peak allocatedat least 921\.08 MiB/);
         assert.match((await page.textContent('#where')) ?? '', /the dump .*· 921\.08 MiB allocated · 4\.28 GiB reserved/);
+        await page.keyboard.press(']');
+        assert.equal(await page.textContent('#alarm'), 'no history was recorded');
     });
     await inPage(pageFile(CPU), '#metric=requested', async (page) => {
         await ready(page);
