@@ -21,9 +21,17 @@ pub(in crate::analysis) struct Choice {
 pub(in crate::analysis) struct Chosen {
     /// The calls, in the order of their starts; none lies in another one.
     pub calls: Vec<Recompute>,
-    /// Workspaces that the engine's thread makes for itself: those of forward that they are like, as indexes into
-    /// [`crate::replay::History::allocations`].
-    pub workspaces: Vec<u32>,
+    /// Workspaces that the engine's thread makes for itself.
+    pub workspaces: Vec<Workspace>,
+}
+
+/// A workspace that the engine's thread makes when it runs an operator for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::analysis) struct Workspace {
+    /// The one of forward that it is like, as an index into [`crate::replay::History::allocations`].
+    pub like: u32,
+    /// What the operator makes first when its call runs again.
+    pub behind: Option<u32>,
 }
 
 /// When a block of forward is needed, and when it is not.
@@ -102,10 +110,16 @@ impl Choice {
         });
         let recomputing = Recomputing::new(device, &self.calls, &self.passes);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
-        Chosen {
-            workspaces: recomputing.workspaces_of_operators(&chosen, first_step),
-            calls: chosen.into_iter().filter_map(|call| recomputing.of(call)).collect(),
-        }
+        let likes = recomputing.workspaces_of_operators(&chosen, first_step);
+        let calls: Vec<Recompute> = chosen.into_iter().filter_map(|call| recomputing.of(call)).collect();
+        let mut again: Vec<&Recompute> = calls.iter().collect();
+        again.sort_by_key(|call| call.resume);
+        let workspace = |like: u32| {
+            let operator = recomputing.operator(like);
+            let mut made = again.iter().flat_map(|call| call.born.clone());
+            Workspace { like, behind: made.find(|&made| made != like && recomputing.operator(made) == operator) }
+        };
+        Chosen { workspaces: likes.into_iter().map(workspace).collect(), calls }
     }
 
     /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
@@ -122,8 +136,9 @@ impl Choice {
                 around.push(call);
             }
             around.retain(|call| call.end > entry);
-            let Some(released) = recomputing.release(index, &around) else { continue };
             let freed = recomputing.allocation(index).freed;
+            let Some(released) = recomputing.release(index, &around) else { continue };
+            let released = recomputing.end_of_cast(index, freed).unwrap_or(released);
             let behind = device.phases().spans.partition_point(|span| span.end <= released);
             let later = device.phases().spans[behind..].iter().find(|span| span.phase == Phase::Backward);
             let begin = later.map_or(released, |span| span.start);

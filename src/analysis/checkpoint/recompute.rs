@@ -102,7 +102,10 @@ impl<'a> Recomputing<'a> {
         let outputs = self.outputs(call, &born);
         kept.retain(|index| !outputs.contains(index));
         let (first_free, last_free) = self.frees(&kept)?;
-        let is_own = |&index: &u32| self.is_kept_by_activation(index) || self.is_same_node(index, first_free);
+        let is_own = |&index: &u32| {
+            self.is_kept_by_activation(index) && !self.frees_younger(index, call)
+                || self.is_same_node(index, first_free)
+        };
         let (mut own, others): (Vec<u32>, Vec<u32>) = outputs.into_iter().partition(is_own);
         own.retain(|&index| self.is_kept_for_backward(index, call.end));
         let begin = self.begin_of_backward(call, last_free, &others);
@@ -193,9 +196,19 @@ impl<'a> Recomputing<'a> {
     }
 
     /// The line of Python that runs the operator which made a block.
-    fn operator(&self, index: u32) -> Option<FrameId> {
+    pub(super) fn operator(&self, index: u32) -> Option<FrameId> {
         let stack = self.track.snapshot.stacks.frame_ids(self.track.stack_of(index as usize));
         stack.iter().copied().find(|&frame| self.sites.kind(frame).is_python())
+    }
+
+    /// Entries of the forward pass that an entry is part of.
+    pub(super) fn pass_around(&self, entry: u32) -> Option<&Range<u32>> {
+        self.passes.around(entry)
+    }
+
+    /// Whether no backward follows the passes.
+    pub(super) fn is_open(&self) -> bool {
+        self.passes.is_open
     }
 
     fn gap(&self, allocation: u32, from: Instant, to: Instant) -> Gap {
@@ -214,7 +227,7 @@ impl<'a> Recomputing<'a> {
     }
 
     /// Whether a block outlives the call and is freed by a backward; where none follows, whether it outlives the pass.
-    fn is_kept_for_backward(&self, index: u32, end: Instant) -> bool {
+    pub(super) fn is_kept_for_backward(&self, index: u32, end: Instant) -> bool {
         let freed = self.allocation(index).freed;
         if self.passes.is_open {
             return self.passes.around(end.saturating_sub(1)).is_some_and(|pass| freed > pass.end);
@@ -236,7 +249,10 @@ impl<'a> Recomputing<'a> {
         // What is never freed may be an output only where nothing is freed by a backward.
         let is_alive = |&index: &u32| freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open);
         let alive: Vec<u32> = born.clone().filter(is_alive).collect();
-        let outlives = |&index: &u32| freed(index) == NEVER || !self.is_return(freed(index) - 1);
+        let outlives = |&index: &u32| {
+            let is_left = || (call.end..freed(index)).all(|entry| self.actions[entry as usize] != Action::Alloc);
+            freed(index) == NEVER || !self.is_return(freed(index) - 1) || !is_left()
+        };
         let Some(&last) = alive.iter().rev().find(|index| outlives(index)) else { return Vec::new() };
         let rest = alive.iter().rev().skip_while(|&&index| stack(index) != stack(last));
         let mut of_operator: Vec<u32> = rest.take_while(|&&index| stack(index) == stack(last)).copied().collect();
@@ -247,8 +263,8 @@ impl<'a> Recomputing<'a> {
             return kept.min_by_key(|&index| freed(index)).into_iter().collect();
         }
         of_operator.retain(outlives);
-        if born.clone().all(|index| stack(index) == stack(last)) {
-            // A cell of PyTorch's own is a single operator; its outputs are of one size and come last.
+        if self.is_recurrent(call) && born.clone().all(|index| stack(index) == stack(last)) {
+            // A recurrent cell of PyTorch's own is a single operator; its outputs are of one size and come last.
             let requested = |index: u32| self.allocation(index).requested;
             return of_operator.into_iter().take_while(|&index| requested(index) == requested(last)).collect();
         }
@@ -257,8 +273,14 @@ impl<'a> Recomputing<'a> {
         of_operator.into_iter().min_by_key(order).into_iter().collect()
     }
 
+    /// Whether a call is one of PyTorch's own recurrent cells.
+    fn is_recurrent(&self, call: &Call) -> bool {
+        let function = self.calls.function(call.function);
+        function.is_some_and(|function| self.track.snapshot.strings.get(function.file).ends_with("nn/modules/rnn.py"))
+    }
+
     /// Whether the same node of backward lets go of a block and of what is freed at an instant.
-    fn is_same_node(&self, index: u32, freed: Instant) -> bool {
+    pub(super) fn is_same_node(&self, index: u32, freed: Instant) -> bool {
         let other = self.allocation(index).freed;
         let mut between = other.min(freed)..other.max(freed);
         other != NEVER && between.all(|entry| self.actions.get(entry as usize) != Some(&Action::Alloc))
@@ -358,6 +380,20 @@ impl<'a> Recomputing<'a> {
         })
     }
 
+    /// Whether the node that lets go of a block lets go of what forward made behind a call, too, as that of a pooling layer
+    /// does, which keeps what it was given and where the largest were.
+    fn frees_younger(&self, index: u32, call: &Call) -> bool {
+        let freed = self.allocation(index).freed;
+        let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
+        let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        let after =
+            (freed + 1..=self.track.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        before.chain(after).any(|instant| {
+            let other = self.track.history.allocations.get(self.freed_at[instant as usize] as usize);
+            other.is_some_and(|other| other.born > call.end && self.phases.at(other.born) == Phase::Forward)
+        })
+    }
+
     /// The instant before the node of backward that frees a block at an instant allocates anything.
     ///
     /// A node allocates its gradients and then lets go of what it was given and of what it saved. What it frees between
@@ -389,24 +425,6 @@ impl<'a> Recomputing<'a> {
         }
     }
 
-    /// When a checkpointed call lets go of a block that is not kept for backward: once the next operator has run, and where
-    /// that is one of another module's, when the call of it returns, whose arguments its caller holds; or at the end of
-    /// the call.
-    fn consumed(&self, call: &Call, index: u32) -> Instant {
-        let born = self.allocation(index).born;
-        let mut rest = (born..call.end).filter(|&entry| self.actions[entry as usize] == Action::Alloc);
-        let Some(next) = rest.next() else { return call.end };
-        let behind = self.calls.calls.partition_point(|other| other.start < born);
-        let begun = self.calls.calls[behind..].iter().take_while(|other| other.start <= next);
-        if let Some(consumer) = begun.into_iter().find(|other| next < other.end && other.end <= call.end) {
-            return consumer.end;
-        }
-        // What one operator makes has one stack.
-        let stack = |entry: u32| self.track.stack(entry);
-        let last = rest.take_while(|&entry| stack(entry) == stack(next)).last().unwrap_or(next);
-        last + 1
-    }
-
     /// What a call is given and nobody else keeps: what its caller lets go of as soon as it returns.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
@@ -423,13 +441,36 @@ impl<'a> Recomputing<'a> {
 
     /// When a checkpointed call lets go of a block, before an instant.
     fn dropped(&self, call: &Call, index: u32, before: Instant) -> Instant {
-        if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.consumed(call, index) }
+        if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.release_in(call, index) }
     }
 
-    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends.
+    /// When autocast lets go of the copy of a parameter that a block is, before an instant.
+    pub(super) fn end_of_cast(&self, index: u32, before: Instant) -> Option<Instant> {
+        self.is_cast(index).then(|| self.autocast.end(self.allocation(index).born, before))
+    }
+
+    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends. Of what an operator is
+    /// given it casts the last first: the bias, the weight, and then what the operator works on.
     fn is_cast(&self, index: u32) -> bool {
+        const LARGEST_BIAS: u64 = 64 << 10;
         let stack = self.track.stack_of(index as usize);
-        self.autocast.is_copy(self.sites, self.allocation(index).requested, stack)
+        let is_copy = |bytes: u64| self.autocast.is_copy(self.sites, bytes, stack);
+        let Allocation { requested, born, .. } = *self.allocation(index);
+        if !is_copy(requested) {
+            return false;
+        }
+        let before = (0..born.saturating_sub(1)).rev().take(LONGEST_NODE);
+        let before = before.filter(|&entry| self.actions[entry as usize] == Action::Alloc);
+        let mut before = before.take_while(|&entry| self.track.stack(entry) == stack);
+        let before = before.find_map(|entry| self.track.history.allocation_of(entry));
+        // A bias has an element for each row of the weight.
+        before.is_none_or(|before| {
+            let bytes = before.requested;
+            let is_bias = bytes <= LARGEST_BIAS && bytes < requested && requested.is_multiple_of(bytes);
+            !is_copy(bytes)
+                || !self.is_kept_for_backward(self.track.history.links[before.born as usize - 1], born)
+                || is_bias
+        })
     }
 
     /// The entry at which a call stops when it runs again: what comes after the last block that backward needs. The
