@@ -2,10 +2,15 @@
 
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
 use memviz::Recording;
+use memviz::analysis::excerpt::{Window, excerpt};
 use memviz::analysis::fit::{DeviceFit, Prediction, Refusal};
 use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
 use memviz::input::alloc_conf::{Rest, parse};
+use memviz::model::Action;
+use memviz::wire;
 use serde_json::Value;
+use std::fs::File;
+use tempfile::TempDir;
 
 /// Recordings that belong to the repository, and those that only some machines have.
 const FIXTURE: &str = "fixtures/fit/minigpt_batch";
@@ -120,4 +125,21 @@ fn other_programs_are_refused_with_what_differs_first() {
 fn a_recording_that_ran_out_of_memory_is_no_base() {
     let paths = [(4, format!("{FIXTURE}4/snapshot.pickle.gz")), (8, format!("{FIXTURES}/oom/snapshot.pickle.gz"))];
     assert_eq!(predict(&paths, &FitOptions::default()).refused, Some(Refusal::OutOfMemory(8)));
+}
+
+/// Rings of a single entry have nothing by which two programs could be told apart.
+#[test]
+fn recordings_without_a_request_are_no_base() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("snapshot.pickle");
+    let whole = open(&format!("{FIXTURE}4/snapshot.pickle.gz"));
+    let devices = whole.devices();
+    let device = &devices.all()[0];
+    let freed = device.track.actions().iter().position(|&action| action == Action::FreeCompleted).unwrap() as u32;
+    let window = Window { device: device.id(), from: freed, to: freed + 1 };
+    let snapshot = excerpt(&devices, &[window]).unwrap();
+    wire::snapshot::write(&snapshot, &mut File::create(&path).unwrap()).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    let fit = predict(&[(4, path.clone()), (8, path)], &FitOptions::default());
+    assert!(matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no request")), "{fit:?}");
 }

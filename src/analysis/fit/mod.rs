@@ -18,7 +18,7 @@ use super::edit::{Edit, Editor};
 use super::grouping::attribution::Attribution;
 use super::grouping::filter::Filter;
 use super::grouping::{GroupBy, Grouper, Inference};
-use super::simulate::{self, Program, Setup, blocks_at_peak, placement_of, recorded_settings};
+use super::simulate::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, recorded_settings};
 use crate::allocator::Limits;
 use crate::error::{Error, Result};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
@@ -328,7 +328,11 @@ fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     if let Some(because) = simulate::refusal(device) {
         return Err(because);
     }
-    Program::of(device.track).ok_or("the recording has more streams and pools than can be played")
+    let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be played")?;
+    if program.steps.iter().all(|step| step.kind != StepKind::Alloc) {
+        return Err("no request was recorded that tells which program this is; record some steps");
+    }
+    Ok(program)
 }
 
 /// What differs first between two runs that do not match.
