@@ -3,10 +3,10 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::simulate::{Program, Setup, play};
+use memviz::facts::grouping::GroupBy;
 use memviz::input::ReadOptions;
+use memviz::play::{Program, Setup, play};
 use memviz::replay::{Track, replay};
 
 /// What each fixture exercises: (name, file).

@@ -3,8 +3,8 @@
 //!     cargo run --release --example peak_attribution -- fixtures/snapshots/gpt_train/snapshot.pickle.gz
 
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::PeakOptions;
+use memviz::facts::grouping::GroupBy;
 use memviz::input::ReadOptions;
 use memviz::model::bytes::Bytes;
 

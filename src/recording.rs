@@ -2,7 +2,6 @@
 
 use crate::analysis::check::{CheckOptions, CheckReport};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
-use crate::analysis::device::Devices;
 use crate::analysis::diff::DiffInput;
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
@@ -12,13 +11,14 @@ use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::{PeakOptions, PeakReport};
-use crate::analysis::plan::{PlanOptions, PlanReport};
 use crate::analysis::simulate::{SimulateOptions, SimulateReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport};
 use crate::analysis::triage::{TriageOptions, TriageReport};
 use crate::error::{Error, Result};
+use crate::facts::device::Devices;
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
+use crate::play::plans::{PlanOptions, PlanReport};
 use crate::replay::{HeadStart, History, profile};
 use std::io::Read;
 use std::path::Path;

@@ -5,7 +5,7 @@ use memviz::analysis::check::EarlierRun;
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::diff::DiffReport;
 use memviz::analysis::fragmentation::FragmentationOptions;
-use memviz::analysis::grouping::GroupBy;
+use memviz::facts::grouping::GroupBy;
 use memviz::analysis::leaks::LeakOptions;
 use memviz::analysis::oom::OomOptions;
 use memviz::analysis::peak::PeakOptions;

@@ -5,10 +5,10 @@
 //! before follows from how it ends. Whether that is the truth is known here, where all of the recording is, and anything else is
 //! refused.
 
-use super::device::{Device, Devices};
-use super::segments::layout::{Layout, Piece, SegmentLayout};
-use super::time::annotations::Annotations;
 use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices};
+use crate::facts::segments::layout::{Layout, Piece, SegmentLayout};
+use crate::facts::time::annotations::Annotations;
 use crate::model::{Block, BlockState, DeviceId, DeviceTrace, Segment, Snapshot, SourceNotes, StackId, TraceEntries};
 use crate::replay::{Counters, History, Instant, Metric, Track, replay};
 

@@ -1,17 +1,17 @@
 //! Everything a report on a recording shows.
 
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
-use crate::analysis::device::{Device, Devices};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::oom::{OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
-use crate::analysis::simulate::SettingsAdvice;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices};
 use crate::model::{Action, DeviceId};
+use crate::play::SettingsAdvice;
 use crate::replay::Metric;
 
 /// Steps that are played for a line about allocator settings: well below a second.

@@ -1,8 +1,8 @@
 //! What commands have in common of what can be typed.
 
 use super::Failure;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Inference};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Inference};
 use crate::model::View;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};

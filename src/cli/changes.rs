@@ -1,6 +1,6 @@
 //! Changes of a program, as options.
 
-use crate::analysis::edit::Edit;
+use crate::play::changes::Edit;
 use clap::Args;
 
 /// Changes of the program, played on its requests.

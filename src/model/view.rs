@@ -10,7 +10,7 @@ pub struct View {
     /// Code that is the asker's own besides what paths tell: Python files whose path or package matches one of these.
     pub own: Vec<Regex>,
     /// Whether sites go down to the lines of a library whose model runs below one of the user's own: see
-    /// [`crate::analysis::device::Device::deep_sites`].
+    /// [`crate::facts::device::Device::deep_sites`].
     pub library_lines: bool,
     /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
     /// interpreter.

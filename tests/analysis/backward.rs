@@ -2,11 +2,11 @@
 
 use crate::support::{self, FIXTURES, corpus, open, read_unpacked};
 use memviz::Recording;
-use memviz::analysis::code::sites::Sites;
-use memviz::analysis::grouping::attribution::{Attribution, Row};
-use memviz::analysis::grouping::{GroupBy, Inference};
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::training::{BackwardSites, Roles};
+use memviz::facts::code::sites::Sites;
+use memviz::facts::grouping::attribution::{Attribution, Row};
+use memviz::facts::grouping::{GroupBy, Inference};
+use memviz::facts::training::{BackwardSites, Roles};
 use memviz::model::StackId;
 use memviz::replay::{Metric, Track};
 use std::collections::BTreeMap;

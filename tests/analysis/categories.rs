@@ -4,11 +4,11 @@
 use crate::support::{
     Case, FIXTURES, assert_none, cases, corpus, corpus_cases, fixture, memviz, names, open, read_text,
 };
-use memviz::analysis::grouping::GroupBy;
-use memviz::analysis::grouping::attribution::{Attribution, Reason, Row};
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::time::when::When;
-use memviz::analysis::training::Category;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::attribution::{Attribution, Reason, Row};
+use memviz::facts::time::when::When;
+use memviz::facts::training::Category;
 use memviz::replay::Metric;
 use serde_json::Value;
 use std::path::Path;

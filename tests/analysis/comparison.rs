@@ -3,10 +3,10 @@
 
 use crate::support::{fixture, memviz};
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::comparison::Comparison;
 use memviz::analysis::peak::comparison::MATERIAL;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
+use memviz::facts::grouping::GroupBy;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, DeviceTrace, EntryContext, Frame, Snapshot};
 use memviz::replay::replay;

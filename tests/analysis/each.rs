@@ -4,13 +4,13 @@
 use crate::support::allocator_model::Expandable;
 use crate::support::programs::{EPOCH, plain_or_expandable, programs};
 use crate::support::{fixture, memviz};
-use memviz::analysis::device::Devices;
-use memviz::analysis::grouping::GroupBy;
-use memviz::analysis::grouping::attribution::Row;
 use memviz::analysis::peak::each::{Each, EachOptions, RangePeak, RangePeaks};
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::time::when::When;
-use memviz::analysis::training::steps::StepSource;
+use memviz::facts::device::Devices;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::attribution::Row;
+use memviz::facts::time::when::When;
+use memviz::facts::training::steps::StepSource;
 use memviz::model::{Annotation, Snapshot, Stage};
 use memviz::replay::{Bound, Counters, History, Instant, Metric, Track, replay};
 use proptest::collection::vec;
@@ -159,7 +159,7 @@ fn same_extents(
     let times = &snapshot.entries.times()[history.rows.clone()];
     let mut wanted: Vec<(String, Instant, Instant)> = Vec::new();
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    for range in &memviz::analysis::time::annotations::Annotations::of(snapshot).ranges {
+    for range in &memviz::facts::time::annotations::Annotations::of(snapshot).ranges {
         let name = snapshot.strings.get(range.name);
         let number = numbers.entry(name).or_default();
         *number += 1;

@@ -5,13 +5,13 @@ use crate::support::allocator_model::{Config, Expandable, Held, Log, MIB, Moment
 use crate::support::programs::{Program, plain_or_expandable, programs};
 use crate::support::{self, assert_none, cases, fixture, open};
 use memviz::Recording;
-use memviz::analysis::device::Devices;
 use memviz::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::oom::OomOptions;
-use memviz::analysis::segments::figures::Figures;
-use memviz::analysis::segments::layout::{Layout, Sweep};
-use memviz::analysis::time::when::When;
+use memviz::facts::device::Devices;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::segments::figures::Figures;
+use memviz::facts::segments::layout::{Layout, Sweep};
+use memviz::facts::time::when::When;
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot, TraceEntries};
@@ -321,7 +321,7 @@ fn everything_pinned() {
 fn everything_full_pins_nothing() {
     let device = played(&[alloc(32 * MIB), alloc(64 * MIB)], Expandable::Never);
     assert_eq!(device.figures.reserved, device.figures.allocated);
-    assert_eq!(device.pinning, memviz::analysis::segments::pinning::Pinning::default());
+    assert_eq!(device.pinning, memviz::facts::segments::pinning::Pinning::default());
     assert!(device.free_blocks.is_empty());
 }
 
@@ -385,12 +385,11 @@ fn rows_beyond_the_top_are_summed_up() {
     assert!(all.rows.len() > 3);
     assert_eq!(two.rows.len(), 3);
     assert_eq!(two.rows[2].label, "(other)");
-    let sum = |rows: &[memviz::analysis::segments::pinning::PinningRow]| {
+    let sum = |rows: &[memviz::facts::segments::pinning::PinningRow]| {
         rows.iter().map(|row| row.pinned_free_bytes).sum::<u64>()
     };
     assert_eq!((sum(&all.rows), sum(&two.rows)), (all.pinned_free_bytes, all.pinned_free_bytes));
-    let blocks =
-        |rows: &[memviz::analysis::segments::pinning::PinningRow]| rows.iter().map(|row| row.blocks).sum::<u64>();
+    let blocks = |rows: &[memviz::facts::segments::pinning::PinningRow]| rows.iter().map(|row| row.blocks).sum::<u64>();
     assert_eq!((blocks(&all.rows), blocks(&two.rows)), (all.blocks, all.blocks));
 }
 
@@ -466,7 +465,7 @@ fn parts_are_consistent(device: &DeviceFragmentation) -> TestCaseResult {
     if let Some(last) = free.last() {
         prop_assert!((last.min_bytes..=last.max_bytes()).contains(&figures.largest_free_block));
     }
-    let lost: i64 = device.used_blocks.iter().map(memviz::analysis::segments::figures::SizeClass::rounding).sum();
+    let lost: i64 = device.used_blocks.iter().map(memviz::facts::segments::figures::SizeClass::rounding).sum();
     prop_assert_eq!(lost, figures.rounding());
     Ok(())
 }

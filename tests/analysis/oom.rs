@@ -3,9 +3,9 @@
 use crate::support::allocator_model::{Config, Expandable, MIB, Op};
 use crate::support::programs::{Program, programs};
 use crate::support::{self, assert_none, cases, corpus, fixture, open};
-use memviz::analysis::device::Devices;
 use memviz::analysis::oom::{Advice, Cause, Fit, Oom, Replayed, Symptom};
 use memviz::analysis::oom::{OomOptions, OomReport};
+use memviz::facts::device::Devices;
 use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{Action, Snapshot};

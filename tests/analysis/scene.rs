@@ -2,13 +2,13 @@
 
 use crate::support::{fixture, open};
 use memviz::Recording;
-use memviz::analysis::device::Device;
-use memviz::analysis::grouping::GroupBy;
-use memviz::analysis::grouping::attribution::OTHER;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
 use memviz::analysis::scene::{Columns, MOST_COLUMNS, Part, Scene, Shapes};
-use memviz::analysis::time::when::When;
 use memviz::analysis::timeline::XAxis;
+use memviz::facts::device::Device;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::attribution::OTHER;
+use memviz::facts::time::when::When;
 use memviz::replay::{Instant, Metric};
 use proptest::prelude::*;
 use std::collections::HashSet;

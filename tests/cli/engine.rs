@@ -5,9 +5,9 @@
 use crate::support::{FIXTURES, MALFORMED, cases, corpus_cases, memviz, names, skipped};
 use memviz::Recording;
 use memviz::analysis::fragmentation::FragmentationOptions;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::time::when::When;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::time::when::When;
 use memviz::input::ReadOptions;
 use memviz::model::View;
 use memviz::replay::{Metric, Track};

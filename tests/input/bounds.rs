@@ -4,9 +4,9 @@
 use crate::support::{self, memviz};
 use memviz::Recording;
 use memviz::analysis::flame::FlameOptions;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::oom::OomOptions;
 use memviz::analysis::peak::PeakOptions;
+use memviz::facts::grouping::GroupBy;
 use memviz::input::ReadOptions;
 use serde_json::{Value, json};
 use std::fs;

@@ -2,8 +2,8 @@
 
 use crate::support::read_unpacked;
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::PeakOptions;
+use memviz::facts::grouping::GroupBy;
 use memviz::input::ReadOptions;
 use memviz::report::{Source, info, peak};
 use std::io::{Cursor, Read};

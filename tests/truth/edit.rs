@@ -2,8 +2,8 @@
 //! change was made by hand.
 
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
-use memviz::analysis::edit::{Edit, Editor};
-use memviz::analysis::simulate::{Outcome, Program, Setup, play};
+use memviz::play::changes::{Edit, Editor};
+use memviz::play::{Outcome, Program, Setup, play};
 use serde_json::Value;
 
 /// Pairs of recordings, which only some machines have.

@@ -2,7 +2,7 @@
 
 use crate::support::{self, assert_none, cases};
 use memviz::Recording;
-use memviz::analysis::segments::layout::{Layout, SegmentLayout};
+use memviz::facts::segments::layout::{Layout, SegmentLayout};
 use memviz::model::{BlockState, DeviceId, PoolId, SegmentType};
 use memviz::replay::{History, Track};
 

@@ -2,10 +2,10 @@
 
 use crate::support::{assert_none, corpus, open};
 use memviz::analysis::checkpoint::CheckpointOptions;
-use memviz::analysis::edit::{Edit, Editor};
-use memviz::analysis::plan::{DevicePlans, Plan, PlanOptions};
-use memviz::analysis::simulate::{Outcome, Program, Setup, play};
 use memviz::input::alloc_conf::{self, Rest};
+use memviz::play::changes::{Edit, Editor};
+use memviz::play::plans::{DevicePlans, Plan, PlanOptions};
+use memviz::play::{Outcome, Program, Setup, play};
 
 const MORE_WHATIF: &str = "../shared/whatif";
 const SMALL: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";

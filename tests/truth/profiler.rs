@@ -3,10 +3,10 @@
 use crate::support::{self, CORPUS, assert_none, corpus, names, open, read_text, read_unpacked};
 use memviz::Recording;
 use memviz::analysis::flame::FlameOptions;
-use memviz::analysis::grouping::BASELINE;
-use memviz::analysis::grouping::GroupBy;
-use memviz::analysis::grouping::attribution::Row;
 use memviz::analysis::peak::PeakOptions;
+use memviz::facts::grouping::BASELINE;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::attribution::Row;
 use memviz::input::ReadOptions;
 use memviz::model::profile::CATEGORIES;
 use memviz::model::{CPU_DEVICE, DeviceId, Format};

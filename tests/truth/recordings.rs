@@ -5,9 +5,9 @@
 
 use crate::support::{self, Case, assert_none, cases, fixture, open};
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
 use memviz::analysis::peak::PeakOptions;
-use memviz::analysis::time::when::When;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::time::when::When;
 use memviz::replay::{Counters, History, Metric, Track};
 use memviz::report::CounterBytes;
 use memviz::report::Source;

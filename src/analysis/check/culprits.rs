@@ -1,13 +1,13 @@
 //! The sites behind a budget that is exceeded.
 
 use super::earlier::EarlierDevice;
-use crate::analysis::code::sites::Sites;
 use crate::analysis::diff::matching::{Name, match_rows};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::Row;
 use crate::analysis::leaks::LeakRow;
 use crate::analysis::leaks::growth::Verdict;
-use crate::analysis::segments::pinning::PinningRow;
+use crate::facts::code::sites::Sites;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::Row;
+use crate::facts::segments::pinning::PinningRow;
 use crate::model::StackId;
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! What an earlier recording measured, to compare a new one with.
 
 use super::measure::maximum;
-use crate::analysis::device::{Device, Devices};
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices};
 use crate::model::DeviceId;
 use crate::replay::Metric;
 use crate::wire::answers::{SavedAnswer, SavedDevice};

@@ -1,6 +1,6 @@
 //! What a recording knows of a figure: its exact value, bounds of it, or nothing; and why.
 
-use crate::analysis::doubts::{self, Doubt, Leaves};
+use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::replay::{Metric, Track};
 
 /// A figure in bytes as far as it is known; exact where both bounds are the same.

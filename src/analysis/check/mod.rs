@@ -18,7 +18,7 @@ pub use earlier::{EarlierDevice, EarlierRun};
 pub use measure::Measured;
 pub use outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
 
-use crate::analysis::device::Devices;
+use crate::facts::device::Devices;
 use crate::model::DeviceId;
 use indexmap::IndexSet;
 use judge::Judge;

@@ -2,8 +2,8 @@
 
 use super::culprits::Culprits;
 use super::measure::Measured;
-use crate::analysis::doubts::Doubt;
 use crate::analysis::peak::DevicePeak;
+use crate::facts::doubts::Doubt;
 use crate::model::DeviceId;
 
 /// What was measured on a device, whatever is limited.

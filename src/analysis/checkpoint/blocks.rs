@@ -5,7 +5,7 @@
 //! placed by the [`Allocator`]; all others are as large as their rounded requests wherever they lie.
 
 use crate::allocator::{Allocator, BlockId, Limits, Placement, PoolIndex, Request, Restored, SizeRules};
-use crate::analysis::segments::layout::Layout;
+use crate::facts::segments::layout::Layout;
 use crate::model::{BlockState, PoolId, SegmentType};
 
 /// Stream and private pool: blocks of different ones never meet.

@@ -1,23 +1,23 @@
 //! Functions that could be checkpointed, and what that would do.
 
 use super::curve::{AllocatedCurve, NewPeak};
-use super::functions::{Checkpointed, CodeChange, HeldByCalls};
 use super::obstacle::NoCandidates;
 use super::overlay::{self, CurveOptions};
-use super::passes::Passes;
 use super::play::Stage;
-use super::recompute::{Gap, Recompute, Recomputing};
 use super::remaining_peak::{RemainingPeak, blocks_left};
-use crate::analysis::code::frames::FrameKind;
-use crate::analysis::device::Device;
 use crate::analysis::diff::DeviceOverlay;
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::Attribution;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{Grouper, Inference};
-use crate::analysis::time::moment::Moment;
-use crate::analysis::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
+use crate::facts::code::frames::FrameKind;
+use crate::facts::device::Device;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::Attribution;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{Grouper, Inference};
+use crate::facts::time::moment::Moment;
+use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
+use crate::play::changes::functions::{Checkpointed, CodeChange, HeldByCalls};
+use crate::play::changes::passes::Passes;
+use crate::play::changes::recompute::{Gap, Recompute, Recomputing};
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! A history with some of its calls checkpointed.
 
-use super::recompute::Recompute;
+use crate::play::changes::recompute::Recompute;
 use crate::replay::{Instant, Metric, NEVER, Track};
 
 /// The highest point of a history in which calls are checkpointed.

@@ -5,41 +5,33 @@
 //! from the recording of a run without: `recompute` works out what would change about each call, `curve` plays
 //! the history with those changes.
 
-mod autocast;
 mod blocks;
 mod candidate;
-mod chosen;
 mod curve;
-mod functions;
 mod obstacle;
 mod optimizer;
 mod overlay;
-mod passes;
 mod play;
-mod recompute;
-mod release;
 mod remaining_peak;
 
 pub use candidate::{Candidate, Plan};
-pub(in crate::analysis) use chosen::{Choice, Chosen, Release};
 pub use curve::NewPeak;
-pub use functions::{Checkpointed, CodeChange, HeldByCalls};
 pub use obstacle::NoCandidates;
 pub use optimizer::OptimizerPeak;
 pub use overlay::CurveOptions;
-pub use recompute::{Gap, Recompute};
 pub use remaining_peak::RemainingPeak;
 
-use crate::analysis::device::{Device, Devices, ask_each};
 use crate::analysis::diff::DeviceOverlay;
-use crate::analysis::plan::{DevicePlans, checkpointed_below};
-use crate::analysis::time::moment::Moment;
-use crate::analysis::training::{Calls, Phase};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::time::moment::Moment;
+use crate::facts::training::{Calls, Phase};
 use crate::model::{DeviceId, Format};
+use crate::play::changes::passes::Passes;
+use crate::play::changes::{Checkpointed, HeldByCalls};
+use crate::play::plans::{DevicePlans, checkpointed_below};
 use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use candidate::Workbench;
-use passes::Passes;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +169,7 @@ impl DeviceCheckpoint {
 
 /// Functions that could be checkpointed.
 #[derive(Clone, Debug, Default)]
-pub(in crate::analysis) struct Holders {
+pub(crate) struct Holders {
     /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
     /// peak ends, the most first.
     pub functions: Vec<HeldByCalls>,
@@ -186,7 +178,7 @@ pub(in crate::analysis) struct Holders {
 }
 
 /// What could be checkpointed on a device, wherever its peak lies.
-pub(in crate::analysis) fn could_be_checkpointed(device: &Device<'_>) -> Holders {
+pub(crate) fn could_be_checkpointed(device: &Device<'_>) -> Holders {
     let (history, phases) = (device.history(), device.phases());
     let calls = Calls::of(device.track, phases, device.sites(), device.roles());
     let peak = history.maxima[Metric::Allocated as usize];

@@ -1,11 +1,11 @@
 //! What is there when the optimizer holds the peak: checkpointing does not change it, other things may.
 
-use super::functions::HeldByCalls;
-use crate::analysis::code::frames::FrameKind;
-use crate::analysis::code::sites::Sites;
-use crate::analysis::device::Device;
-use crate::analysis::training::Phase;
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::Sites;
+use crate::facts::device::Device;
+use crate::facts::training::Phase;
 use crate::model::StackId;
+use crate::play::changes::functions::HeldByCalls;
 use crate::replay::{History, Instant, Metric};
 
 /// A peak in the optimizer's step, by when its blocks were made.

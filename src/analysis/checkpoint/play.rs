@@ -2,10 +2,10 @@
 
 use super::blocks::{Blocks, Handle, Pool};
 use super::curve::{NewPeak, Point};
-use super::recompute::Recompute;
 use crate::allocator::{PoolIndex, SizeRules};
-use crate::analysis::segments::layout::Layout;
+use crate::facts::segments::layout::Layout;
 use crate::model::{Action, HOST_DEVICE, PoolId};
+use crate::play::changes::recompute::Recompute;
 use crate::replay::{History, Instant, Metric, NEVER, Track};
 use std::collections::{HashMap, HashSet};
 

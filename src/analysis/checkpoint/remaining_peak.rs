@@ -1,10 +1,10 @@
 //! What is in the way of a lower peak.
 
 use super::curve::NewPeak;
-use super::recompute::Recompute;
-use crate::analysis::grouping::attribution::Row;
-use crate::analysis::time::moment::Moment;
-use crate::analysis::training::Phase;
+use crate::facts::grouping::attribution::Row;
+use crate::facts::time::moment::Moment;
+use crate::facts::training::Phase;
+use crate::play::changes::recompute::Recompute;
 use crate::replay::{History, Instant};
 use std::collections::HashSet;
 

@@ -1,14 +1,14 @@
 //! One recording, as far as a comparison needs it.
 
 use super::rows::SideRow;
-use crate::analysis::device::Devices;
-use crate::analysis::doubts::{self, Doubt, Leaves};
-use crate::analysis::grouping::attribution::Row;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::layout::Layout;
-use crate::analysis::time::when::When;
 use crate::error::Result;
+use crate::facts::device::Devices;
+use crate::facts::doubts::{self, Doubt, Leaves};
+use crate::facts::grouping::attribution::Row;
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::Layout;
+use crate::facts::time::when::When;
 use crate::model::{AllocatorSettings, DeviceId, Format};
 use crate::replay::Bound;
 use rayon::prelude::*;

@@ -5,7 +5,7 @@
 //! of their paths, since two machines rarely agree on the beginning. Names are all that is looked at, so that rows may
 //! as well come from a JSON answer.
 
-use crate::analysis::grouping::GroupBy;
+use crate::facts::grouping::GroupBy;
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};

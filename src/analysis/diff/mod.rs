@@ -18,7 +18,7 @@ pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
 pub use rows::{DiffRow, Fate, Unchanged};
 pub use settings::SettingDiff;
 
-use crate::analysis::grouping::GroupBy;
+use crate::facts::grouping::GroupBy;
 use crate::model::{DeviceId, Format, HOST_DEVICE};
 use crate::replay::Metric;
 

@@ -1,8 +1,8 @@
 //! Both recordings' memory over time on one axis.
 
 use super::{DeviceDiff, DiffInputDevice, DiffReport};
-use crate::analysis::device::Devices;
 use crate::error::{Error, Result};
+use crate::facts::device::Devices;
 use crate::replay::{Instant, Metric, Track};
 
 /// What lies above each other.

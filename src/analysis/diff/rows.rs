@@ -1,8 +1,8 @@
 //! What two attributions differ in, row by row.
 
 use super::matching::{Match, Name, match_rows};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::OTHER;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
 use std::cmp::Reverse;
 
 /// A row of one side. Sums wrap around, as everywhere; recordings that make them do so say that they overflow.

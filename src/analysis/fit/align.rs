@@ -6,8 +6,8 @@
 //! The longest common subsequence is looked for twice: first of requests whose sizes are equal or multiples of the number or
 //! of its square, then, between those, of requests on one line.
 
-use crate::analysis::simulate::{Program, Step, StepKind};
 use crate::model::{Frame, Snapshot, StackId};
+use crate::play::{Program, Step, StepKind};
 use crate::replay::Track;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -13,15 +13,15 @@ pub use largest::Largest;
 pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;
 
-use super::device::{Device, Devices, ask_each};
-use super::edit::{Edit, Editor};
-use super::grouping::attribution::Attribution;
-use super::grouping::filter::Filter;
-use super::grouping::{GroupBy, Grouper, Inference};
-use super::simulate::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, recorded_settings};
 use crate::allocator::Limits;
 use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::grouping::attribution::Attribution;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::play::changes::{Edit, Editor};
+use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, recorded_settings};
 use crate::replay::Metric;
 use prediction::Stage;
 use scaling::Scaling;
@@ -44,7 +44,7 @@ pub struct FitOptions {
     pub at: Vec<u64>,
     /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
     pub capacity: Option<u64>,
-    /// Bytes of it that CUDA keeps; [`simulate::DEFAULT_CONTEXT`] where not given.
+    /// Bytes of it that CUDA keeps; [`play::DEFAULT_CONTEXT`] where not given.
     pub context: Option<u64>,
     /// Allocator settings; those of the recordings where not given.
     pub settings: Option<AllocatorSettings>,
@@ -194,7 +194,7 @@ impl DeviceFit {
     fn of(device: &Device<'_>, inputs: &[FitInput<'_>], options: &FitOptions) -> Self {
         let recorded = recorded_settings(device.track);
         let settings = options.settings.as_ref().unwrap_or(&recorded);
-        let context = options.context.unwrap_or(simulate::DEFAULT_CONTEXT);
+        let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
         let mut fit = Self {
             device: device.id(),
             points: Vec::new(),
@@ -243,7 +243,7 @@ impl DeviceFit {
             runs.push((input.value, same.track, program));
             devices.push(same);
         }
-        if let Some(because) = simulate::refuses(settings, self.capacity.is_some()) {
+        if let Some(because) = play::refuses(settings, self.capacity.is_some()) {
             return Err(Refusal::Settings(because));
         }
         let scaling = Scaling::of(runs);
@@ -325,7 +325,7 @@ fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     if device.id() == HOST_DEVICE {
         return Err("pinned host memory is not played");
     }
-    if let Some(because) = simulate::refusal(device) {
+    if let Some(because) = play::refusal(device) {
         return Err(because);
     }
     let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be played")?;

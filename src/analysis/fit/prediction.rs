@@ -2,10 +2,10 @@
 
 use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
-use crate::analysis::device::Device;
-use crate::analysis::edit::{Edit, Editor};
-use crate::analysis::simulate::{Outcome, Setup, Trust, compare, play, recorded_settings};
+use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
+use crate::play::changes::{Edit, Editor};
+use crate::play::{Outcome, Setup, Trust, compare, play, recorded_settings};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;

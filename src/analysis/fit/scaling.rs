@@ -3,7 +3,7 @@
 use super::align::{Request, StackNumbers, Values, align};
 use super::growth::{Point, Size, size_at, staging_at};
 use crate::allocator::SizeRules;
-use crate::analysis::simulate::{Program, StepKind};
+use crate::play::{Program, StepKind};
 use crate::replay::Track;
 
 /// A run: the number that it differs from others in, and its program.

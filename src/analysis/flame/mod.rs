@@ -2,12 +2,12 @@
 
 mod passing;
 
-use crate::analysis::code::frames::package;
-use crate::analysis::code::sites::{CodeOrigin, Sites, clipped};
-use crate::analysis::device::Devices;
-use crate::analysis::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::{Error, Result};
+use crate::facts::code::frames::package;
+use crate::facts::code::sites::{CodeOrigin, Sites, clipped};
+use crate::facts::device::Devices;
+use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
 use crate::model::{FrameId, Snapshot, StackId};
 use indexmap::IndexMap;
 use passing::is_passed_through;

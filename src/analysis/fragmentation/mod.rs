@@ -3,17 +3,17 @@
 pub mod over_time;
 pub mod segment_map;
 
-use crate::analysis::device::{Device, Devices, ask_each};
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Inference};
-use crate::analysis::segments::figures::{Figures, SizeClass, size_classes};
-use crate::analysis::segments::layout::{Layout, SegmentLayout};
-use crate::analysis::segments::pinning::Pinning;
-use crate::analysis::simulate::SettingsThen;
-use crate::analysis::time::moment::Moment;
-use crate::analysis::time::when::{Purpose, When};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference};
+use crate::facts::segments::figures::{Figures, SizeClass, size_classes};
+use crate::facts::segments::layout::{Layout, SegmentLayout};
+use crate::facts::segments::pinning::Pinning;
+use crate::facts::time::moment::Moment;
+use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
+use crate::play::SettingsThen;
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};

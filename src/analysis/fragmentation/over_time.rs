@@ -1,9 +1,9 @@
 //! Fragmentation along a history, in a bounded number of rows.
 
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::layout::Sweep;
-use crate::analysis::time::annotations::Annotations;
-use crate::analysis::time::moment::Moment;
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::Sweep;
+use crate::facts::time::annotations::Annotations;
+use crate::facts::time::moment::Moment;
 use crate::replay::{History, Instant, Track};
 
 /// The figures at one instant of a series.

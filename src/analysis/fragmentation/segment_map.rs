@@ -1,15 +1,15 @@
 //! Every segment at an instant, and whose blocks are in it.
 
 use super::over_time::most_inactive;
-use crate::analysis::device::{Device, Devices};
-use crate::analysis::grouping::attribution::grouped_rows;
-use crate::analysis::grouping::{Grouper, Holder, Key};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::layout::Layout;
-use crate::analysis::time::when::When;
 use crate::analysis::timeline::peaks_or_failures;
 use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices};
+use crate::facts::grouping::attribution::grouped_rows;
+use crate::facts::grouping::{Grouper, Holder, Key};
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::Layout;
+use crate::facts::time::when::When;
 use crate::model::{Action, Snapshot};
 use crate::replay::History;
 use rayon::prelude::*;

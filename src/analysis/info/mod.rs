@@ -1,9 +1,9 @@
 //! What is in the file.
 
-use crate::analysis::device::{Device, Devices};
-use crate::analysis::training::steps::{NoSteps, Steps};
-use crate::analysis::training::{Phase, PhaseSummary};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices};
+use crate::facts::training::steps::{NoSteps, Steps};
+use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Anomalies, Completeness, Counters, Maximum};
 use indexmap::IndexMap;

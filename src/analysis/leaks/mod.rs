@@ -6,12 +6,12 @@
 
 pub mod growth;
 
-use crate::analysis::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
-use crate::analysis::device::{Device, Devices};
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
-use crate::analysis::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::error::{Error, Result};
+use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
+use crate::facts::device::{Device, Devices};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference, RowHead};
+use crate::facts::training::steps::{NoSteps, RequestedSteps, Steps};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Anomalies, Completeness, Counters, History, Instant, Metric, Track};
 use growth::{MIN_JUDGED, Rate, Series, Survivor, Verdict};

@@ -2,8 +2,8 @@
 
 use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::pinning::Pinning;
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::pinning::Pinning;
 use crate::replay::{Instant, Metric, Track};
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! What was asked for and what could have served it.
 
 use crate::allocator::{SMALL_SIZE, SizeRules};
-use crate::analysis::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of};
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::layout::{Layout, SegmentLayout};
+use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites, backward_of};
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, DEFAULT_POOL, PoolId, SegmentType, Snapshot, StackId};
 use crate::replay::Track;

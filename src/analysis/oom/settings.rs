@@ -1,10 +1,8 @@
 //! What would have happened under other allocator settings: the requests of a recording, played up to one that failed.
 
 use crate::allocator::{Placement, SizeRules};
-use crate::analysis::simulate::{
-    DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, recorded_settings,
-};
 use crate::model::AllocatorSettings;
+use crate::play::{DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, recorded_settings};
 use crate::replay::Track;
 use std::cell::OnceCell;
 

@@ -1,8 +1,8 @@
 //! How the devices of one recording compare, where they differ.
 
 use super::device_peak::DevicePeak;
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::OTHER;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
 use crate::model::DeviceId;
 use crate::replay::{Bound, Metric};
 use indexmap::{IndexMap, IndexSet};

@@ -1,13 +1,13 @@
 //! One device at its peak, or at any other instant.
 
 use super::each::{EachOptions, Question, RangePeaks};
-use crate::analysis::device::Device;
-use crate::analysis::grouping::attribution::Attribution;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Inference};
-use crate::analysis::time::moment::Moment;
-use crate::analysis::time::when::{Purpose, When};
 use crate::error::{Error, Result};
+use crate::facts::device::Device;
+use crate::facts::grouping::attribution::Attribution;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference};
+use crate::facts::time::moment::Moment;
+use crate::facts::time::when::{Purpose, When};
 use crate::model::DeviceId;
 use crate::replay::OperatorUsage;
 use crate::replay::{Anomalies, Bound, Completeness, Counters, Instant, Maximum, Metric};

@@ -6,9 +6,9 @@ pub mod each;
 
 pub use device_peak::{DevicePeak, PeakOptions};
 
-use crate::analysis::device::{Devices, ask_each};
-use crate::analysis::time::when::When;
 use crate::error::Result;
+use crate::facts::device::{Devices, ask_each};
+use crate::facts::time::when::When;
 use comparison::Comparison;
 
 /// Peaks of all devices.

@@ -1,7 +1,7 @@
 //! Which code a recording is of: a sample of the lines that allocate, small enough for a summary.
 
-use crate::analysis::code::frames::FrameKind;
-use crate::analysis::code::sites::Sites;
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
 use crate::replay::Track;
 use crate::wire::ranks::{CodeSample, DIGITS, SAMPLE};

@@ -1,6 +1,6 @@
 //! What one rank holds at its peak that another does not.
 
-use crate::analysis::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::OTHER;
 use crate::replay::Bound;
 use crate::wire::ranks::RankSummary;
 use indexmap::IndexMap;

@@ -1,10 +1,10 @@
 //! A recording in a few kilobytes: what is needed to compare it with other ranks'.
 
 use super::number::RankNumber;
-use crate::analysis::device::Devices;
-use crate::analysis::grouping::attribution::{Attribution, OTHER};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
+use crate::facts::device::Devices;
+use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::model::{Action, DeviceId};
 use crate::replay::{Metric, Track};
 use crate::wire::ranks::{CodeSample, EmptyRank, RankLine, RankSource, RankSummary, TopRow};
@@ -134,7 +134,7 @@ fn ending(text: &str, length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::grouping::attribution::Row;
+    use crate::facts::grouping::attribution::Row;
 
     #[test]
     fn summaries_stay_small_and_sum_up() {

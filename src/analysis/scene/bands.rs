@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::grouped::{Grouped, SceneGroup};
 use super::lives::Lives;
-use crate::analysis::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::OTHER;
 use crate::replay::Instant;
 use std::cmp::Reverse;
 

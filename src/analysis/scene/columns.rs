@@ -2,9 +2,9 @@
 
 use super::MOST_COLUMNS;
 use super::pyramid::Pyramid;
-use crate::analysis::device::Device;
 use crate::analysis::timeline::XAxis;
 use crate::error::{Error, Result};
+use crate::facts::device::Device;
 use crate::replay::{Instant, Metric, Track};
 use std::borrow::Cow;
 

@@ -1,9 +1,9 @@
 //! What became more and what less from one instant to another.
 
-use crate::analysis::device::Device;
-use crate::analysis::grouping::attribution::{OTHER, Row, grouped_rows};
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Inference, Key};
+use crate::facts::device::Device;
+use crate::facts::grouping::attribution::{OTHER, Row, grouped_rows};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference, Key};
 use crate::replay::{Instant, Metric};
 use indexmap::IndexMap;
 use std::cmp::Reverse;

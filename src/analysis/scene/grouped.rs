@@ -1,9 +1,9 @@
 //! The group of everything that holds memory, worked out once.
 
-use crate::analysis::device::Device;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
-use crate::analysis::training::Category;
+use crate::facts::device::Device;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
+use crate::facts::training::Category;
 use crate::replay::Metric;
 
 /// A group.

@@ -1,7 +1,7 @@
 //! What is there at some time within a part of a history, without a look at the rest of it.
 
-use crate::analysis::grouping::Holder;
 use crate::analysis::timeline::ColumnOf;
+use crate::facts::grouping::Holder;
 use crate::replay::{Instant, Metric, Track};
 use std::ops::Range;
 

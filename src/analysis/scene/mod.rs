@@ -20,11 +20,11 @@ pub use difference::{Difference, DifferenceRow};
 pub use grouped::SceneGroup;
 pub use pyramid::Pyramid;
 
-use crate::analysis::device::Device;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Groups, Inference};
 use crate::analysis::timeline::XAxis;
 use crate::error::{Error, Result};
+use crate::facts::device::Device;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Inference};
 use crate::replay::{Instant, Metric};
 use columns::Clock;
 use grouped::Grouped;

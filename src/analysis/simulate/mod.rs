@@ -1,44 +1,18 @@
 //! What a run would need under other allocator settings, and on another device: its requests, played.
 //!
-//! `program` reads from a recording what the program asked for; `play` has the [`crate::allocator`] serve it; `recorded`
-//! holds a play of the recorded settings against the recording, which tells how far plays are to be trusted; `capacity`
-//! finds the smallest device; `stage` has a program ready for plays of any settings, and `best` and `instant` play a few of
-//! them for a line of advice.
+//! [`crate::play`] does the playing; here are the options and the answer.
 
-mod best;
-mod capacity;
-mod host;
-mod instant;
-mod play;
-mod program;
-mod recorded;
-mod repetition;
-mod rounds;
-mod stage;
-mod sweep;
-
-pub use best::{BetterSettings, SettingsAdvice};
-pub use capacity::{Capacities, Search};
-pub use instant::{ReservedThen, SettingsThen};
-pub use play::{Outcome, Setup, play};
-pub(super) use play::{blocks_at_peak, play_to_refusal, recorded_settings};
-pub use program::{Program, Releases};
-pub(super) use program::{Step, StepKind};
-pub use recorded::{Difference, compare};
-pub(super) use stage::{Stage, placement_of, program, refusal, refuses};
-pub(super) use sweep::advisable;
-
-use super::device::{Device, Devices, ask_each};
-use super::edit::{Edit, Editor};
-use crate::allocator::{SettingsWarning, SizeRules};
+use crate::allocator::SizeRules;
 use crate::error::Result;
+use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::play::changes::{Edit, Editor};
+use crate::play::{
+    CurvePoint, Difference, Program, Releases, Run, Setup, Stage, candidates, curve, host, lacks, program,
+};
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
-use serde::Serialize;
 
-/// Bytes of a device that CUDA keeps for itself, where nothing tells.
-pub const DEFAULT_CONTEXT: u64 = 500 << 20;
 /// Steps played in all for the capacities of settings that were named, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
@@ -74,88 +48,6 @@ setters!(SimulateOptions {
     curves: bool,
     devices: Vec<DeviceId>,
 });
-
-/// How far a play is to be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Trust {
-    /// The recording is complete, its own settings played are what was recorded, and so is where segments lie.
-    Exact,
-    /// Something is not known: what was there before the recording, or where the driver would put segments.
-    Predicted,
-    /// It cannot be played.
-    Refused,
-}
-
-impl Trust {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Predicted => "predicted",
-            Self::Refused => "refused",
-        }
-    }
-}
-
-/// A program under some settings.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The string of the settings.
-    pub alloc_conf: String,
-    /// Whether they are the recorded ones.
-    pub is_recorded: bool,
-    /// Changes of the program, by name: see [`Edit`].
-    pub changes: Vec<String>,
-    /// What these assume, a sentence each.
-    pub assumptions: Vec<String>,
-    /// How it goes on the device of [`DeviceSimulation::capacity`]; `None` where it cannot be played.
-    pub outcome: Option<Outcome>,
-    /// The least and the most that is reserved, where that depends on where the driver puts segments.
-    pub reserved_range: Option<(u64, u64)>,
-    /// The devices on which it works.
-    pub capacities: Capacities,
-    /// Where the program went on after a refused request: a capacity from which on it always goes as it went, whether that
-    /// request is refused again or served. [`Run::capacities`] are those on which nothing is refused.
-    pub as_it_went: Option<u64>,
-    /// How far to trust it.
-    pub trust: Trust,
-    /// Why no further; empty where it is exact.
-    pub because: String,
-    /// What is to be said of the settings.
-    pub warnings: Vec<SettingsWarning>,
-}
-
-impl Run {
-    /// What is not played, and why.
-    fn refused(settings: &AllocatorSettings, is_recorded: bool, because: &str) -> Self {
-        let warnings = if is_recorded { SettingsWarning::of_recorded } else { SettingsWarning::of_proposed };
-        Self {
-            alloc_conf: settings.alloc_conf.clone(),
-            is_recorded,
-            changes: Vec::new(),
-            assumptions: Vec::new(),
-            outcome: None,
-            reserved_range: None,
-            capacities: Capacities::default(),
-            as_it_went: None,
-            trust: Trust::Refused,
-            because: because.to_owned(),
-            warnings: warnings(settings),
-        }
-    }
-
-    /// Bytes that a device must have for it, as far as known: those from which on it always works, else what it reserves
-    /// at its most. `None` where it fails or is not played.
-    pub fn needs(&self) -> Option<u64> {
-        let outcome = self.outcome.as_ref()?;
-        self.capacities.enough.or(outcome.failure().is_none().then_some(outcome.max_reserved))
-    }
-}
-
-/// Reserved bytes from an entry on.
-pub type CurvePoint = (u32, u64);
 
 /// One device.
 #[derive(Clone, Debug)]
@@ -248,7 +140,7 @@ impl DeviceSimulation {
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
         };
-        let program = match stage::program(device) {
+        let program = match program(device) {
             Ok(program) => program,
             Err(reason) => {
                 simulation.refused = Some(reason);
@@ -267,7 +159,7 @@ impl DeviceSimulation {
         simulation.live_bytes = Some(stage.program.live_bytes(&SizeRules::device(&stage.settings)));
 
         let swept =
-            if options.sweep { sweep::candidates(&stage.settings, stage.capacity.is_some()) } else { Vec::new() };
+            if options.sweep { candidates::candidates(&stage.settings, stage.capacity.is_some()) } else { Vec::new() };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
         let editor = Editor::new(device);
         let edited = (!options.edits.is_empty()).then(|| editor.apply(&stage.program, &options.edits));
@@ -297,7 +189,7 @@ impl DeviceSimulation {
         let best = best.and_then(|best| others.iter().find(|settings| settings.alloc_conf == best));
         simulation.curves[0] = stage.curve(&Setup::as_recorded(device.track, &stage.program));
         simulation.curves[1] = match (&edited, best) {
-            (Some(Ok(edited)), _) => stage::curve(&edited.program, &stage.setup(&stage.settings)),
+            (Some(Ok(edited)), _) => curve(&edited.program, &stage.setup(&stage.settings)),
             (_, best) => best.map_or(Vec::new(), |settings| stage.curve(&stage.setup(settings))),
         };
         simulation
@@ -307,7 +199,7 @@ impl DeviceSimulation {
     fn play_host(&mut self, device: &Device<'_>, program: &Program, options: &SimulateOptions) {
         let swept = if options.sweep { host::candidates() } else { Vec::new() };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
-        let lacks = stage::lacks(self.completeness, self.anomalies.total());
+        let lacks = lacks(self.completeness, self.anomalies.total());
         let (mut runs, difference) = host::runs(device.track, program, &others, lacks);
         if options.sweep {
             runs[1..].sort_by_key(|run| run.needs().unwrap_or(u64::MAX));

@@ -1,10 +1,10 @@
 //! Bands: what holds the memory in each column.
 
 use super::{Band, Column, ColumnOf, DeviceTimeline, INACTIVE, LEAKS};
-use crate::analysis::device::Device;
-use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::grouping::{GroupBy, Grouper, Groups, Holder};
-use crate::analysis::training::{Categories, Category};
+use crate::facts::device::Device;
+use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder};
+use crate::facts::training::{Categories, Category};
 use crate::replay::{Counters, Instant, Metric};
 use foldhash::fast::RandomState;
 use std::cmp::Reverse;

@@ -1,10 +1,10 @@
 //! Which part of a history a timeline shows large.
 
-use crate::analysis::device::{Device, Devices};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::time::when::When;
-use crate::analysis::training::Phase;
 use crate::error::Result;
+use crate::facts::device::{Device, Devices};
+use crate::facts::time::when::When;
+use crate::facts::training::Phase;
 use crate::model::Action;
 use crate::replay::{History, Instant};
 

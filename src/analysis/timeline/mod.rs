@@ -15,13 +15,13 @@ pub use axis::{Axis, Shows, Stretch};
 pub(crate) use column_of::ColumnOf;
 pub(crate) use focus::peaks_or_failures;
 
-use crate::analysis::device::{Device, Devices};
-use crate::analysis::grouping::Grouper;
 use crate::analysis::leaks::growth::Verdict;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
-use crate::analysis::training::Category;
 use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices};
+use crate::facts::grouping::Grouper;
+use crate::facts::training::Category;
 use crate::model::Action;
 use crate::replay::{Counters, Instant, Track};
 use focus::StepSpan;
@@ -144,7 +144,7 @@ pub struct Column {
 }
 
 /// Bytes of a group over time; of all groups of a category without a band of their own, where the label is
-/// [`crate::analysis::grouping::attribution::OTHER`].
+/// [`crate::facts::grouping::attribution::OTHER`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     /// The group, as in the rows of [`DeviceTimeline::peak`].

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::focus::StepSpan;
 use super::idle::{Gap, common, gaps};
 use super::{Column, OomMark, Ribbon, XAxis};
-use crate::analysis::time::annotations::Annotations;
+use crate::facts::time::annotations::Annotations;
 use crate::replay::{Instant, Metric, Track};
 
 /// What there is on the x axis.

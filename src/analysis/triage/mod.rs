@@ -3,19 +3,19 @@
 //! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
 //! bytes: what could not matter to anybody who is out of memory is left out.
 
-use super::device::{Device, Devices, ask_each};
 use super::fragmentation::{FragmentationOptions, FragmentationReport};
-use super::grouping::attribution::Attribution;
-use super::grouping::{GroupBy, Inference};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{LeakOptions, LeakReport};
 use super::oom::{Cause, OomOptions, OomReport};
 use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
-use super::segments::figures::NOTABLE;
-use super::time::when::When;
-use super::training::{Category, Phase, PhaseSpan};
 use crate::error::Result;
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::facts::grouping::attribution::Attribution;
+use crate::facts::grouping::{GroupBy, Inference};
+use crate::facts::segments::figures::NOTABLE;
+use crate::facts::time::when::When;
+use crate::facts::training::{Category, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId};
 use crate::replay::{History, Instant, Metric};
 use std::cmp::Reverse;

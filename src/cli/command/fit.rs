@@ -3,7 +3,6 @@
 use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::fit::{FitInput, FitOptions, FitReport};
-use crate::analysis::plan::PlanOptions;
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::changes::ChangeArgs;
 use crate::cli::format::RowsOrPicture;
@@ -12,6 +11,7 @@ use crate::cli::recording::{open, use_threads};
 use crate::cli::{Failure, Outcome, output};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
+use crate::play::plans::PlanOptions;
 use crate::report::{Source, fit};
 use clap::Args;
 use rayon::prelude::*;

@@ -2,13 +2,13 @@
 
 use super::{Run, examples};
 use crate::analysis::flame::FlameOptions;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::PeakOptions;
-use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, one_of};
 use crate::cli::format::FlameFormat;
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
+use crate::facts::time::when::When;
 use crate::replay::Metric;
 use crate::report::flamegraph::{self, folded};
 use clap::Args;

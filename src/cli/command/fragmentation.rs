@@ -2,14 +2,14 @@
 
 use super::{Run, examples};
 use crate::analysis::fragmentation::FragmentationOptions;
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::filter::Filter;
 use crate::analysis::peak::PeakOptions;
-use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::recording::{Reply, with_folded, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::time::when::When;
 use crate::report::fragmentation::{self, BlockColor};
 use crate::report::{AnswerFormat, PictureFormat};
 use clap::Args;

@@ -1,11 +1,11 @@
 //! `memviz leaks`.
 
 use super::{Run, examples};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::leaks::LeakOptions;
 use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::AnswerFormat;
 use clap::Args;

@@ -1,11 +1,11 @@
 //! `memviz oom`.
 
 use super::{Run, examples};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
 use crate::report::AnswerFormat;
 use clap::Args;
 

@@ -1,13 +1,13 @@
 //! `memviz peak`.
 
 use super::{Run, examples};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::PeakOptions;
 use crate::analysis::peak::each::{Each, EachOptions};
-use crate::analysis::time::when::When;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
+use crate::facts::time::when::When;
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
 use clap::Args;

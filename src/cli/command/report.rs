@@ -1,13 +1,13 @@
 //! `memviz report`.
 
 use super::{Run, examples};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::PeakOptions;
-use crate::analysis::time::when::When;
 use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FrameArgs, InferArgs};
 use crate::cli::recording::{Reply, with_folded};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
+use crate::facts::time::when::When;
 use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;

@@ -1,7 +1,6 @@
 //! `memviz simulate`.
 
 use super::{Run, examples};
-use crate::analysis::edit::Edit;
 use crate::analysis::simulate::SimulateOptions;
 use crate::cli::args::CommonArgs;
 use crate::cli::changes::ChangeArgs;
@@ -10,6 +9,7 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
+use crate::play::changes::Edit;
 use crate::report::simulate;
 use clap::Args;
 

@@ -1,14 +1,14 @@
 //! `memviz timeline`.
 
 use super::{Run, examples};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::PeakOptions;
 use crate::analysis::peak::each::{Each, EachOptions};
-use crate::analysis::time::when::When;
 use crate::analysis::timeline::{TimelineOptions, XAxis};
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::recording::{Reply, with_recording};
 use crate::cli::{Failure, Outcome, output};
+use crate::facts::grouping::GroupBy;
+use crate::facts::time::when::When;
 use crate::replay::Metric;
 use crate::report::{PictureFormat, plot_columns, timeline};
 use clap::Args;

@@ -2,14 +2,14 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::device::{Device, Devices};
 use crate::analysis::excerpt::{Window, excerpt};
-use crate::analysis::time::when::{Purpose, When};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::format::Format;
 use crate::cli::recording::use_threads;
 use crate::cli::serve::Server;
 use crate::cli::{Failure, Outcome, complain, output};
+use crate::facts::device::{Device, Devices};
+use crate::facts::time::when::{Purpose, When};
 use crate::input::{ReadOptions, Unpacked};
 use crate::model::Snapshot;
 use crate::replay::Metric;

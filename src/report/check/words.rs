@@ -2,8 +2,8 @@
 
 use crate::analysis::check::CheckReport;
 use crate::analysis::check::{Amount, Basis, Check, CheckKind, CheckVerdict};
-use crate::analysis::doubts::Doubt;
 use crate::analysis::leaks::MIN_STEPS;
+use crate::facts::doubts::Doubt;
 use crate::model::bytes::Bytes;
 use crate::report::common::json::InputHead;
 use crate::report::common::notes;

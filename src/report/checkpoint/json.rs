@@ -1,11 +1,10 @@
 //! The JSON of `memviz checkpoint`.
 
 use super::words;
-use crate::analysis::checkpoint::{
-    Candidate, Checkpointed, CodeChange, HeldByCalls, NoCandidates, OptimizerPeak, Plan, RemainingPeak,
-};
+use crate::analysis::checkpoint::{Candidate, NoCandidates, OptimizerPeak, Plan, RemainingPeak};
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
-use crate::analysis::training::Phase;
+use crate::facts::training::Phase;
+use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
 use crate::report::Source;
 use crate::report::common::json::{AttributionRow, Head};
 use crate::report::fragmentation::json::Instant;

@@ -1,10 +1,11 @@
 //! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
 
 use crate::analysis::checkpoint::DeviceCheckpoint;
-use crate::analysis::checkpoint::{Candidate, Checkpointed, CodeChange, NoCandidates, Plan};
-use crate::analysis::grouping::attribution::Row;
+use crate::analysis::checkpoint::{Candidate, NoCandidates, Plan};
+use crate::facts::grouping::attribution::Row;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
+use crate::play::changes::{Checkpointed, CodeChange};
 use crate::report::common::notes::{self, duration, signed};
 use crate::report::common::words::count;
 use crate::report::percent;

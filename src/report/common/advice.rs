@@ -1,7 +1,7 @@
 //! How to record what a recording lacks, in lines of Python for the PyTorch that made it.
 
 use crate::Recording;
-use crate::analysis::code::frames::FrameKind;
+use crate::facts::code::frames::FrameKind;
 use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
 use crate::replay::{History, Metric, Track};
 

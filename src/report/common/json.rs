@@ -5,10 +5,10 @@
 
 use super::comparison::json::DeviceComparison;
 use super::notes;
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::Reason;
-use crate::analysis::grouping::attribution::{Attribution, Row};
 use crate::analysis::peak::comparison::Comparison;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::Reason;
+use crate::facts::grouping::attribution::{Attribution, Row};
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use crate::report::{Answer, Source};
 use crate::wire::SCHEMA_VERSION;

@@ -1,7 +1,7 @@
 //! Markdown for issues and pull requests. A file per report; here is what they share.
 
 use super::notes::{self, safe, signed};
-use crate::analysis::grouping::GroupBy;
+use crate::facts::grouping::GroupBy;
 use crate::replay::{Counters, Metric};
 use std::io::{self, Write};
 

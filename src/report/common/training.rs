@@ -3,9 +3,9 @@
 use super::notes;
 use super::words::count;
 use crate::analysis::info::DeviceInfo;
-use crate::analysis::training::PhaseSummary;
-use crate::analysis::training::steps::{StepSource, Steps};
-use crate::analysis::training::turns::TurnKind;
+use crate::facts::training::PhaseSummary;
+use crate::facts::training::steps::{StepSource, Steps};
+use crate::facts::training::turns::TurnKind;
 use crate::report::percent;
 
 /// How many steps there are and what they are.

@@ -1,6 +1,6 @@
 //! Names and numbers in words, the same in every format.
 
-use crate::analysis::segments::figures::SizeClass;
+use crate::facts::segments::figures::SizeClass;
 use crate::model::{PoolId, SegmentType};
 use std::fmt::Display;
 

@@ -3,8 +3,8 @@
 use crate::analysis::diff as analysis;
 use crate::analysis::diff::{DeviceDiff, DiffReport};
 use crate::analysis::diff::{DiffInputDevice, Fate, SettingDiff};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::segments::figures::Figures;
+use crate::facts::grouping::GroupBy;
+use crate::facts::segments::figures::Figures;
 use crate::replay::{Bound, Metric};
 use crate::report::Sources;
 use crate::report::common::json::{CounterBytes, InputHead, PeakInstant};

@@ -3,7 +3,7 @@
 use super::words;
 use crate::analysis::diff::Fate;
 use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
-use crate::analysis::grouping::GroupBy;
+use crate::facts::grouping::GroupBy;
 use crate::report::Sources;
 use crate::report::common::fit::shorten;
 use crate::report::common::next::Next;

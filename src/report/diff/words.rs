@@ -2,8 +2,8 @@
 
 use crate::analysis::diff::{CodePlace, DiffInputDevice, Fate, Growth, GrowthLimit, SettingDiff};
 use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::segments::figures::Figures;
+use crate::facts::grouping::GroupBy;
+use crate::facts::segments::figures::Figures;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Counters, Metric};

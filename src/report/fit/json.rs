@@ -3,7 +3,7 @@
 use super::words;
 use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
-use crate::analysis::simulate::{Outcome, Trust};
+use crate::play::{Outcome, Trust};
 use crate::report::Source;
 use crate::report::common::json::{AttributionRows, InputHead};
 use crate::report::plan::json::FitSearch;

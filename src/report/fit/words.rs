@@ -1,8 +1,8 @@
 //! Sentences about runs at other numbers, the same in every format.
 
 use crate::analysis::fit::{Check, DeviceFit, Doubt, Largest, Matching, Mismatch, Prediction, Refusal};
-use crate::analysis::simulate::Trust;
 use crate::model::bytes::Bytes;
+use crate::play::Trust;
 use crate::report::Source;
 use crate::report::common::notes;
 use crate::report::common::words::count;

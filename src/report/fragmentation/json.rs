@@ -4,12 +4,12 @@ use crate::analysis::fragmentation::over_time::OverTimeRow;
 use crate::analysis::fragmentation::{
     DeviceFragmentation, FragmentationReport, PoolFragmentation, SegmentFragmentation,
 };
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::segments::figures::{Figures, SizeClass};
-use crate::analysis::segments::pinning::PinningRow;
-use crate::analysis::simulate::{SettingsThen, Trust};
-use crate::analysis::time::moment::Moment;
+use crate::facts::grouping::GroupBy;
+use crate::facts::segments::figures::{Figures, SizeClass};
+use crate::facts::segments::pinning::PinningRow;
+use crate::facts::time::moment::Moment;
 use crate::model::{PoolId, SegmentType};
+use crate::play::{SettingsThen, Trust};
 use crate::replay::History;
 use crate::report::Source;
 use crate::report::common::json::{CounterBytes, Head};

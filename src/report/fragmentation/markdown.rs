@@ -2,8 +2,8 @@
 
 use crate::analysis::fragmentation::over_time::OverTimeRow;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::segments::pinning::PinningRow;
+use crate::facts::grouping::GroupBy;
+use crate::facts::segments::pinning::PinningRow;
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::notes::{self, device_name, signed};

@@ -1,8 +1,8 @@
 //! The segment map: segments with holes to scale, all at one scale, their blocks by address; the others summed up.
 
 use crate::analysis::fragmentation::segment_map::{DeviceSegmentMap, SegmentMapReport};
-use crate::analysis::segments::figures::Figures;
-use crate::analysis::segments::layout::{Piece, SegmentLayout};
+use crate::facts::segments::figures::Figures;
+use crate::facts::segments::layout::{Piece, SegmentLayout};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
 use crate::report::common::fit::shorten;
@@ -204,7 +204,7 @@ impl Paint {
         let more = groups.len() > rows.len();
         let inferred = groups.iter().take(rows.len()).any(|row| row.inferred);
         rows.resize(groups.len(), palette::OTHER);
-        let other = more.then(|| (crate::analysis::grouping::attribution::OTHER.to_owned(), palette::OTHER));
+        let other = more.then(|| (crate::facts::grouping::attribution::OTHER.to_owned(), palette::OTHER));
         let legend = named.into_iter().chain(other).chain(pending).chain([free]).collect();
         Self { rows, legend, inferred }
     }

@@ -2,11 +2,11 @@
 
 use crate::analysis::fragmentation::over_time::OverTimeRow;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::grouping::attribution::Row;
-use crate::analysis::segments::figures::{Figures, SizeClass};
-use crate::analysis::segments::pinning::{Pinning, PinningRow};
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::Row;
+use crate::facts::segments::figures::{Figures, SizeClass};
+use crate::facts::segments::pinning::{Pinning, PinningRow};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::replay::History;

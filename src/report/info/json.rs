@@ -1,8 +1,8 @@
 //! The JSON of `memviz info`.
 
 use crate::analysis::info::{DeviceInfo, InfoReport};
-use crate::analysis::training::steps::Steps;
-use crate::analysis::training::{Phase, PhaseSummary};
+use crate::facts::training::steps::Steps;
+use crate::facts::training::{Phase, PhaseSummary};
 use crate::model::{Action, AllocatorSettings};
 use crate::report::Source;
 use crate::report::common::json::{AnomalyCounts, CounterBytes, Head};

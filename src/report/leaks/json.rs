@@ -1,11 +1,11 @@
 //! The JSON of `memviz leaks`.
 
 use super::words;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::leaks::growth::{Rate, Verdict};
 use crate::analysis::leaks::{self, Projection};
 use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
-use crate::analysis::training::steps::{NoSteps, StepSource, Steps};
+use crate::facts::grouping::GroupBy;
+use crate::facts::training::steps::{NoSteps, StepSource, Steps};
 use crate::report::Source;
 use crate::report::common::json::Head;
 use schemars::JsonSchema;

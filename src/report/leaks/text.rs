@@ -1,9 +1,9 @@
 //! `memviz leaks` as text.
 
 use super::words;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::leaks::growth::Verdict;
 use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::fit::shorten;

@@ -1,10 +1,10 @@
 //! What reports say about leaks, in words; shared by text, Markdown and JSON.
 
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::leaks::growth::{Rate, Verdict};
 use crate::analysis::leaks::{DeviceLeaks, LeakRow};
 use crate::analysis::leaks::{MIN_STEPS, Oldest, Projection};
-use crate::analysis::training::steps::NoSteps;
+use crate::facts::grouping::GroupBy;
+use crate::facts::training::steps::NoSteps;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, signed};
 use crate::report::common::training;

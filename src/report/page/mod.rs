@@ -14,10 +14,10 @@ use super::fragmentation::picture as segments;
 use super::fragmentation::picture::BlockColor;
 use super::timeline::picture as timeline;
 use crate::analysis::fragmentation::segment_map::DeviceSegmentMap;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::overview::Overview;
 use crate::analysis::peak::DevicePeak;
-use crate::analysis::training::Category;
+use crate::facts::grouping::GroupBy;
+use crate::facts::training::Category;
 use crate::model::{DeviceId, Format};
 use std::io::{self, Write};
 

@@ -3,8 +3,8 @@
 use super::Page;
 use crate::analysis::checkpoint::DeviceCheckpoint;
 use crate::analysis::oom::DeviceOoms;
-use crate::analysis::simulate::SettingsAdvice;
 use crate::analysis::triage::{DeviceTriage, Finding};
+use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;

@@ -2,8 +2,8 @@
 
 use super::each::markdown::ranges;
 use super::operators::{COLUMNS, ROWS, cells};
-use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::peak::{DevicePeak, PeakReport};
+use crate::facts::grouping::attribution::Attribution;
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::comparison::markdown::comparison;

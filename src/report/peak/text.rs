@@ -1,11 +1,11 @@
 //! `memviz peak` as text.
 
 use super::operators;
-use crate::analysis::code::sites::NO_STACK;
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::{Attribution, Row};
 use crate::analysis::peak::{DevicePeak, PeakReport};
 use crate::analysis::triage::Finding;
+use crate::facts::code::sites::NO_STACK;
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::{Attribution, Row};
 use crate::model::bytes::Bytes;
 use crate::replay::OperatorUsage;
 use crate::report::common::fit::{shorten, shorten_end};

@@ -1,7 +1,7 @@
 //! `memviz fit` of one recording as CSV: a line per device and plan, the program as it is first.
 
 use super::words;
-use crate::analysis::plan::PlanReport;
+use crate::play::plans::PlanReport;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
 //! What makes a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
-use crate::analysis::plan::{Change, DevicePlans, Plan, PlanReport};
-use crate::analysis::simulate::{Difference, Trust};
+use crate::play::plans::{Change, DevicePlans, Plan, PlanReport};
+use crate::play::{Difference, Trust};
 use crate::report::Source;
 use crate::report::common::json::InputHead;
 use crate::report::fit::json::{Fit, FitDevice, FitScaling};

@@ -1,8 +1,8 @@
 //! `memviz fit` of one recording as Markdown.
 
 use super::words;
-use crate::analysis::plan::{DevicePlans, Plan, PlanReport};
 use crate::model::bytes::Bytes;
+use crate::play::plans::{DevicePlans, Plan, PlanReport};
 use crate::report::Source;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name};

@@ -6,7 +6,7 @@ pub(crate) mod markdown;
 pub(crate) mod text;
 pub(crate) mod words;
 
-use crate::analysis::plan::PlanReport;
+use crate::play::plans::PlanReport;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source, TextStyle};
 use std::io::{self, Write};

@@ -1,10 +1,10 @@
 //! Sentences about plans, the same in every format.
 
-use crate::analysis::checkpoint::CodeChange;
-use crate::analysis::edit::{Edit, Optimizer};
-use crate::analysis::plan::{Change, DevicePlans, Plan};
-use crate::analysis::simulate::{Difference, Trust};
 use crate::model::bytes::Bytes;
+use crate::play::changes::CodeChange;
+use crate::play::changes::{Edit, Optimizer};
+use crate::play::plans::{Change, DevicePlans, Plan};
+use crate::play::{Difference, Trust};
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::count;

@@ -1,7 +1,7 @@
 //! `memviz simulate` as CSV: a line per device and settings, the recorded ones first.
 
-use crate::analysis::simulate::Outcome;
 use crate::analysis::simulate::SimulateReport;
+use crate::play::Outcome;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
 

@@ -1,8 +1,9 @@
 //! The JSON of `memviz simulate`.
 
 use super::words;
+use crate::analysis::simulate::DeviceSimulation;
 use crate::analysis::simulate::SimulateReport;
-use crate::analysis::simulate::{DeviceSimulation, Difference, Outcome, Run, Trust};
+use crate::play::{Difference, Outcome, Run, Trust};
 use crate::replay::Metric;
 use crate::report::Source;
 use crate::report::common::json::{Head, InputHead};

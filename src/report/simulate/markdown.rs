@@ -1,9 +1,10 @@
 //! `memviz simulate` as Markdown.
 
 use super::words;
+use crate::analysis::simulate::DeviceSimulation;
 use crate::analysis::simulate::SimulateReport;
-use crate::analysis::simulate::{DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
+use crate::play::Run;
 use crate::report::Source;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name};

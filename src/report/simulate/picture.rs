@@ -1,9 +1,10 @@
 //! `memviz simulate -o`: reserved memory as recorded, and under the settings that need least.
 
 use super::words;
+use crate::analysis::simulate::DeviceSimulation;
 use crate::analysis::simulate::SimulateReport;
-use crate::analysis::simulate::{CurvePoint, DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
+use crate::play::{CurvePoint, Run};
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::notes;

@@ -1,9 +1,10 @@
 //! `memviz simulate` as text.
 
 use super::words;
+use crate::analysis::simulate::DeviceSimulation;
 use crate::analysis::simulate::SimulateReport;
-use crate::analysis::simulate::{DeviceSimulation, Run};
 use crate::model::bytes::Bytes;
+use crate::play::Run;
 use crate::report::Source;
 use crate::report::common::fit::shorten_end;
 use crate::report::common::next::Next;

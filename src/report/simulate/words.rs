@@ -1,10 +1,9 @@
 //! Sentences about plays, the same in every format.
 
-use crate::analysis::simulate::{
-    Capacities, DeviceSimulation, Outcome, ReservedThen, Run, SettingsAdvice, SettingsThen, Trust,
-};
+use crate::analysis::simulate::DeviceSimulation;
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
+use crate::play::{Capacities, Outcome, ReservedThen, Run, SettingsAdvice, SettingsThen, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::count;
 

@@ -3,11 +3,11 @@
 use super::marks::RANGE_MARKS;
 use super::picture::Stack;
 use super::stack::name;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
-use crate::analysis::training::Category;
+use crate::facts::grouping::GroupBy;
+use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::fit::shorten_middle;

@@ -2,9 +2,9 @@
 
 use super::scale::{NO_LABELS, Scale};
 use super::{legend, marks, ribbons, stack, strip, ticks};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::timeline::Band;
 use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::picture::chart::{self, Area};

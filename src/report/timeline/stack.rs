@@ -2,10 +2,10 @@
 
 use super::picture::Stack;
 use super::scale::{Scale, column};
-use crate::analysis::grouping::GroupBy;
-use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
 use crate::report::common::notes::safe;

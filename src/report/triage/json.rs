@@ -95,7 +95,7 @@ impl From<&DeviceTriage> for TriageDevice {
             complete_history: peak.completeness.is_complete(),
             notes: notes::device(peak),
             entry: peak.entry,
-            phase: device.during.phase.map(crate::analysis::training::Phase::name),
+            phase: device.during.phase.map(crate::facts::training::Phase::name),
             step: device.during.step,
             at: (&peak.at).into(),
             failure: device.failure.as_ref().map(FailedRequest::from),

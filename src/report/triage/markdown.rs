@@ -1,8 +1,8 @@
 //! The triage as Markdown.
 
 use super::words;
-use crate::analysis::grouping::attribution::Attribution;
 use crate::analysis::triage::TriageReport;
+use crate::facts::grouping::attribution::Attribution;
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::next::Next;

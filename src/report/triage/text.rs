@@ -1,10 +1,10 @@
 //! The triage as text: what fits on one screen.
 
 use super::words;
-use crate::analysis::grouping::attribution::Row;
-use crate::analysis::grouping::attribution::{Attribution, OTHER};
-use crate::analysis::training::Category;
 use crate::analysis::triage::{DeviceTriage, TriageReport};
+use crate::facts::grouping::attribution::Row;
+use crate::facts::grouping::attribution::{Attribution, OTHER};
+use crate::facts::training::Category;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;

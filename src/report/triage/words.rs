@@ -1,8 +1,8 @@
 //! Sentences of the triage.
 
 use crate::analysis::oom::Cause;
-use crate::analysis::training::{Category, Phase};
 use crate::analysis::triage::{DeviceTriage, Failure, Finding};
+use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::notes::{device_name, safe, signed};

@@ -3,11 +3,11 @@
 use super::frames::Frame;
 use super::json;
 use super::segments::{address, pool, state};
-use crate::analysis::device::Device;
-use crate::analysis::grouping::filter::Filter;
-use crate::analysis::grouping::{GroupBy, Grouper, Holder, Inference};
-use crate::analysis::segments::layout::{Layout, Piece};
-use crate::analysis::time::moment::Moment;
+use crate::facts::device::Device;
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
+use crate::facts::segments::layout::{Layout, Piece};
+use crate::facts::time::moment::Moment;
 use crate::replay::{History, Instant, Metric, NEVER};
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! What grew between two instants.
 
 use super::json;
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::scene::{Difference, DifferenceRow};
+use crate::facts::grouping::GroupBy;
 use crate::replay::{Instant, Metric};
 use crate::report::common::picture::palette;
 use serde::Serialize;

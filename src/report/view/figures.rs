@@ -1,9 +1,9 @@
 //! What there is to know of a recording before anything is drawn.
 
 use super::json;
-use crate::analysis::device::{Device, Devices};
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::timeline::OomMark;
+use crate::facts::device::{Device, Devices};
+use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Completeness, Counters, Metric};
 use crate::report::Source;

@@ -2,13 +2,13 @@
 
 use super::json;
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
-use crate::analysis::device::Devices;
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::oom::{DeviceOoms, OomOptions, OomReport};
-use crate::analysis::time::when::When;
 use crate::analysis::triage::{DeviceTriage, Finding, TriageOptions, TriageReport};
 use crate::error::Result;
+use crate::facts::device::Devices;
+use crate::facts::time::when::When;
 use crate::model::DeviceId;
 use crate::replay::Instant;
 use crate::report::oom::words as oom;

@@ -1,8 +1,8 @@
 //! Frames with what is known of them.
 
 use super::json;
-use crate::analysis::code::sites::{Sites, clipped};
-use crate::analysis::device::Device;
+use crate::facts::code::sites::{Sites, clipped};
+use crate::facts::device::Device;
 use crate::model::{FrameId, StackId};
 use serde::Serialize;
 use std::collections::HashMap;

@@ -49,7 +49,7 @@ impl From<&SceneGroup> for Group {
         let color = palette::of_label(&group.label);
         Self {
             label: group.label.clone(),
-            category: group.category.map(crate::analysis::training::Category::name),
+            category: group.category.map(crate::facts::training::Category::name),
             light: color.light,
             dark: color.dark,
             inferred: group.inferred,

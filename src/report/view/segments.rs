@@ -1,8 +1,8 @@
 //! Segments and their blocks at an instant.
 
 use super::json;
-use crate::analysis::device::Device;
-use crate::analysis::segments::layout::{Layout, Piece, SegmentLayout};
+use crate::facts::device::Device;
+use crate::facts::segments::layout::{Layout, Piece, SegmentLayout};
 use crate::model::{BlockState, DEFAULT_POOL, PoolId, SegmentType};
 use crate::replay::Instant;
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! What lies along the time axis: ranges of `record_function`, and steps.
 
 use super::json;
-use crate::analysis::code::sites::clipped;
-use crate::analysis::device::Device;
-use crate::analysis::training::steps::NoSteps;
+use crate::facts::code::sites::clipped;
+use crate::facts::device::Device;
+use crate::facts::training::steps::NoSteps;
 use crate::replay::Instant;
 use crate::report::common::training;
 use serde::Serialize;

@@ -2,9 +2,10 @@
 
 use super::program::{At, Held, Program, TICK};
 use memviz::Recording;
+use memviz::analysis::checkpoint::NoCandidates;
 use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
-use memviz::analysis::checkpoint::{CodeChange, NoCandidates};
-use memviz::analysis::training::Phase;
+use memviz::facts::training::Phase;
+use memviz::play::changes::CodeChange;
 
 const MIB: u64 = 1 << 20;
 /// Sizes: what a block keeps for backward, what it needs for a moment, what it returns; its gradients.

@@ -3,7 +3,8 @@
 
 use super::{device, find, miss};
 use crate::support::{REQUIRE_CORPUS, assert_none, names, read_text, skipped};
-use memviz::analysis::checkpoint::{CodeChange, NoCandidates};
+use memviz::analysis::checkpoint::NoCandidates;
+use memviz::play::changes::CodeChange;
 use serde_json::Value;
 use std::path::Path;
 

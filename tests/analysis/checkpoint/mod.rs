@@ -5,10 +5,11 @@ mod lookalike;
 mod program;
 
 use crate::support::{self, assert_none, fixture, names, open, read_text};
-use memviz::analysis::checkpoint::{Candidate, CodeChange, CurveOptions, NoCandidates};
+use memviz::analysis::checkpoint::{Candidate, CurveOptions, NoCandidates};
 use memviz::analysis::checkpoint::{CheckpointOptions, CheckpointReport, DeviceCheckpoint};
 use memviz::analysis::timeline::XAxis;
-use memviz::analysis::training::Phase;
+use memviz::facts::training::Phase;
+use memviz::play::changes::CodeChange;
 use serde_json::Value;
 
 /// Recordings of programs without checkpointing, with the peaks of the same programs with it.

@@ -2,7 +2,7 @@
 
 use super::program::Program;
 use memviz::analysis::leaks::LeakOptions;
-use memviz::analysis::training::steps::NoSteps;
+use memviz::facts::training::steps::NoSteps;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -2,13 +2,13 @@
 
 use super::program::{Held, Program};
 use memviz::Recording;
-use memviz::analysis::grouping::GroupBy;
-use memviz::analysis::grouping::filter::Filter;
 use memviz::analysis::leaks::MIN_STEPS;
 use memviz::analysis::leaks::growth::Verdict;
 use memviz::analysis::leaks::{DeviceLeaks, LeakOptions};
-use memviz::analysis::training::steps::{NoSteps, StepSource};
-use memviz::analysis::training::turns::TurnKind;
+use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::filter::Filter;
+use memviz::facts::training::steps::{NoSteps, StepSource};
+use memviz::facts::training::turns::TurnKind;
 use memviz::model::Stage;
 use std::collections::VecDeque;
 

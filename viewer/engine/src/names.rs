@@ -1,6 +1,6 @@
 //! What is called by a name in JavaScript.
 
-use memviz::analysis::grouping::GroupBy;
+use memviz::facts::grouping::GroupBy;
 use memviz::analysis::timeline::XAxis;
 use memviz::replay::Metric;
 use wasm_bindgen::JsError;

@@ -1,11 +1,11 @@
 //! Where steps, phases and annotations begin and end on a device.
 
 use super::{Each, OUTSIDE};
-use crate::analysis::device::Device;
-use crate::analysis::time::annotations::{AnnotationRange, Annotations};
-use crate::analysis::training::steps::{StepSource, Steps, without_numbers};
-use crate::analysis::training::{Phase, PhaseSpan};
 use crate::error::{Error, Result};
+use crate::facts::device::Device;
+use crate::facts::time::annotations::{AnnotationRange, Annotations};
+use crate::facts::training::steps::{StepSource, Steps, without_numbers};
+use crate::facts::training::{Phase, PhaseSpan};
 use crate::model::{DeviceId, Snapshot, StrId};
 use crate::replay::{Instant, Maximum};
 use regex::Regex;

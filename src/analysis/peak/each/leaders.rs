@@ -1,7 +1,7 @@
 //! Which groups hold most at each of many instants, in one pass over the blocks.
 
-use crate::analysis::grouping::attribution::{OTHER, Row};
-use crate::analysis::grouping::{Grouper, Groups, Holder, RowHead};
+use crate::facts::grouping::attribution::{OTHER, Row};
+use crate::facts::grouping::{Grouper, Groups, Holder, RowHead};
 use crate::replay::{Instant, Metric};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

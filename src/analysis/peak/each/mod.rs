@@ -7,12 +7,12 @@ mod extents;
 mod leaders;
 mod maxima;
 
-use crate::analysis::device::Device;
-use crate::analysis::grouping::Grouper;
-use crate::analysis::grouping::attribution::Row;
-use crate::analysis::time::moment::Moment;
-use crate::analysis::training::steps::Steps;
 use crate::error::{Error, Result};
+use crate::facts::device::Device;
+use crate::facts::grouping::Grouper;
+use crate::facts::grouping::attribution::Row;
+use crate::facts::time::moment::Moment;
+use crate::facts::training::steps::Steps;
 use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
 use extents::{Extent, Extents};
 use leaders::Leaders;
@@ -29,9 +29,9 @@ pub const OUTSIDE: &str = "(outside)";
 /// What the ranges are.
 #[derive(Clone, Debug)]
 pub enum Each {
-    /// Turns of the training or inference loop: see [`crate::analysis::training::steps::Steps`].
+    /// Turns of the training or inference loop: see [`crate::facts::training::steps::Steps`].
     Step,
-    /// Stretches of forward, backward and so on: see [`crate::analysis::training::Phases`].
+    /// Stretches of forward, backward and so on: see [`crate::facts::training::Phases`].
     Phase,
     /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
     Annotation(Option<Regex>),
@@ -96,7 +96,7 @@ setters!(EachOptions { top: usize });
 #[derive(Clone, Debug)]
 pub struct RangePeak {
     /// What it is called; of several ranges with one name, from the second on, with its place among them: `forward#2`,
-    /// as [`crate::analysis::time::when::When`] takes it.
+    /// as [`crate::facts::time::when::When`] takes it.
     pub label: String,
     /// Its name without that. Ranges of one name differ in nothing but their numbers: `step_N`.
     pub family: String,

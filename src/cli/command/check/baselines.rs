@@ -1,11 +1,11 @@
 //! Baselines of `memviz check`: read before, written after.
 
 use crate::analysis::check::{CheckVerdict, EarlierRun};
-use crate::analysis::doubts::Doubt;
 use crate::cli::Failure;
 use crate::cli::files::{Staged, read_text, replace_all};
 use crate::cli::recording::read_quietly;
 use crate::error::Error;
+use crate::facts::doubts::Doubt;
 use crate::report::Answer;
 use crate::report::check::words::{CheckedInput, doubt};
 use crate::wire::answers::{SavedAnswer, read_answers};

@@ -1,7 +1,7 @@
 //! The JSON of how devices compare.
 
-use crate::analysis::grouping::GroupBy;
 use crate::analysis::peak::comparison::Comparison;
+use crate::facts::grouping::GroupBy;
 use crate::replay::{Bound, Metric};
 use schemars::JsonSchema;
 use serde::Serialize;

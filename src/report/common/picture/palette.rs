@@ -4,10 +4,10 @@
 //! light colours to their dark partners where the reader prefers a dark theme. So there is one mechanism for elements of
 //! our own and those that plotters writes, and every light colour must have one dark partner.
 
-use crate::analysis::code::sites;
-use crate::analysis::grouping::{self, attribution};
 use crate::analysis::timeline;
-use crate::analysis::training::Category;
+use crate::facts::code::sites;
+use crate::facts::grouping::{self, attribution};
+use crate::facts::training::Category;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 

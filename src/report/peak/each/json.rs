@@ -1,7 +1,7 @@
 //! The JSON of `memviz peak --each`.
 
-use crate::analysis::grouping::attribution::Row;
 use crate::analysis::peak::each::{RangePeak, RangePeaks};
+use crate::facts::grouping::attribution::Row;
 use crate::replay::{Bound, History};
 use crate::report::common::json::{CounterBytes, PeakInstant};
 use crate::report::leaks::json::{StepSourceName, step_source};

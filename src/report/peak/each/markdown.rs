@@ -1,9 +1,9 @@
 //! `memviz peak --each` as Markdown: a table of ranges.
 
 use super::words;
-use crate::analysis::grouping::attribution::OTHER;
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{RangePeak, RangePeaks};
+use crate::facts::grouping::attribution::OTHER;
 use crate::model::bytes::Bytes;
 use crate::report::common::markdown::{cell, escape};
 use crate::report::common::words::starred;

@@ -1,10 +1,10 @@
 //! `memviz peak --each` as text: a line for each range.
 
 use super::words;
-use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::grouping::attribution::Row;
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{RangePeak, RangePeaks};
+use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::Row;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;

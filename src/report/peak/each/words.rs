@@ -1,9 +1,9 @@
 //! What is said about the peaks of ranges, the same in text and Markdown.
 
-use crate::analysis::grouping::attribution::OTHER;
-use crate::analysis::grouping::attribution::Row;
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::peak::each::{Each, RangePeak, RangePeaks};
+use crate::facts::grouping::attribution::OTHER;
+use crate::facts::grouping::attribution::Row;
 use crate::replay::{Bound, Metric};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::training;

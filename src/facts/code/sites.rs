@@ -1,0 +1,349 @@
+//! One label per stack: the line of code that an allocation is charged to.
+
+use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, package, short_native_name};
+use crate::model::stacks::special;
+use crate::model::{Frame, FrameId, Snapshot, StackId, StrId, traceback};
+use std::collections::{HashMap, HashSet};
+
+/// Label of allocations without a stack.
+pub const NO_STACK: &str = "(no stack)";
+/// Label of files and packages, where a profiler trace has no Python function around an operator.
+pub const NO_PYTHON: &str = "(no Python code)";
+/// Label of the frame between a backward operator and its forward operator.
+const BACKWARD: &str = "(backward)";
+/// The same where that operator is inferred.
+const INFERRED_BACKWARD: &str = "(backward, inferred)";
+
+/// What is known about the code behind an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodeOrigin {
+    /// Its stack, as recorded.
+    pub stack: StackId,
+    /// For one that backward made, the stack in forward that it goes back to.
+    pub forward: Option<StackId>,
+    /// Whether that is recorded (`forward_frames`); otherwise it is inferred: see [`crate::facts::training::BackwardSites`].
+    pub is_recorded: bool,
+}
+
+impl CodeOrigin {
+    /// What is known of a stack alone.
+    pub fn of(stack: StackId) -> Self {
+        Self { stack, ..Self::default() }
+    }
+
+    /// What stands between its own frames and those of forward.
+    pub fn marker(&self) -> &'static str {
+        if self.is_recorded { BACKWARD } else { INFERRED_BACKWARD }
+    }
+}
+
+/// Labels of frames and stacks, worked out once per frame.
+#[derive(Clone, Debug)]
+pub struct Sites<'s> {
+    snapshot: &'s Snapshot,
+    kinds: Vec<FrameKind>,
+    /// Whether the code of each frame is the user's own.
+    own: Vec<bool>,
+    library: LibraryLines,
+}
+
+/// Where lines of a library stand for those of the user's own: nowhere, unless something says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LibraryLines {
+    /// The lines of the user's own.
+    pub above: HashSet<FrameId>,
+    /// The library's line that a stack with one of them is charged to.
+    pub below: HashMap<StackId, FrameId>,
+}
+
+impl<'s> Sites<'s> {
+    /// Classifies every frame of the snapshot.
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
+        // Frames of one function differ in their lines only.
+        let mut known: HashMap<(StrId, StrId), FrameKind> = HashMap::new();
+        let kind = |frame: &Frame| {
+            *known.entry((frame.filename, frame.name)).or_insert_with(|| FrameKind::of(frame, &snapshot.strings))
+        };
+        let kinds: Vec<FrameKind> = frames.map(kind).collect();
+        let is_own = |(id, &kind): (usize, &FrameKind)| {
+            let frame = || snapshot.stacks.frame(FrameId(id as u32));
+            kind == FrameKind::User || (kind.is_python() && frame().is_some_and(|frame| is_named_own(snapshot, frame)))
+        };
+        let own = kinds.iter().enumerate().map(is_own).collect();
+        Self { snapshot, kinds, own, library: LibraryLines::default() }
+    }
+
+    /// The same with lines of a library that stand for those of the user's own.
+    pub(crate) fn going_down(self, library: LibraryLines) -> Self {
+        Self { library, ..self }
+    }
+
+    /// Whether any frame belongs to a package that is not PyTorch.
+    pub(crate) fn has_packages(&self) -> bool {
+        self.kinds.contains(&FrameKind::Package)
+    }
+
+    /// Whether the code of a frame is the user's own: by its path, or by [`crate::model::View::own`].
+    pub fn is_own(&self, frame: FrameId) -> bool {
+        self.own.get(frame.index()).copied().unwrap_or(false)
+    }
+
+    /// Lines of the user's own that lines of a library stand for, as labels in order.
+    pub fn library_below(&self) -> Vec<String> {
+        let mut labels: Vec<String> = self.library.above.iter().map(|&frame| self.label(frame)).collect();
+        labels.sort_unstable();
+        labels
+    }
+
+    /// The recording whose stacks these are.
+    pub fn snapshot(&self) -> &'s Snapshot {
+        self.snapshot
+    }
+
+    /// The kind of a frame.
+    pub fn kind(&self, frame: FrameId) -> FrameKind {
+        self.kinds.get(frame.index()).copied().unwrap_or(FrameKind::Plumbing)
+    }
+
+    /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
+    /// model below it (see [`crate::facts::device::Device::deep_sites`]); else the innermost Python frame; else the first
+    /// operator, or C++ frame that is not plumbing; else the innermost frame.
+    pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
+        // Generated code that remembers the user's line is the user's code, and further in.
+        let generated = frames.iter().copied().find(|&frame| self.original_line(frame).is_some());
+        generated
+            .or_else(|| self.library.below.get(&stack).copied())
+            .or_else(|| frames.iter().copied().find(|&frame| self.is_own(frame)))
+            .or_else(|| first(&FrameKind::is_python))
+            .or_else(|| first(&|kind| matches!(kind, FrameKind::Native | FrameKind::Operator | FrameKind::Category)))
+            .or_else(|| frames.first().copied())
+    }
+
+    /// The label of a stack under `--by site`: `file.py:line function`.
+    pub fn site(&self, stack: StackId) -> String {
+        let Some(frame) = self.site_frame(stack) else { return NO_STACK.to_owned() };
+        let label = self.label(frame);
+        if self.is_backward(stack, frame) { backward_of(&label) } else { label }
+    }
+
+    /// File and line of the code that a stack is charged to, where it is Python.
+    pub fn source_line(&self, stack: StackId) -> Option<(&'s str, u64)> {
+        let id = self.site_frame(stack)?;
+        let frame = self.snapshot.stacks.frame(id)?;
+        if let Some((file, line, _)) = original_trace(self.snapshot, frame) {
+            return Some((file, line));
+        }
+        let file = self.snapshot.strings.get(frame.filename);
+        (self.kind(id).is_python() && has_line(frame.line, file)).then_some((file, frame.line))
+    }
+
+    /// The label of a stack under `--by site`, where its file has to be told from another one of that name.
+    pub fn site_with_path(&self, stack: StackId) -> String {
+        let frame = self.site_frame(stack).and_then(|id| self.snapshot.stacks.frame(id).map(|frame| (id, frame)));
+        match frame {
+            Some((id, frame)) if self.kind(id).is_python() && self.original_line(id).is_none() => {
+                let strings = &self.snapshot.strings;
+                let label = line_label(strings.get(frame.filename), frame.line, strings.get(frame.name), true);
+                if self.is_backward(stack, id) { backward_of(&label) } else { label }
+            }
+            _ => self.site(stack),
+        }
+    }
+
+    /// Whether a frame of a stack belongs to the forward operator that a backward one goes back to.
+    pub fn is_backward(&self, stack: StackId, frame: FrameId) -> bool {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        frames.iter().take_while(|&&inner| inner != frame).any(|&inner| self.kind(inner) == FrameKind::Backward)
+    }
+
+    /// The innermost operator of a stack, such as `aten::mm`: recorded in profiler traces, and in the names of the
+    /// dispatcher's functions where a snapshot has C++ frames.
+    pub fn operator(&self, stack: StackId) -> Option<String> {
+        self.snapshot.stacks.frame_ids(stack).iter().find_map(|&id| match self.kind(id) {
+            FrameKind::Operator => Some(self.label(id)),
+            FrameKind::Plumbing => {
+                let frame = self.snapshot.stacks.frame(id)?;
+                dispatched_operator(self.snapshot.strings.get(frame.name))
+            }
+            _ => None,
+        })
+    }
+
+    /// Names of the `nn.Module` calls on a stack, outermost first; those of the forward pass for a backward operator.
+    pub fn nn_modules(&self, stack: StackId) -> Vec<StrId> {
+        let frames = self.snapshot.stacks.frames(stack).rev();
+        frames
+            .filter(|frame| self.snapshot.strings.get(frame.filename) == special::MODULE)
+            .map(|frame| frame.name)
+            .collect()
+    }
+
+    /// A frame as `file.py:line function`; C++ frames by their shortened name.
+    pub fn label(&self, id: FrameId) -> String {
+        if let Some(original) = self.original_line(id) {
+            return original;
+        }
+        let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
+        let name = self.snapshot.strings.get(frame.name);
+        match self.kind(id) {
+            FrameKind::Operator | FrameKind::Category => return clipped(name).to_owned(),
+            FrameKind::NnModule => return format!("nn.Module: {}", clipped(name)),
+            FrameKind::Backward => return BACKWARD.to_owned(),
+            _ => {}
+        }
+        if !self.kind(id).is_python() {
+            return clipped(&short_native_name(name)).to_owned();
+        }
+        line_label(self.snapshot.strings.get(frame.filename), frame.line, name, false)
+    }
+
+    /// The frames of a stack, innermost first: every one, or those that say something to people, as
+    /// [`crate::model::View::fold`] asks.
+    fn shown(&self, stack: StackId) -> Vec<FrameId> {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        if !self.snapshot.view.fold {
+            return frames.to_vec();
+        }
+        let python = self.has_python(stack);
+        let is_shown = |&frame: &FrameId| match self.kind(frame) {
+            FrameKind::Plumbing => false,
+            FrameKind::Native => !python,
+            _ => true,
+        };
+        let shown: Vec<FrameId> = frames.iter().copied().filter(is_shown).collect();
+        // A stack of nothing but plumbing is still a stack.
+        if shown.is_empty() { frames.iter().copied().take(1).collect() } else { shown }
+    }
+
+    /// The frames of an allocation's stack as labels, innermost first; behind them those of the forward stack that was
+    /// inferred for it. Where there are more than `MOST_FRAMES`, or more than `longest` bytes of labels, the last one
+    /// says how many are left out. What people do not get is neither shown nor counted: see [`crate::model::View::fold`].
+    pub fn origin_labels(&self, origin: CodeOrigin, longest: usize) -> Vec<String> {
+        let own = self.shown(origin.stack).into_iter().map(Some);
+        let forward = origin.forward.map(|forward| self.shown(forward)).unwrap_or_default();
+        let marked = origin.forward.map(|_| None).into_iter().chain(forward.into_iter().map(Some));
+        let mut frames = own.chain(marked);
+        let (mut labels, mut length) = (Vec::new(), 0);
+        while let Some(frame) = frames.next() {
+            let label = frame.map_or_else(|| origin.marker().to_owned(), |frame| self.label(frame));
+            length += label.len();
+            if labels.len() == MOST_FRAMES || length > longest {
+                labels.push(format!("({} more frames)", frames.count() + 1));
+                break;
+            }
+            labels.push(label);
+        }
+        labels
+    }
+
+    /// The function a frame runs, without its line: `file.py function`.
+    pub fn function(&self, id: FrameId) -> String {
+        let Some(frame) = self.snapshot.stacks.frame(id) else { return String::new() };
+        let name = self.snapshot.strings.get(frame.name);
+        if self.kind(id).is_python() {
+            line_label(self.snapshot.strings.get(frame.filename), 0, name, false)
+        } else {
+            self.label(id)
+        }
+    }
+
+    /// The file of a stack's site.
+    pub fn file(&self, stack: StackId) -> String {
+        let frame =
+            self.site_frame(stack).and_then(|frame| self.snapshot.stacks.frame(frame).map(|data| (frame, data)));
+        match frame {
+            None => NO_STACK.to_owned(),
+            Some((id, frame)) => match original_trace(self.snapshot, frame) {
+                Some((file, _, _)) => file.to_owned(),
+                None if self.kind(id).is_python() => self.snapshot.strings.get(frame.filename).to_owned(),
+                None => self.elsewhere(stack).to_owned(),
+            },
+        }
+    }
+
+    /// The Python package that allocates: that of the innermost frame which belongs neither to PyTorch nor to the
+    /// standard library, since under everything it is PyTorch that allocates.
+    pub fn module(&self, stack: StackId) -> String {
+        let frames = self.snapshot.stacks.frame_ids(stack);
+        let owned = |&id: &FrameId| matches!(self.kind(id), FrameKind::User | FrameKind::Package);
+        let python = |&id: &FrameId| self.kind(id).is_python();
+        let frame = frames.iter().copied().find(owned).or_else(|| frames.iter().copied().find(python));
+        match frame.and_then(|id| self.snapshot.stacks.frame(id)) {
+            Some(frame) => package(self.snapshot.strings.get(frame.filename)).to_owned(),
+            None if frames.is_empty() => NO_STACK.to_owned(),
+            None => self.elsewhere(stack).to_owned(),
+        }
+    }
+
+    /// The Python package that a frame's file belongs to.
+    pub fn package_of(&self, frame: FrameId) -> &'s str {
+        self.snapshot.stacks.frame(frame).map_or("", |frame| package(self.snapshot.strings.get(frame.filename)))
+    }
+
+    /// What stands for the file of a stack without Python.
+    fn elsewhere(&self, stack: StackId) -> &'static str {
+        let is_native = |&frame: &FrameId| matches!(self.kind(frame), FrameKind::Native | FrameKind::Plumbing);
+        if self.snapshot.stacks.frame_ids(stack).iter().any(is_native) { "(C++)" } else { NO_PYTHON }
+    }
+
+    /// Whether a stack has Python frames.
+    pub fn has_python(&self, stack: StackId) -> bool {
+        self.snapshot.stacks.frame_ids(stack).iter().any(|&frame| self.kind(frame).is_python())
+    }
+
+    /// The user's line behind a frame of generated code, when the recording has it (`augment_with_fx_traces`).
+    pub fn original_line(&self, id: FrameId) -> Option<String> {
+        let frame = self.snapshot.stacks.frame(id)?;
+        let (file, line, name) = original_trace(self.snapshot, frame)?;
+        Some(format!("{}:{line} {name}", short_path(file)))
+    }
+}
+
+/// Whether [`crate::model::View::own`] names a Python frame's file or package.
+fn is_named_own(snapshot: &Snapshot, frame: &Frame) -> bool {
+    let file = snapshot.strings.get(frame.filename);
+    snapshot.view.own.iter().any(|own| own.is_match(file) || own.is_match(package(file)))
+}
+
+/// The label of backward memory, by that of the forward line which caused it.
+pub fn backward_of(label: &str) -> String {
+    format!("backward of {label}")
+}
+
+/// The innermost entry of `fx_original_trace`, a Python traceback: `File "x.py", line 7, in forward`.
+fn original_trace<'s>(snapshot: &'s Snapshot, frame: &Frame) -> Option<(&'s str, u64, &'s str)> {
+    let trace = snapshot.strings.get(frame.fx?.original_trace);
+    trace.lines().rev().find_map(traceback::location)
+}
+
+/// A line of Python code as `file.py:line function`, without a line that is none.
+pub fn line_label(file: &str, line: u64, name: &str, whole_path: bool) -> String {
+    let file = clipped(if whole_path { file } else { short_path(file) });
+    let name = clipped(name);
+    if has_line(line, file) { format!("{file}:{line} {name}") } else { format!("{file} {name}") }
+}
+
+/// Most frames of an example of a row's stacks: no program nests as deep, and every row has an example.
+const MOST_FRAMES: usize = 512;
+/// Most bytes of their labels; no program has names as long.
+pub(crate) const LONGEST_STACK: usize = 64 << 10;
+/// The same where a recording has so many long ones that they would fill the memory.
+pub(crate) const SHORTENED_STACK: usize = 1 << 10;
+/// Bytes of labels from which on there are that many.
+pub(crate) const LONG_STACKS: usize = 256 << 20;
+/// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
+const LONGEST_NAME: usize = 2048;
+
+/// The beginning of a name, if it is too long to be shown.
+pub(crate) fn clipped(name: &str) -> &str {
+    let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}
+
+/// A path as people refer to it: inside the package for installed code, else the file's name.
+fn short_path(file: &str) -> &str {
+    installed_path(file).unwrap_or_else(|| file.rsplit(['/', '\\']).next().unwrap_or(file))
+}

@@ -1,0 +1,223 @@
+//! Who holds the memory at an instant.
+
+use crate::facts::code::sites::CodeOrigin;
+use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
+use crate::facts::training::Evidence;
+use crate::replay::{History, Instant, Metric};
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
+use std::cmp::Reverse;
+
+/// Bytes held by one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The group.
+    pub label: String,
+    /// Bytes of the metric.
+    pub bytes: u64,
+    /// Blocks; segments for [`Metric::Reserved`].
+    pub blocks: u64,
+    /// Whether the label is inferred rather than recorded.
+    pub inferred: bool,
+    /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
+    pub stack: Vec<String>,
+    /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
+    pub evidence: Vec<Reason>,
+}
+
+/// Why blocks are in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What decided.
+    pub evidence: Evidence,
+    /// Bytes of the metric.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// Label of the row that [`Attribution::keep_top`] sums up the rest in.
+pub const OTHER: &str = "(other)";
+/// Who holds the memory at an instant. Rows sum to the total, unless grouping is inclusive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// What rows stand for.
+    pub by: GroupBy,
+    /// Bytes of the metric at the instant.
+    pub total_bytes: u64,
+    /// Groups, largest first.
+    pub rows: Vec<Row>,
+    /// Lines of the user's own that rows of a library's lines stand for: see [`crate::facts::device::Device::deep_sites`].
+    pub library_below: Vec<String>,
+}
+
+/// What is added up for one key.
+#[derive(Default)]
+struct Group {
+    bytes: u64,
+    blocks: u64,
+    inferred: bool,
+    /// Bytes by origin, to pick the row's example.
+    origins: IndexMap<CodeOrigin, u64, RandomState>,
+    /// Bytes and blocks by what decided.
+    evidence: IndexMap<Evidence, (u64, u64)>,
+}
+
+impl Group {
+    fn add(&mut self, origin: CodeOrigin, bytes: u64) {
+        self.bytes = self.bytes.wrapping_add(bytes);
+        self.blocks += 1;
+        let origin_bytes = self.origins.entry(origin).or_default();
+        *origin_bytes = origin_bytes.wrapping_add(bytes);
+    }
+
+    /// Counts what put a holder into the group.
+    fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
+        self.inferred |= grouper.is_inferred(holder);
+        if grouper.by == GroupBy::Category {
+            let (bytes, blocks) = self.evidence.entry(grouper.decision(holder).evidence).or_default();
+            *bytes = bytes.wrapping_add(holder.bytes);
+            *blocks += 1;
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let reason = |(&evidence, &(bytes, blocks)): (&Evidence, &(u64, u64))| Reason { evidence, bytes, blocks };
+        let mut reasons: Vec<Reason> = self.evidence.iter().map(reason).collect();
+        reasons.sort_by_key(|reason| (Reverse(reason.bytes), reason.evidence));
+        reasons
+    }
+}
+
+impl Attribution {
+    fn new(grouper: &Grouper<'_>, total_bytes: u64, rows: Vec<(Key, Row)>) -> Self {
+        let rows = rows.into_iter().map(|(_, row)| row).collect();
+        Self { by: grouper.by, total_bytes, rows, library_below: grouper.library_below() }
+    }
+
+    /// Groups everything that counts for a metric at an instant.
+    pub(crate) fn of(grouper: &Grouper<'_>, at: (Metric, Instant)) -> Self {
+        let (total_bytes, rows) = grouped_rows(grouper, at);
+        Self::new(grouper, total_bytes, rows)
+    }
+
+    /// Groups the allocations with these indexes, with bytes of one's own.
+    pub(crate) fn of_blocks(
+        grouper: &Grouper<'_>,
+        metric: Metric,
+        blocks: impl IntoIterator<Item = (usize, u64)>,
+    ) -> Self {
+        let mut sums = Sums::new(grouper);
+        for (index, bytes) in blocks {
+            if let Some(mut holder) = Holder::of_allocation(grouper.track, metric, index) {
+                holder.bytes = bytes;
+                sums.add(&holder);
+            }
+        }
+        let (total_bytes, rows) = sums.rows();
+        Self::new(grouper, total_bytes, rows)
+    }
+
+    /// Groups the allocations with these indexes.
+    pub(crate) fn of_allocations(
+        grouper: &Grouper<'_>,
+        metric: Metric,
+        allocations: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut sums = Sums::new(grouper);
+        for index in allocations {
+            if let Some(holder) = Holder::of_allocation(grouper.track, metric, index) {
+                sums.add(&holder);
+            }
+        }
+        let (total_bytes, rows) = sums.rows();
+        Self::new(grouper, total_bytes, rows)
+    }
+
+    /// The same without saying whose they are: one row, labelled [`OTHER`].
+    pub(crate) fn in_total(
+        by: GroupBy,
+        history: &History,
+        metric: Metric,
+        allocations: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut row = Row { label: OTHER.to_owned(), ..Row::default() };
+        for allocation in allocations.filter_map(|index| history.allocations.get(index)) {
+            let bytes = if metric == Metric::Requested { allocation.requested } else { allocation.size };
+            row.bytes = row.bytes.wrapping_add(bytes);
+            row.blocks += 1;
+        }
+        let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
+        Self { by, total_bytes: row.bytes, rows, library_below: Vec::new() }
+    }
+
+    /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there
+    /// the rest is dropped.
+    pub fn keep_top(&mut self, top: usize) {
+        if self.rows.len() <= top {
+            return;
+        }
+        let rest = self.rows.split_off(top);
+        if self.by.is_inclusive() {
+            return;
+        }
+        self.rows.push(Row {
+            label: OTHER.to_owned(),
+            bytes: rest.iter().fold(0, |sum: u64, row| sum.wrapping_add(row.bytes)),
+            blocks: rest.iter().map(|row| row.blocks).sum(),
+            inferred: rest.iter().any(|row| row.inferred),
+            ..Row::default()
+        });
+    }
+}
+
+/// The rows of an attribution, largest first, with their keys, and the bytes of all blocks.
+pub(crate) fn grouped_rows(grouper: &Grouper<'_>, (metric, instant): (Metric, Instant)) -> (u64, Vec<(Key, Row)>) {
+    let mut sums = Sums::new(grouper);
+    let counts = |born, gone| born <= instant && instant < gone;
+    Holder::visit(grouper.track, metric, counts, |holder| sums.add(holder));
+    sums.rows()
+}
+
+/// Bytes and blocks by group.
+struct Sums<'g> {
+    grouper: &'g Grouper<'g>,
+    groups: Groups<'g>,
+    by_group: Vec<Group>,
+    total: u64,
+}
+
+impl<'g> Sums<'g> {
+    fn new(grouper: &'g Grouper<'g>) -> Self {
+        Self { grouper, groups: Groups::new(grouper), by_group: Vec::new(), total: 0 }
+    }
+
+    fn add(&mut self, holder: &Holder) {
+        self.total = self.total.wrapping_add(holder.bytes);
+        let grouper = self.grouper;
+        let origin = grouper.origin(holder);
+        for &group in self.groups.of(holder) {
+            if group >= self.by_group.len() {
+                self.by_group.resize_with(group + 1, Group::default);
+            }
+            self.by_group[group].add(origin, holder.bytes);
+            self.by_group[group].explain(grouper, holder);
+        }
+    }
+
+    fn rows(self) -> (u64, Vec<(Key, Row)>) {
+        let heads =
+            self.groups.heads(|group| self.by_group[group].origins.iter().map(|(&origin, &bytes)| (origin, bytes)));
+        let row = |((key, head), sum): ((Key, RowHead), &Group)| {
+            let RowHead { label, inferred, stack } = head;
+            let inferred = inferred || sum.inferred;
+            let evidence = sum.reasons();
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence })
+        };
+        let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
+        rows.sort_by(|(_, a), (_, b)| {
+            b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label)).then_with(|| a.stack.cmp(&b.stack))
+        });
+        (self.total, rows)
+    }
+}

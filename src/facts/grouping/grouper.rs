@@ -1,0 +1,347 @@
+//! Which group a block belongs to, under each `--by`.
+
+use super::filter::{Filter, Passing};
+use super::holder::Holder;
+use super::key::Key;
+use super::labels::{
+    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM,
+};
+use super::pools::Pools;
+use super::{GroupBy, Inference};
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::{CodeOrigin, NO_STACK, Sites, backward_of, clipped, line_label};
+use crate::facts::device::Device;
+use crate::facts::time::annotations::Annotations;
+use crate::facts::training::module_path::ModulePaths;
+use crate::facts::training::{BackwardSites, Categories, Category, Decision, Phase, PhaseSpan, Phases};
+use crate::model::{DEFAULT_POOL, EntryContext, FrameId, PoolId, Snapshot, StackId, StrId};
+use crate::replay::{Instant, Metric, NO_OPERATOR, Track};
+use indexmap::IndexSet;
+use std::borrow::Cow;
+
+/// `internal_metadata` of blocks under [`ALLOCATOR`].
+const WITH_ADDRESS: &str = "mallocWithAddress";
+
+/// Finds the groups of blocks of one device.
+pub(crate) struct Grouper<'a> {
+    pub(crate) track: Track<'a>,
+    pub(super) sites: &'a Sites<'a>,
+    annotations: &'a Annotations,
+    filter: &'a Filter,
+    passing: Passing,
+    pools: Pools<'a>,
+    backward: Cow<'a, BackwardSites>,
+    training: Training<'a>,
+    /// Label of what is from before the first entry and has no stack.
+    before: &'static str,
+    /// Whether any entry is marked as the allocator's own.
+    has_own: bool,
+    /// Whether any entry or block has `forward_frames`.
+    has_forward: bool,
+    pub(crate) by: GroupBy,
+}
+
+/// What decides about the groups of holders that have it in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Shared {
+    /// The code behind them, and whether they are from before the recording.
+    Origin(CodeOrigin, bool),
+    Category(Category),
+    /// `None` before the recording.
+    Phase(Option<Phase>),
+}
+
+/// What is known about the training step, where groups are made of it.
+enum Training<'a> {
+    NotAsked,
+    Modules(ModulePaths),
+    Categories(&'a Categories),
+    Phases(&'a Phases),
+}
+
+impl<'a> Training<'a> {
+    fn of(device: &'a Device<'_>, by: GroupBy) -> Self {
+        match by {
+            GroupBy::ModulePath => {
+                let paths = ModulePaths::of(device.track, device.sites(), device.phases(), device.roles());
+                Self::Modules(paths)
+            }
+            GroupBy::Phase => Self::Phases(device.phases()),
+            GroupBy::Category => Self::Categories(device.categories()),
+            _ => Self::NotAsked,
+        }
+    }
+}
+
+impl<'a> Grouper<'a> {
+    /// Groups of a device's blocks by code, labelled as `sites` does, or by anything else.
+    pub(crate) fn new(device: &'a Device<'_>, sites: &'a Sites<'a>, filter: &'a Filter, by: GroupBy) -> Self {
+        let track = device.track;
+        let Track { snapshot, history } = track;
+        let pools = match by {
+            GroupBy::Stream | GroupBy::Pool => Pools::of(track),
+            _ => Pools::default(),
+        };
+        let is_recorded = !history.completeness.no_entries || snapshot.notes.truncated_at.is_some();
+        let contexts = &snapshot.contexts;
+        Self {
+            track,
+            sites,
+            annotations: device.annotations(),
+            filter,
+            passing: filter.over(snapshot),
+            pools,
+            backward: Cow::default(),
+            training: Training::of(device, by),
+            before: if is_recorded { BASELINE } else { NOT_RECORDED },
+            has_own: contexts.iter().any(|context| is_allocators_own(snapshot, context)),
+            has_forward: contexts.iter().any(|context| context.forward != StackId::EMPTY)
+                || history.baseline.iter().any(|origin| origin.forward != StackId::EMPTY),
+            by,
+        }
+    }
+
+    /// The same with lines of forward for what backward allocated, if groups are about code; given an instant, only for
+    /// blocks that are in use then. Segments ([`Metric::Reserved`]) are those of many allocations.
+    pub(crate) fn inferring(
+        mut self,
+        device: &'a Device<'_>,
+        inference: Inference,
+        metric: Metric,
+        instant: Option<Instant>,
+    ) -> Self {
+        let has_segments = self.track.snapshot.notes.format.has_segments();
+        if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
+            self.backward = device.backward(instant);
+        }
+        self
+    }
+
+    /// Lines of the user's own that groups of a library's lines stand for.
+    pub(crate) fn library_below(&self) -> Vec<String> {
+        if matches!(self.by, GroupBy::Site | GroupBy::Stack | GroupBy::File) {
+            self.sites.library_below()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The code behind a holder.
+    pub(crate) fn origin(&self, holder: &Holder) -> CodeOrigin {
+        let stack = holder.stack;
+        if let Some(forward) = self.recorded_forward(holder) {
+            return CodeOrigin { stack, forward: Some(forward), is_recorded: true };
+        }
+        CodeOrigin { stack, forward: self.backward.forward_stack(holder.index), is_recorded: false }
+    }
+
+    /// The recorded forward stack of a holder. A line of the user's own in backward says more: it ran.
+    fn recorded_forward(&self, holder: &Holder) -> Option<StackId> {
+        if !self.has_forward || !self.by.is_by_code() {
+            return None;
+        }
+        let of_entry = holder.entry.map(|entry| self.track.context(entry).forward);
+        let forward = of_entry.or(holder.origin.map(|origin| origin.forward))?;
+        let frames = self.track.snapshot.stacks.frame_ids(holder.stack);
+        let is_own = frames.iter().any(|&frame| self.sites.is_own(frame));
+        (forward != StackId::EMPTY && !is_own).then_some(forward)
+    }
+
+    /// Whether a holder is the allocator's own. It lies in a pool and on a stream like any other.
+    fn is_allocators_own(&self, holder: &Holder) -> bool {
+        self.has_own
+            && !matches!(self.by, GroupBy::Stream | GroupBy::Pool)
+            && holder.entry.is_some_and(|entry| is_allocators_own(self.track.snapshot, &self.track.context(entry)))
+    }
+
+    /// What holders must share for their groups to be the same; `None` where each has to be looked at.
+    pub(crate) fn shared(&self, holder: &Holder) -> Option<Shared> {
+        match self.by {
+            _ if self.is_allocators_own(holder) => None,
+            by if by.is_by_stack() => Some(Shared::Origin(self.origin(holder), holder.baseline)),
+            // Filters look at stacks.
+            _ if !self.filter.is_empty() => None,
+            GroupBy::Category => Some(Shared::Category(self.decision(holder).category)),
+            GroupBy::Phase => Some(Shared::Phase(self.phase(holder))),
+            _ => None,
+        }
+    }
+
+    /// The groups a holder counts in: one, or under [`GroupBy::Function`] every function on its stack.
+    pub(crate) fn keys(&self, holder: &Holder) -> Vec<Key> {
+        let origin = self.origin(holder);
+        if !self.filter.is_empty() && !self.passing.passes(origin) {
+            return vec![Key::Special(FILTERED)];
+        }
+        if self.is_allocators_own(holder) {
+            return vec![Key::Special(ALLOCATOR)];
+        }
+        match origin.forward {
+            Some(_) if self.by == GroupBy::Stack => vec![Key::Stack(origin)],
+            Some(forward) => {
+                let of = if origin.is_recorded { Key::Backward } else { Key::InferredBackward };
+                self.recorded_keys(holder, forward).into_iter().map(|key| of(Box::new(key))).collect()
+            }
+            None => self.recorded_keys(holder, origin.stack),
+        }
+    }
+
+    /// The groups of a holder with this stack.
+    fn recorded_keys(&self, holder: &Holder, stack: StackId) -> Vec<Key> {
+        let has_segments = self.track.snapshot.notes.format.has_segments();
+        let context = holder.entry.filter(|_| has_segments).map(|entry| self.track.context(entry));
+        let origin = holder.origin.filter(|_| has_segments);
+        let one = match self.by {
+            by if by.is_by_stack() && stack == StackId::EMPTY => Key::Special(match by {
+                _ if holder.baseline => self.before,
+                GroupBy::Operator => NO_OPERATOR,
+                GroupBy::NnModule => NO_MODULE,
+                _ => NO_STACK,
+            }),
+            GroupBy::Site => self.site(stack),
+            GroupBy::Stack => Key::Stack(CodeOrigin::of(stack)),
+            GroupBy::File => Key::Text(self.sites.file(stack)),
+            GroupBy::Module => Key::Text(self.sites.module(stack)),
+            GroupBy::Function => return self.functions(stack),
+            GroupBy::Stream => {
+                let recorded = context.map(|context| context.stream).or(origin.map(|origin| origin.stream));
+                match recorded.or_else(|| Some(self.pools.at(holder)?.stream)) {
+                    Some(stream) => Key::Text(format!("stream {stream}")),
+                    None => Key::Special(UNKNOWN_STREAM),
+                }
+            }
+            GroupBy::Pool => {
+                let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));
+                pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
+            }
+            GroupBy::Annotation => self.annotation(holder),
+            GroupBy::Operator => match self.sites.operator(stack) {
+                Some(operator) => Key::Text(operator),
+                None => Key::Special(NO_OPERATOR),
+            },
+            GroupBy::NnModule => {
+                let modules = self.sites.nn_modules(stack);
+                if modules.is_empty() { Key::Special(NO_MODULE) } else { Key::Nested(modules) }
+            }
+            GroupBy::ModulePath => match self.module_path(holder) {
+                Some(path) => Key::Text(path.to_owned()),
+                None if holder.baseline && stack == StackId::EMPTY => Key::Special(self.before),
+                None => Key::Special(NO_MODULE),
+            },
+            GroupBy::Category => Key::Special(self.decision(holder).category.name()),
+            GroupBy::Phase => Key::Special(self.phase(holder).map_or(self.before, Phase::name)),
+        };
+        vec![one]
+    }
+
+    /// What an allocation is for; nothing under other groups than [`GroupBy::Category`].
+    pub(crate) fn decision(&self, holder: &Holder) -> Decision {
+        match &self.training {
+            Training::Categories(categories) => categories.get(holder.index),
+            _ => Decision::default(),
+        }
+    }
+
+    /// The phase that a block was made in; `None` for blocks from before the recording.
+    fn phase(&self, holder: &Holder) -> Option<Phase> {
+        holder.entry.map(|_| self.span(holder).map_or(Phase::Other, |span| span.phase))
+    }
+
+    /// The span of the phase that made a holder.
+    fn span(&self, holder: &Holder) -> Option<&PhaseSpan> {
+        match &self.training {
+            Training::Phases(phases) => phases.span(holder.entry?),
+            _ => None,
+        }
+    }
+
+    /// The modules around a holder, as far as they are known.
+    fn module_path(&self, holder: &Holder) -> Option<&str> {
+        let Training::Modules(paths) = &self.training else { return None };
+        paths.path(holder.stack, holder.entry)
+    }
+
+    /// Whether the group of a holder is inferred rather than recorded.
+    pub(crate) fn is_inferred(&self, holder: &Holder) -> bool {
+        match &self.training {
+            Training::Modules(paths) => self.module_path(holder).is_some_and(|path| paths.is_inferred(path)),
+            Training::Categories(_) => {
+                let Decision { category, evidence } = self.decision(holder);
+                category != Category::Unknown && !evidence.is_recorded()
+            }
+            Training::Phases(_) => self.span(holder).is_some_and(|span| !span.recorded),
+            Training::NotAsked => false,
+        }
+    }
+
+    fn site(&self, stack: StackId) -> Key {
+        let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
+        let site = self.line(id);
+        if self.sites.is_backward(stack, id) { Key::Backward(Box::new(site)) } else { site }
+    }
+
+    fn line(&self, id: FrameId) -> Key {
+        match (self.sites.original_line(id), self.track.snapshot.stacks.frame(id)) {
+            (Some(original), _) => Key::Text(original),
+            (None, Some(frame)) if self.sites.kind(id).is_python() => {
+                Key::Line { file: frame.filename, line: frame.line, name: frame.name }
+            }
+            _ => Key::Text(self.sites.label(id)),
+        }
+    }
+
+    /// Functions of a stack without repetition. Next to Python frames, C++ frames say nothing about whose memory it is.
+    fn functions(&self, stack: StackId) -> Vec<Key> {
+        let python = self.sites.has_python(stack);
+        let mut functions: IndexSet<Key> = IndexSet::new();
+        for &id in self.track.snapshot.stacks.frame_ids(stack) {
+            let kind = self.sites.kind(id);
+            if kind == FrameKind::Plumbing || (python && !kind.is_python()) {
+                continue;
+            }
+            functions.insert(match self.track.snapshot.stacks.frame(id) {
+                Some(frame) if kind.is_python() => Key::Function { file: frame.filename, name: frame.name },
+                _ => Key::Text(self.sites.function(id)),
+            });
+        }
+        if functions.is_empty() {
+            functions.insert(self.site(stack));
+        }
+        functions.into_iter().collect()
+    }
+
+    fn annotation(&self, holder: &Holder) -> Key {
+        let Some(entry) = holder.entry else { return Key::Special(self.before) };
+        let time = self.track.times().get(entry as usize).copied().unwrap_or(0);
+        let names: Vec<StrId> = self.annotations.enclosing(time).map(|range| range.name).collect();
+        if names.is_empty() { Key::Special(NO_ANNOTATION) } else { Key::Nested(names) }
+    }
+
+    /// The name of a group; with the whole path of its file, where the file's name alone would be ambiguous.
+    pub(crate) fn label(&self, key: &Key, whole_path: bool) -> String {
+        let strings = &self.track.snapshot.strings;
+        match key {
+            Key::Special(label) => (*label).to_owned(),
+            Key::Text(text) => text.clone(),
+            Key::Stack(CodeOrigin { forward: Some(forward), .. }) => backward_of(&self.sites.site(*forward)),
+            Key::Stack(CodeOrigin { stack, .. }) => self.sites.site(*stack),
+            &Key::Line { file, line, name } => line_label(strings.get(file), line, strings.get(name), whole_path),
+            &Key::Function { file, name } => line_label(strings.get(file), 0, strings.get(name), whole_path),
+            Key::Backward(forward) | Key::InferredBackward(forward) => backward_of(&self.label(forward, whole_path)),
+            Key::Nested(names) => names.iter().map(|&name| clipped(strings.get(name))).collect::<Vec<_>>().join(" / "),
+        }
+    }
+}
+
+/// Whether an entry is one of a pair that the allocator made for itself.
+fn is_allocators_own(snapshot: &Snapshot, context: &EntryContext) -> bool {
+    snapshot.strings.get(context.internal_metadata) == WITH_ADDRESS
+}
+
+fn pool_key(pool: Option<PoolId>) -> Key {
+    match pool {
+        None => Key::Special(UNKNOWN_POOL),
+        Some(DEFAULT_POOL) => Key::Special("default pool"),
+        Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
+    }
+}

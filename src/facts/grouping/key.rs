@@ -1,0 +1,42 @@
+//! What tells one group from another.
+
+use super::labels::{BASELINE, FILTERED, NOT_RECORDED};
+use crate::facts::code::sites::{CodeOrigin, NO_STACK};
+use crate::model::StrId;
+
+/// What a group is about. Labels are made at the end: two files may share a name and a line, but not a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A group of its own, such as [`BASELINE`].
+    Special(&'static str),
+    /// A line of code, by the frame that stands for it.
+    Line { file: StrId, line: u64, name: StrId },
+    /// A function of a file.
+    Function { file: StrId, name: StrId },
+    /// A whole stack.
+    Stack(CodeOrigin),
+    /// Anything that its text identifies.
+    Text(String),
+    /// Open annotations or modules, outermost first.
+    Nested(Vec<StrId>),
+    /// What a backward operator goes back to.
+    Backward(Box<Key>),
+    /// The same where it is inferred.
+    InferredBackward(Box<Key>),
+}
+
+impl Key {
+    /// Groups of what cannot be attributed. They always have a band of their own.
+    pub(crate) const APART: [Self; 4] =
+        [Self::Special(NO_STACK), Self::Special(FILTERED), Self::Special(BASELINE), Self::Special(NOT_RECORDED)];
+
+    /// Whether the group is one of [`Key::APART`].
+    pub(crate) fn stands_apart(&self) -> bool {
+        Self::APART.contains(self)
+    }
+
+    /// Whether the group is inferred rather than recorded.
+    pub(crate) fn is_inferred(&self) -> bool {
+        matches!(self, Self::InferredBackward(_) | Self::Stack(CodeOrigin { forward: Some(_), is_recorded: false, .. }))
+    }
+}

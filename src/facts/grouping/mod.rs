@@ -1,0 +1,143 @@
+//! Which group a block belongs to, under each `--by`.
+
+pub mod attribution;
+pub mod filter;
+mod grouper;
+mod groups;
+mod holder;
+mod key;
+mod labels;
+mod pools;
+mod told;
+
+pub(crate) use grouper::Grouper;
+pub(crate) use groups::{Groups, RowHead};
+pub(crate) use holder::Holder;
+pub(crate) use key::Key;
+pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM};
+
+use crate::error::{Error, Result};
+use crate::replay::Metric;
+use serde::Serialize;
+
+/// What rows and bands stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// The line of your own code.
+    #[default]
+    Site,
+    /// The whole stack.
+    Stack,
+    /// Every function on the stack, inclusive.
+    ///
+    /// A block counts once in each of them, so rows overlap.
+    Function,
+    /// The file of the site.
+    File,
+    /// The Python package.
+    Module,
+    /// The CUDA stream.
+    Stream,
+    /// The memory pool.
+    Pool,
+    /// The open `record_function` ranges.
+    Annotation,
+    /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
+    Operator,
+    /// The calls of `nn.Module` (profiler traces).
+    NnModule,
+    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
+    ModulePath,
+    /// What the memory is for: parameters, gradients, optimizer state, activations and so on.
+    ///
+    /// See [`crate::facts::training::Category`].
+    Category,
+    /// The part of the training step that allocated it.
+    ///
+    /// See [`crate::facts::training::Phase`].
+    Phase,
+}
+
+impl GroupBy {
+    /// Every way to group.
+    pub const ALL: [Self; 13] = [
+        Self::Site,
+        Self::Stack,
+        Self::Function,
+        Self::File,
+        Self::Module,
+        Self::Stream,
+        Self::Pool,
+        Self::Annotation,
+        Self::Operator,
+        Self::NnModule,
+        Self::ModulePath,
+        Self::Category,
+        Self::Phase,
+    ];
+
+    /// The name as in flags and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Site => "site",
+            Self::Stack => "stack",
+            Self::Function => "function",
+            Self::File => "file",
+            Self::Module => "module",
+            Self::Stream => "stream",
+            Self::Pool => "pool",
+            Self::Annotation => "annotation",
+            Self::Operator => "operator",
+            Self::NnModule => "nn_module",
+            Self::ModulePath => "module_path",
+            Self::Category => "category",
+            Self::Phase => "phase",
+        }
+    }
+
+    /// Whether what a metric counts can be grouped like this.
+    ///
+    /// # Errors
+    /// When it cannot: a segment holds blocks of many categories.
+    pub(crate) fn require(self, metric: Metric) -> Result<()> {
+        if self == Self::Category && metric == Metric::Reserved {
+            let message =
+                "segments have no category: expected the metric allocated, active or requested, found reserved";
+            return Err(Error::Request(message.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether rows overlap, so that they do not sum to the total.
+    pub fn is_inclusive(self) -> bool {
+        self == Self::Function
+    }
+
+    /// Whether stacks alone decide the groups, and each block is in one of them.
+    pub(crate) fn gives_each_stack_one_group(self) -> bool {
+        self.is_by_stack() && !self.is_inclusive()
+    }
+
+    /// Whether a forward stack says which group a block of backward is in. Snapshots have no operators.
+    pub fn is_by_code(self) -> bool {
+        matches!(self, Self::Site | Self::Stack | Self::Function | Self::File | Self::Module)
+    }
+
+    /// Whether a block's group follows from its stack.
+    pub(super) fn is_by_stack(self) -> bool {
+        self.is_by_code() || matches!(self, Self::Operator | Self::NnModule)
+    }
+}
+
+/// Whether what the recording does not tell is inferred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inference {
+    /// Memory that backward passes allocate is attributed to lines of forward: see [`crate::facts::training::BackwardSites`].
+    #[default]
+    On,
+    /// Nothing is inferred.
+    Off,
+}

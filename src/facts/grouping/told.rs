@@ -1,0 +1,79 @@
+//! Whether a recording tells what blocks are to be grouped by.
+
+use super::GroupBy;
+use crate::error::{Error, Result};
+use crate::facts::code::frames::{FrameKind, dispatched_operator};
+use crate::facts::device::{Device, Devices};
+use crate::facts::training::Phase;
+use crate::model::FrameId;
+
+impl GroupBy {
+    /// What a recording's blocks can be grouped by: what [`crate::analysis::peak::PeakReport::of`] does not refuse.
+    pub fn told(recording: &Devices<'_>) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|by| by.require_told(recording).is_ok())
+    }
+
+    /// Whether a recording tells anything of these groups: one that does not would make a single row of all memory. Sites
+    /// are what is shown when nothing is asked for, so that nothing is known of them is said in other ways.
+    ///
+    /// # Errors
+    /// When it tells nothing, with what would.
+    pub(crate) fn require_told(self, recording: &Devices<'_>) -> Result<()> {
+        let snapshot = recording.snapshot();
+        let is_told = match self {
+            Self::Stack | Self::Function | Self::File | Self::Module => snapshot.stacks.frame_count() > 0,
+            Self::Annotation => !snapshot.annotations.is_empty(),
+            Self::Stream => snapshot.notes.format.has_segments(),
+            Self::Pool => has_pools(recording),
+            Self::Operator => has_operators(recording),
+            Self::NnModule => has_kind(recording, FrameKind::NnModule),
+            Self::Phase | Self::ModulePath => has_phases(recording),
+            _ => true,
+        };
+        let expected = match self {
+            Self::Stack | Self::Function | Self::File | Self::Module => "stacks, which context=\"all\" records,",
+            Self::Annotation => "ranges of record_function",
+            Self::Stream => "a snapshot, which has streams,",
+            Self::Pool => "a snapshot of PyTorch 2.1 or later, which has pools,",
+            Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\"),",
+            Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
+            _ => "forward, backward or optimizer in stacks or ranges",
+        };
+        // Nothing is no single row.
+        if is_told || recording.all().is_empty() {
+            return Ok(());
+        }
+        Err(Error::Request(format!("expected {expected} to group by {}, found none", self.name())))
+    }
+}
+
+/// Whether any segment or entry is known to lie in a pool.
+fn has_pools(recording: &Devices<'_>) -> bool {
+    let snapshot = recording.snapshot();
+    snapshot.segments.iter().any(|segment| segment.pool.is_some())
+        || snapshot.contexts.iter().any(|context| context.pool.is_some())
+}
+
+fn has_kind(recording: &Devices<'_>, kind: FrameKind) -> bool {
+    frames(recording).any(|id| recording.sites().kind(id) == kind)
+}
+
+/// Whether any stack names an operator: see [`crate::facts::code::sites::Sites::operator`].
+fn has_operators(recording: &Devices<'_>) -> bool {
+    let snapshot = recording.snapshot();
+    let name = |id| snapshot.stacks.frame(id).map_or("", |frame| snapshot.strings.get(frame.name));
+    frames(recording).any(|id| match recording.sites().kind(id) {
+        FrameKind::Operator => true,
+        FrameKind::Plumbing => dispatched_operator(name(id)).is_some(),
+        _ => false,
+    })
+}
+
+fn has_phases(recording: &Devices<'_>) -> bool {
+    let spans = |device: &Device<'_>| device.phases().spans.iter().any(|span| span.phase != Phase::Other);
+    recording.all().iter().any(spans) || has_kind(recording, FrameKind::NnModule)
+}
+
+fn frames(recording: &Devices<'_>) -> impl Iterator<Item = FrameId> {
+    (0..recording.snapshot().stacks.frame_count() as u32).map(FrameId)
+}

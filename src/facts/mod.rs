@@ -1,0 +1,13 @@
+//! What several questions need to know about a recording: pure functions of its histories.
+//!
+//! In: a [`crate::replay::Track`]. Out: facts, none of which belongs to one question alone. [`code`] reads stacks, [`time`] names
+//! instants, [`training`] finds phases, steps, calls and categories; [`device`] computes each of these once per device;
+//! [`grouping`] attributes bytes to rows, [`segments`] lays out segments, [`doubts`] lists what keeps a figure from being exact.
+
+pub mod code;
+pub mod device;
+pub mod doubts;
+pub mod grouping;
+pub mod segments;
+pub mod time;
+pub mod training;

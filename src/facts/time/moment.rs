@@ -1,0 +1,40 @@
+//! Where in a recording an instant lies.
+
+use super::annotations::Annotations;
+use crate::facts::code::sites::clipped;
+use crate::replay::{History, Instant, Track};
+
+/// An instant of one device as people look for it: by entry, by time and by what was going on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The instant.
+    pub instant: Instant,
+    /// The entry that leads to it, counted within the device's trace; `None` before the first entry.
+    pub entry: Option<u32>,
+    /// Time of that entry in microseconds since the epoch, where the file has times.
+    pub time_us: Option<i64>,
+    /// The same, counted from the first entry of the recording.
+    pub since_start_us: Option<i64>,
+    /// Names of the open annotations, outermost first.
+    pub annotations: Vec<String>,
+}
+
+impl Moment {
+    /// Looks an instant up.
+    pub fn of(track: Track<'_>, annotations: &Annotations, instant: Instant) -> Self {
+        let snapshot = track.snapshot;
+        let entry = History::entry_before(instant);
+        let times = track.times();
+        let time = entry.and_then(|entry| times.get(entry as usize).copied()).filter(|_| snapshot.notes.has_times);
+        let names = |time| {
+            annotations.enclosing(time).map(|range| clipped(snapshot.strings.get(range.name)).to_owned()).collect()
+        };
+        Self {
+            instant,
+            entry,
+            time_us: time,
+            since_start_us: time.and_then(|time| Some(time.saturating_sub(snapshot.first_time()?))),
+            annotations: time.map(names).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! The calls of forward functions: which entries belong to the same call of the same function.
+//!
+//! A Python stack says that `Block.forward` runs, not which of the eight blocks it is. Calls of different functions are
+//! told apart by `functions`, those of the same one by order: a call is over when an entry comes whose stack leads elsewhere, or when its line jumps back to where the function
+//! began; and where a function has a single line, when what it allocates begins to repeat.
+
+use super::functions::{Functions, PythonStack};
+use super::phases::{Phase, Phases};
+use super::role::{Role, Roles};
+use crate::facts::code::sites::Sites;
+use crate::model::{Action, FrameId, Snapshot, StackId, StrId};
+use crate::replay::Track;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A function that `nn.Module` calls as `forward`. Functions of one name in a file are told apart by their lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardFunction {
+    /// Its file.
+    pub file: StrId,
+    /// Its name.
+    pub name: StrId,
+    /// The first of its lines that allocates or frees.
+    pub first_line: u64,
+    /// The last of them.
+    pub last_line: u64,
+    /// A frame of it, on its first line.
+    pub frame: FrameId,
+    /// The frame that calls it: an example, where there are several.
+    pub caller: Option<FrameId>,
+}
+
+/// Which of [`Calls::functions`] is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(u32);
+
+impl FunctionId {
+    /// Its place in [`Calls::functions`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One call of a function in the forward phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The function.
+    pub function: FunctionId,
+    /// Its first entry, counted within the trace.
+    pub start: u32,
+    /// The entry behind its last one.
+    pub end: u32,
+    /// Whether it runs under `torch.utils.checkpoint`.
+    pub checkpointed: bool,
+    /// Whether it is what `torch.utils.checkpoint` calls, rather than something inside of that.
+    pub is_checkpoint: bool,
+}
+
+/// The calls of one device's forward phases.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// Every function called, in the order of their first calls.
+    pub functions: Vec<ForwardFunction>,
+    /// Every call, in the order of their starts, outer ones before those inside.
+    pub calls: Vec<Call>,
+}
+
+impl Calls {
+    /// Finds the calls of one device.
+    pub fn of(track: Track<'_>, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
+        let snapshot = track.snapshot;
+        let paths = Paths::of(snapshot, sites, roles);
+        let actions = track.actions();
+        let tells = |entry: u32| phases.frees_tell || is_alloc(actions, entry);
+        let mut open_calls = Tracker::default();
+        for span in phases.spans.iter().filter(|span| span.phase == Phase::Forward) {
+            for entry in (span.start..span.end).filter(|&entry| tells(entry)) {
+                let stack = track.stack(entry);
+                if roles.role(stack) == Role::Module || roles.role(stack) == Role::Plain {
+                    open_calls.visit(entry, &paths.of_stack[stack.index()]);
+                }
+            }
+            open_calls.close_all();
+        }
+        let raw = split_repetitions(&open_calls.calls, track, &paths);
+        group(raw, snapshot, &paths, roles)
+    }
+
+    /// Every function with its id, in the order of their first calls.
+    pub fn functions(&self) -> impl Iterator<Item = (FunctionId, &ForwardFunction)> {
+        (0..).map(FunctionId).zip(&self.functions)
+    }
+
+    /// A function.
+    pub fn function(&self, id: FunctionId) -> Option<&ForwardFunction> {
+        self.functions.get(id.index())
+    }
+
+    /// The calls of a function, in order.
+    pub fn of_function(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(move |call| call.function == function)
+    }
+}
+
+/// One Python frame of a stack.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// The function and how the program got there: the same for all lines of a function that is called from one place.
+    node: u32,
+    /// Number of the function.
+    function: u32,
+    line: u64,
+    frame: FrameId,
+    /// Whether `nn.Module` calls it.
+    is_call: bool,
+    /// The nearest frame around it that is not PyTorch's own.
+    caller: Option<FrameId>,
+}
+
+/// Every stack as its Python frames, outermost first.
+struct Paths {
+    of_stack: Vec<Vec<Level>>,
+}
+
+impl Paths {
+    fn of(snapshot: &Snapshot, sites: &Sites<'_>, roles: &Roles) -> Self {
+        let python = |id: u32| {
+            let frames = snapshot.stacks.frame_ids(StackId(id)).iter().rev();
+            let frames: Vec<FrameId> = frames.copied().filter(|&id| sites.kind(id).is_python()).collect();
+            let calls = forwards(snapshot, roles, &frames);
+            PythonStack { frames, calls }
+        };
+        let stacks: Vec<PythonStack> = (0..snapshot.stacks.len() as u32).map(python).collect();
+        let functions = Functions::of(snapshot, roles, &stacks);
+        // A node is a function below an exact place; a place is a node on a line.
+        let mut nodes: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut places: HashMap<(u32, u64), u32> = HashMap::new();
+        let path = |stack: &PythonStack| {
+            let mut calls = stack.calls.iter().copied().peekable();
+            let (mut place, mut caller) = (0, None);
+            let level = |(index, &id): (usize, &FrameId)| {
+                let frame = snapshot.stacks.frame(id)?;
+                let function = functions.get(id);
+                let node = intern(&mut nodes, (place, function));
+                place = intern(&mut places, (node, frame.line)) + 1;
+                let is_call = calls.next_if_eq(&index).is_some();
+                let level = Level { node, function, line: frame.line, frame: id, is_call, caller };
+                if !is_module_plumbing(snapshot, id) && !is_checkpoint_plumbing(snapshot, id) {
+                    caller = Some(id);
+                }
+                Some(level)
+            };
+            stack.frames.iter().enumerate().filter_map(level).collect()
+        };
+        Self { of_stack: stacks.iter().map(path).collect() }
+    }
+}
+
+/// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, where
+/// decorators stand between it and `Module._call_impl`.
+fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
+    const MOST_DECORATORS: usize = 8;
+    let is_forward = |id: &FrameId| {
+        let frame = snapshot.stacks.frame(*id);
+        // `CheckpointFunction.forward` calls the one that is meant.
+        frame.is_some_and(|frame| snapshot.strings.get(frame.name) == "forward") && !roles.is_checkpoint(*id)
+    };
+    let mut found = Vec::new();
+    for (index, pair) in python.windows(2).enumerate() {
+        if roles.is_module_call(pair[0]) && !roles.is_module_call(pair[1]) {
+            let inside = python[index + 1..].iter().take_while(|&&id| !roles.is_module_call(id));
+            let decorated = inside.take(MOST_DECORATORS + 1).position(is_forward).unwrap_or(0);
+            found.push(index + 1 + decorated);
+        }
+    }
+    found
+}
+
+/// Whether a frame belongs to what stands between a call of a module and its `forward`.
+fn is_module_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
+    is_of_file(snapshot, id, &["torch/nn/modules/module.py", "torch/nn/modules/container.py"])
+}
+
+/// Whether a frame belongs to what stands between a checkpointed call and its function.
+fn is_checkpoint_plumbing(snapshot: &Snapshot, id: FrameId) -> bool {
+    is_of_file(snapshot, id, &["torch/utils/checkpoint.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py"])
+}
+
+/// Whether a frame belongs to one of these files, with the separators of any system.
+fn is_of_file(snapshot: &Snapshot, id: FrameId, files: &[&str]) -> bool {
+    let matches = |path: &str, file: &str| {
+        let same = |(a, b): (u8, u8)| a == b || (a == b'\\' && b == b'/');
+        path.len() >= file.len() && path.bytes().rev().zip(file.bytes().rev()).all(same)
+    };
+    snapshot.stacks.frame(id).is_some_and(|frame| {
+        let path = snapshot.strings.get(frame.filename);
+        files.iter().any(|file| matches(path, file))
+    })
+}
+
+/// The number of a key, given out in the order of first appearance.
+fn intern<K: Eq + Hash>(known: &mut HashMap<K, u32>, key: K) -> u32 {
+    let next = known.len() as u32;
+    *known.entry(key).or_insert(next)
+}
+
+/// A call as the order of entries shows it.
+#[derive(Clone, Copy, Debug)]
+struct RawCall {
+    node: u32,
+    /// Number of the function.
+    function: u32,
+    frame: FrameId,
+    caller: Option<FrameId>,
+    /// How many Python frames are around it.
+    depth: usize,
+    first_line: u64,
+    last_line: u64,
+    start: u32,
+    end: u32,
+    /// Index of the call it is part of.
+    parent: Option<usize>,
+}
+
+/// A frame that is open at the latest entry.
+struct OpenFrame {
+    node: u32,
+    /// The line at which it began.
+    first_line: u64,
+    /// The line it is at.
+    line: u64,
+    /// The last of the lines it has been at.
+    last_line: u64,
+    /// Index of its call, where it is one.
+    call: Option<usize>,
+}
+
+impl OpenFrame {
+    /// Whether a frame that is now on this line has been left and entered once more: it is back at the line where it
+    /// began, or at one before it. Within a statement of several lines Python goes back, too: it runs the arguments
+    /// before the call around them.
+    fn begins_again(&self, line: u64) -> bool {
+        const LONG_STATEMENT: u64 = 8;
+        line != self.line
+            && (line == self.first_line || (line < self.first_line && self.last_line - line > LONG_STATEMENT))
+    }
+}
+
+/// Follows the entries of forward and notes where calls begin and end.
+#[derive(Default)]
+struct Tracker {
+    open: Vec<OpenFrame>,
+    calls: Vec<RawCall>,
+    latest: u32,
+}
+
+impl Tracker {
+    fn visit(&mut self, entry: u32, path: &[Level]) {
+        let mut same = 0;
+        for (open, level) in self.open.iter_mut().zip(path) {
+            if open.node != level.node || open.begins_again(level.line) {
+                break;
+            }
+            same += 1;
+            if level.line != open.line {
+                // Elsewhere in the same call: what ran below is over.
+                open.line = level.line;
+                open.last_line = open.last_line.max(level.line);
+                if let Some(call) = open.call {
+                    self.calls[call].first_line = self.calls[call].first_line.min(level.line);
+                    self.calls[call].last_line = open.last_line;
+                }
+                break;
+            }
+        }
+        self.close(same);
+        for (depth, level) in path.iter().enumerate().skip(same) {
+            let parent = self.open.iter().rev().find_map(|open| open.call);
+            let call = level.is_call.then(|| {
+                self.calls.push(RawCall {
+                    node: level.node,
+                    function: level.function,
+                    frame: level.frame,
+                    caller: level.caller,
+                    depth,
+                    first_line: level.line,
+                    last_line: level.line,
+                    start: entry,
+                    end: entry + 1,
+                    parent,
+                });
+                self.calls.len() - 1
+            });
+            let line = level.line;
+            self.open.push(OpenFrame { node: level.node, first_line: line, line, last_line: line, call });
+        }
+        self.latest = entry;
+    }
+
+    /// Ends everything below the outermost `keep` frames.
+    fn close(&mut self, keep: usize) {
+        for open in self.open.drain(keep.min(self.open.len())..) {
+            if let Some(call) = open.call {
+                self.calls[call].end = self.latest + 1;
+            }
+        }
+    }
+
+    fn close_all(&mut self) {
+        self.close(0);
+    }
+}
+
+/// Splits what looks like one call of a one-line function, but allocates the same things again and again.
+fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<RawCall> {
+    let Track { snapshot, history } = track;
+    let mut children = vec![0u32; raw.len()];
+    for call in raw {
+        if let Some(parent) = call.parent {
+            children[parent] += 1;
+        }
+    }
+    // A call that is all of its parent's does what the parent seems to do.
+    let mut is_covered = vec![false; raw.len()];
+    for call in raw {
+        if let Some(parent) = call.parent
+            && raw[parent].start == call.start
+            && raw[parent].end == call.end
+        {
+            is_covered[parent] = true;
+        }
+    }
+    let actions = track.actions();
+    let mut calls = Vec::with_capacity(raw.len());
+    for (index, call) in raw.iter().enumerate() {
+        let one_line = call.first_line == call.last_line;
+        if !one_line || is_covered[index] || is_module_plumbing(snapshot, call.frame) {
+            calls.push(*call);
+            continue;
+        }
+        let entries: Vec<u32> = (call.start..call.end).filter(|&entry| is_alloc(actions, entry)).collect();
+        let signature = |&entry: &u32| {
+            let requested = history.allocation_of(entry).map_or(0, |allocation| allocation.requested);
+            (track.stack(entry), requested)
+        };
+        let signatures: Vec<(StackId, u64)> = entries.iter().map(signature).collect();
+        let Some(period) = period(&signatures) else {
+            calls.push(*call);
+            continue;
+        };
+        // Where each repetition is one call of the same child, it is the child that is called again and again.
+        let below = |stack: StackId| {
+            let path = paths.of_stack[stack.index()].get(call.depth + 1..).unwrap_or(&[]);
+            path.iter().find(|level| level.is_call).map(|level| level.node)
+        };
+        let last = &signatures[signatures.len() - period..];
+        let child = below(last[0].0);
+        let repeats_child = child.is_some() && last.iter().all(|&(stack, _)| below(stack) == child);
+        if repeats_child && children[index] as usize >= signatures.len() / period {
+            calls.push(*call);
+            continue;
+        }
+        let first = signatures.len() % period;
+        let mut starts: Vec<u32> = entries.iter().skip(first).step_by(period).copied().collect();
+        // What precedes the first whole repetition, such as a workspace made at the first use, is part of it.
+        if let Some(start) = starts.first_mut() {
+            *start = call.start;
+        }
+        for (position, &start) in starts.iter().enumerate() {
+            let end = starts.get(position + 1).copied().unwrap_or(call.end);
+            calls.push(RawCall { start, end, ..*call });
+        }
+    }
+    calls
+}
+
+fn is_alloc(actions: &[Action], entry: u32) -> bool {
+    actions.get(entry as usize) == Some(&Action::Alloc)
+}
+
+/// The shortest distance at which a sequence repeats itself, at least twice, up to its end. The beginning may differ by
+/// less than two repetitions.
+fn period<T: PartialEq>(sequence: &[T]) -> Option<usize> {
+    // The failure function of Knuth, Morris and Pratt over the reversed sequence: for each length the longest proper
+    // prefix that is also a suffix.
+    let at = |index: usize| &sequence[sequence.len() - 1 - index];
+    let mut borders = vec![0usize; sequence.len()];
+    for index in 1..sequence.len() {
+        let mut border = borders[index - 1];
+        while border > 0 && at(index) != at(border) {
+            border = borders[border - 1];
+        }
+        borders[index] = border + usize::from(at(index) == at(border));
+    }
+    let lengths = (1..=sequence.len()).rev();
+    let periods = lengths.map(|length| (length, length - borders[length - 1]));
+    let fits = |&(length, period): &(usize, usize)| period * 2 <= length && sequence.len() - length < period * 2;
+    periods.into_iter().find(fits).map(|(_, period)| period)
+}
+
+/// Names the functions that calls belong to.
+fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Roles) -> Calls {
+    raw.sort_by_key(|call| (call.start, call.depth));
+    let around = checkpoints(paths, roles);
+    // Lines seen in one call are lines of one function.
+    let mut lines: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
+    for call in &raw {
+        lines.entry(call.function).or_default().push((call.first_line, call.last_line));
+    }
+    for ranges in lines.values_mut() {
+        *ranges = joined(std::mem::take(ranges));
+    }
+    let mut known: HashMap<(u32, u64), FunctionId> = HashMap::new();
+    let mut found = Calls::default();
+    for call in &raw {
+        let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
+        let (file, name) = (frame.filename, frame.name);
+        let ranges = &lines[&call.function];
+        let Some(&(first_line, last_line)) = ranges.iter().rfind(|range| range.0 <= call.first_line) else { continue };
+        let function = *known.entry((call.function, first_line)).or_insert_with(|| {
+            let function =
+                ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
+            found.functions.push(function);
+            FunctionId(found.functions.len() as u32 - 1)
+        });
+        let of_function = &mut found.functions[function.index()];
+        if call.first_line == first_line {
+            of_function.frame = call.frame;
+        }
+        let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
+        found.calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
+    }
+    found
+}
+
+/// Overlapping ranges of lines joined, in order.
+fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    ranges.dedup();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for range in ranges {
+        match joined.last_mut().filter(|last| range.0 <= last.1) {
+            Some(last) => last.1 = last.1.max(range.1),
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// What is around a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    checkpointed: bool,
+    is_checkpoint: bool,
+}
+
+/// For each node where `torch.utils.checkpoint` is around it.
+fn checkpoints(paths: &Paths, roles: &Roles) -> Vec<Around> {
+    let mut nodes = Vec::new();
+    for path in &paths.of_stack {
+        let (mut checkpointed, mut since_call) = (false, false);
+        for level in path {
+            let node = level.node as usize;
+            if nodes.len() <= node {
+                nodes.resize(node + 1, Around::default());
+            }
+            nodes[node] = Around { checkpointed, is_checkpoint: since_call && level.is_call };
+            if roles.is_checkpoint(level.frame) {
+                (checkpointed, since_call) = (true, true);
+            } else if level.is_call {
+                since_call = false;
+            }
+        }
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetition_is_found_behind_a_different_beginning() {
+        assert_eq!(period(&[1, 2, 3, 1, 2, 3]), Some(3));
+        assert_eq!(period(&[1, 9, 2, 3, 1, 2, 3, 1, 2, 3]), Some(3));
+        assert_eq!(period(&[5, 5, 5]), Some(1));
+        assert_eq!(period(&[1, 2, 3]), None);
+        assert_eq!(period(&[1, 2, 3, 4, 4]), None, "what repeats must be nearly all of it");
+        assert_eq!(period::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn lines_seen_together_are_of_one_function() {
+        assert_eq!(joined(vec![(53, 54), (19, 31), (26, 31), (41, 41), (19, 19)]), [(19, 31), (41, 41), (53, 54)]);
+    }
+}

@@ -1,0 +1,462 @@
+//! What each allocation of a device is for.
+//!
+//! What the file itself says comes first, then what stacks say (`origin`), then how lifetimes lie to phases and
+//! sizes to each other (`parameters`). What none of it decides is [`Category::Unknown`].
+
+use super::caches::Caches;
+use super::category::{Category, Evidence};
+use super::forwards::Forwards;
+use super::heirs::{Forebear, Heirs};
+use super::origin::{Origin, Origins};
+use super::own_lines::OwnLines;
+use super::parameters::Parameters;
+use super::phases::{Phase, Phases};
+use super::role::{Role, Roles};
+use super::stretches::{Cursor, Stretch, Stretches};
+use super::workspace::{self, Workspaces};
+use crate::facts::code::sites::Sites;
+use crate::model::{Action, ContextId, StackId};
+use crate::replay::{Allocation, History, Instant, NEVER, Track};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// A category and what decided it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Decision {
+    /// What the allocation is for.
+    pub category: Category,
+    /// Why.
+    pub evidence: Evidence,
+}
+
+/// The categories of all allocations of one device.
+#[derive(Clone, Debug, Default)]
+pub struct Categories {
+    of_allocation: Vec<Decision>,
+}
+
+impl Categories {
+    /// Decides on every allocation of a history.
+    pub fn of(track: Track<'_>, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
+        let Track { snapshot, history } = track;
+        let stretches = Stretches::of(track, phases);
+        let origins = Origins::of(sites, roles);
+        let mut lines = OwnLines::new(sites);
+        let heirs = Heirs::of(track, phases, &stretches, roles, &mut lines);
+        let trains = stretches.from(Phase::Backward, 0).is_some();
+        let caches = if trains { Caches::default() } else { Caches::of(track, &stretches, roles, &mut lines) };
+        let parameters = Parameters::of(track, &stretches, &origins, roles, &heirs);
+        let forwards = Forwards::of(track, sites, &stretches, roles, phases.frees_tell);
+        let mut last_born = vec![0; snapshot.stacks.len()];
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            if let Some(last) = last_born.get_mut(track.stack_of(index).index()) {
+                *last = allocation.born;
+            }
+        }
+        let workspaces = Workspaces::of(track, &stretches, roles);
+        let judge = Judge {
+            track,
+            phases,
+            roles,
+            stretches: &stretches,
+            parameters: &parameters,
+            heirs: &heirs,
+            forwards: &forwards,
+            caches: &caches,
+            last_born,
+            workspaces,
+        };
+        let labels = labels(track);
+        let mut memory = Memory::new(snapshot.stacks.len());
+        let mut cursor = Cursor::new(&stretches);
+        let mut of_allocation = Vec::with_capacity(history.allocations.len());
+        for (index, &allocation) in history.allocations.iter().enumerate() {
+            let stack = track.stack_of(index);
+            let entry = History::entry_before(allocation.born);
+            let place = entry.and_then(|entry| cursor.find(entry));
+            let block = Block { index, allocation, stack, origin: origins.get(stack) };
+            let said = labels.get(&(index as u32)).map(|&category| (category, Evidence::Metadata));
+            let (category, evidence) = said
+                .or_else(|| judge.by_stack(&block))
+                .or_else(|| judge.by_forebear(&block, &of_allocation))
+                .or_else(|| {
+                    let (number, stretch) = place?;
+                    Some(judge.by_lifetime(&block, number, stretch, &mut memory))
+                })
+                .unwrap_or_else(|| judge.baseline(&block));
+            let (category, evidence) = judge.or_model_state(&block, place, (category, evidence));
+            if let Some((number, stretch)) = place {
+                memory.note(stack, number, stretch, allocation.requested, category);
+            }
+            of_allocation.push(Decision { category, evidence });
+        }
+        Self { of_allocation }
+    }
+
+    /// What the allocation with this index is for.
+    pub fn get(&self, allocation: usize) -> Decision {
+        self.of_allocation.get(allocation).copied().unwrap_or_default()
+    }
+}
+
+/// Categories that `user_metadata` names: that of the allocation's entry, or of an `annotate` entry about it.
+fn labels(track: Track<'_>) -> HashMap<u32, Category, RandomState> {
+    let Track { snapshot, history } = track;
+    let named = |context: u32| {
+        let context = snapshot.contexts.get(ContextId(context));
+        let texts = [context.user_metadata, context.internal_metadata];
+        texts.into_iter().find_map(|text| Category::of_label(snapshot.strings.get(text)))
+    };
+    let named: Vec<Option<Category>> = (0..snapshot.contexts.len() as u32).map(named).collect();
+    if named.iter().all(Option::is_none) {
+        return HashMap::default();
+    }
+    let entries = history.rows.clone().zip(track.actions()).zip(&history.links);
+    let said = entries.filter_map(|((row, action), &link)| {
+        let category = named.get(snapshot.entries.context(row).0 as usize).copied().flatten()?;
+        matches!(action, Action::Alloc | Action::Annotate).then_some((link, category))
+    });
+    // A later entry knows better.
+    said.collect()
+}
+
+/// An allocation under judgement.
+struct Block {
+    index: usize,
+    allocation: Allocation,
+    stack: StackId,
+    origin: Origin,
+}
+
+type Decided = (Category, Evidence);
+
+const UNDECIDED: Decided = (Category::Unknown, Evidence::Undecided);
+const GONE: Decided = (Category::Temporary, Evidence::GoneInPhase);
+
+struct Judge<'a> {
+    track: Track<'a>,
+    phases: &'a Phases,
+    roles: &'a Roles,
+    stretches: &'a Stretches,
+    parameters: &'a Parameters,
+    heirs: &'a Heirs,
+    forwards: &'a Forwards,
+    caches: &'a Caches,
+    /// The instant of the last allocation of each stack.
+    last_born: Vec<u32>,
+    workspaces: Workspaces,
+}
+
+impl Judge<'_> {
+    /// What the stack alone decides, and counts of sizes.
+    fn by_stack(&self, block: &Block) -> Option<Decided> {
+        if let Some(verdict) = self.parameters.verdict(block.index) {
+            return Some(verdict);
+        }
+        if self.caches.has(block.index) {
+            return Some((Category::KvCache, Evidence::Grows));
+        }
+        match block.origin {
+            Origin::Timeline(category) => Some((category, Evidence::Timeline)),
+            Origin::Moved(Some(category)) => Some((category, Evidence::ModuleApply)),
+            Origin::Constructed(Category::Buffer) if block.allocation.freed == NEVER => {
+                Some((Category::Buffer, Evidence::Constructor))
+            }
+            Origin::State => Some((Category::OptimizerState, Evidence::StateStack)),
+            Origin::Replica(category) => Some((category, Evidence::Replica)),
+            Origin::Communication => Some((Category::Communication, Evidence::CommunicationStack)),
+            Origin::Workspace => Some((Category::Workspace, Evidence::WorkspaceStack)),
+            Origin::LossGradient => Some((Category::Temporary, Evidence::LossGradient)),
+            _ => None,
+        }
+    }
+
+    /// What a block is for that takes the place of others.
+    fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
+        let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
+        let category = match self.heirs.forebear(block.index)? {
+            Forebear::One(index) => known(&index),
+            Forebear::OneOf(pool) => {
+                let first = pool.first().map(known)?;
+                if pool.iter().all(|index| known(index) == first) { first } else { Category::ModelState }
+            }
+            Forebear::Unclear => Category::ModelState,
+        };
+        Some(match category {
+            Category::Parameter | Category::Buffer | Category::Gradient | Category::OptimizerState => {
+                (category, Evidence::TakesPlace)
+            }
+            _ => (Category::ModelState, Evidence::TakesPlace),
+        })
+    }
+
+    /// What nothing else decides about, if it has the size of parameters and stays.
+    fn or_model_state(&self, block: &Block, place: Option<(usize, Stretch)>, verdict: Decided) -> Decided {
+        let stays = || {
+            let forward = place.and_then(|(number, _)| self.stretches.next(Phase::Forward, number));
+            forward.is_some_and(|(_, forward)| forward.outlived_by(block.allocation.freed))
+        };
+        match (verdict.0, self.parameters.is_open(block.index)) {
+            (Category::Unknown | Category::BeforeRecording, true) => (Category::ModelState, Evidence::ParameterSize),
+            (Category::Unknown, _) if block.origin == Origin::ModuleBuilt && stays() => {
+                (Category::ModelState, Evidence::ModuleConstructor)
+            }
+            _ => verdict,
+        }
+    }
+
+    /// What its birth and its end say about a block that was made in a stretch.
+    fn by_lifetime(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
+        if block.origin == Origin::Optimizer {
+            return self.made_by_optimizer(block, number, stretch, memory);
+        }
+        match stretch.phase {
+            Phase::Forward => self.made_in_forward(block, number, stretch, memory),
+            Phase::Backward => self.made_in_backward(block, number, stretch, memory),
+            // A recording without phases has nothing to be gone within.
+            Phase::Other if self.stretches.get(1).is_none() => UNDECIDED,
+            _ if !stretch.outlived_by(block.allocation.freed) => GONE,
+            Phase::Optimizer => self.made_in_optimizer(block, number),
+            Phase::Data => self.made_in_data(block, number),
+            Phase::Other => UNDECIDED,
+        }
+    }
+
+    fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
+        let Allocation { born, freed, .. } = block.allocation;
+        let backward = self.stretches.next(Phase::Backward, number);
+        let Some((next, _)) = backward.filter(|(_, backward)| backward.begins_before(freed)) else {
+            return self.never_reaches_backward(block, stretch, backward.is_some(), memory);
+        };
+        let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > stretch.end.max(born));
+        let outlives = self.stretches.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
+        match self.workspaces.has(block.stack, &block.allocation, outlives) {
+            Some(true) => return (Category::Workspace, Evidence::WorkspaceSize),
+            None => return UNDECIDED,
+            Some(false) => {}
+        }
+        match () {
+            // Made once and kept over steps: a cache of some sort.
+            () if outlives && !returns => UNDECIDED,
+            () => (Category::Activation, Evidence::HeldForBackward),
+        }
+    }
+
+    /// A block of forward that is gone when the next backward pass begins, or that none follows.
+    fn never_reaches_backward(&self, block: &Block, stretch: Stretch, followed: bool, memory: &Memory) -> Decided {
+        let Allocation { born, freed, .. } = block.allocation;
+        if let Some(oom) = self.stretches.oom_between(born, stretch.end)
+            && freed > oom + 1
+        {
+            let only_temporary = memory.made_only(block.stack, Category::Temporary);
+            let as_before = (Category::Temporary, Evidence::AsBefore);
+            return if only_temporary { as_before } else { (Category::Activation, Evidence::ForwardCutShort) };
+        }
+        match () {
+            () if !followed && self.forwards.keeps(born, freed) => {
+                match self.workspaces.has(block.stack, &block.allocation, false) {
+                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                    None => UNDECIDED,
+                    Some(false) => (Category::Activation, Evidence::KeptByForward),
+                }
+            }
+            () if followed || !stretch.outlived_by(freed) => GONE,
+            () if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) => {
+                (Category::Workspace, Evidence::WorkspaceSize)
+            }
+            () if memory.made_only(block.stack, Category::Activation) => (Category::Activation, Evidence::AsBefore),
+            () => UNDECIDED,
+        }
+    }
+
+    fn made_in_backward(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
+        let Allocation { born, freed, requested, .. } = block.allocation;
+        if self.roles.role(block.stack) == Role::Recompute {
+            let end = memory.recomputation_end(self, born);
+            return match () {
+                () if freed <= end => GONE,
+                () if self.workspaces.has(block.stack, &block.allocation, stretch.outlived_by(freed)) == Some(true) => {
+                    (Category::Workspace, Evidence::WorkspaceSize)
+                }
+                () => (Category::Activation, Evidence::Recomputed),
+            };
+        }
+        if !stretch.outlived_by(freed) {
+            return GONE;
+        }
+        let mirrors = self.parameters.of_size(requested) > 0;
+        let cut_short = self.stretches.is_last(stretch) && self.stretches.oom_between(born, stretch.end).is_some();
+        if cut_short {
+            return match memory.backward_before(number, requested) {
+                Some(category @ (Category::Gradient | Category::Temporary)) => (category, Evidence::AsBackwardBefore),
+                _ if mirrors => (Category::Gradient, Evidence::MirrorsInCutBackward),
+                _ if workspace::is_size(requested) => UNDECIDED,
+                _ => (Category::Temporary, Evidence::BackwardCutShort),
+            };
+        }
+        match () {
+            () if workspace::is_size(requested) => {
+                match self.workspaces.has_in_backward(number, &block.allocation, self.parameters.of_size(requested)) {
+                    Some(true) => (Category::Workspace, Evidence::WorkspaceSize),
+                    Some(false) if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
+                    _ => UNDECIDED,
+                }
+            }
+            () if mirrors => (Category::Gradient, Evidence::MirrorsParameter),
+            () => UNDECIDED,
+        }
+    }
+
+    fn made_by_optimizer(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
+        let freed = block.allocation.freed;
+        let reaches = match self.stretches.next(Phase::Forward, number) {
+            Some((_, forward)) => forward.begins_before(freed),
+            None => stretch.outlived_by(freed),
+        };
+        match () {
+            () if !reaches => GONE,
+            // The recording ends within the step, so what is there may yet go.
+            () if self.stretches.is_last(stretch) && memory.made(block.stack, Category::Temporary) => {
+                (Category::Temporary, Evidence::AsBefore)
+            }
+            () if self.stretches.oom_between(block.allocation.born, stretch.end).is_some() => UNDECIDED,
+            () => (Category::OptimizerState, Evidence::OutlivesOptimizer),
+        }
+    }
+
+    /// A block that outlives an optimizer phase, made by code that belongs to no optimizer known.
+    fn made_in_optimizer(&self, block: &Block, number: usize) -> Decided {
+        let Allocation { freed, requested, .. } = block.allocation;
+        let later = self.stretches.next(Phase::Backward, number);
+        let stays = later.is_some_and(|(_, backward)| backward.outlived_by(freed));
+        if stays && block.origin != Origin::GradientTool && self.parameters.of_size(requested) > 0 {
+            return (Category::OptimizerState, Evidence::MirrorsInOptimizer);
+        }
+        UNDECIDED
+    }
+
+    fn made_in_data(&self, block: &Block, number: usize) -> Decided {
+        let Allocation { born, freed, .. } = block.allocation;
+        let Some((first, forward)) = self.stretches.next(Phase::Forward, number) else { return UNDECIDED };
+        if !forward.begins_before(freed) {
+            return GONE;
+        }
+        let span = History::entry_before(born).and_then(|entry| self.phases.span(entry));
+        if self.roles.role(block.stack) == Role::Data || span.is_some_and(|span| span.recorded) {
+            return (Category::Input, Evidence::ReachesForward);
+        }
+        // A batch is gone when forward gets the next one. What stays may be anything.
+        let stays = self.stretches.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
+        if stays || block.origin == Origin::Function { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
+    }
+
+    /// A block from before the recording.
+    fn baseline(&self, block: &Block) -> Decided {
+        let Allocation { freed, requested, .. } = block.allocation;
+        let end = History::entry_before(freed).filter(|_| freed <= self.track.history.entries());
+        let by_zero_grad = end.is_some_and(|entry| {
+            let stack = self.track.stack(entry);
+            self.phases.frees_tell && self.roles.role(stack) == Role::ZeroGrad
+        });
+        let first_step = self.stretches.from(Phase::Optimizer, 0);
+        let outlives_step = first_step.is_some_and(|(_, step)| step.outlived_by(freed));
+        match block.origin {
+            Origin::Constructed(Category::Buffer) => (Category::Buffer, Evidence::Constructor),
+            Origin::Optimizer if outlives_step => (Category::OptimizerState, Evidence::OutlivesOptimizer),
+            _ if by_zero_grad && self.parameters.of_size(requested) > 0 => {
+                (Category::Gradient, Evidence::DroppedByZeroGrad)
+            }
+            _ if freed == NEVER
+                && workspace::is_distinct_size(requested)
+                && self.parameters.of_size(requested) == 0 =>
+            {
+                (Category::Workspace, Evidence::WorkspaceSize)
+            }
+            _ if self.is_freed_by_first_backward(freed) => (Category::Activation, Evidence::FreedByBackward),
+            _ if self.track.history.completeness.no_entries => (Category::Unknown, Evidence::NoHistory),
+            _ => (Category::BeforeRecording, Evidence::BeforeRecording),
+        }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether a block from before the recording was made by the forward that the recording starts in.
+    fn is_freed_by_first_backward(&self, freed: Instant) -> bool {
+        let starts = self.stretches.get(0).is_some_and(|first| matches!(first.phase, Phase::Forward));
+        let backward = self.stretches.from(Phase::Backward, 0).map(|(_, backward)| backward);
+        starts && backward.is_some_and(|backward| backward.begins_before(freed) && !backward.outlived_by(freed))
+    }
+}
+
+/// What was decided about earlier allocations.
+struct Memory {
+    /// Categories of each stack, as bits.
+    by_stack: Vec<u16>,
+    /// Requested bytes and category of each allocation of the last backward stretch, and of the one before.
+    backward: Vec<(u64, Category)>,
+    backward_before: Vec<(u64, Category)>,
+    /// The stretch that [`Memory::backward`] is about.
+    number: usize,
+    /// The first entry behind the recomputation met last.
+    recomputation_end: u32,
+}
+
+impl Memory {
+    fn new(stacks: usize) -> Self {
+        Self {
+            by_stack: vec![0; stacks],
+            backward: Vec::new(),
+            backward_before: Vec::new(),
+            number: usize::MAX,
+            recomputation_end: 0,
+        }
+    }
+
+    fn note(&mut self, stack: StackId, number: usize, stretch: Stretch, requested: u64, category: Category) {
+        if let Some(seen) = self.by_stack.get_mut(stack.index()) {
+            *seen |= 1 << category as u16;
+        }
+        if stretch.phase == Phase::Backward {
+            if self.number != number {
+                self.number = number;
+                self.backward_before = std::mem::take(&mut self.backward);
+            }
+            self.backward.push((requested, category));
+        }
+    }
+
+    fn made(&self, stack: StackId, category: Category) -> bool {
+        self.by_stack.get(stack.index()).is_some_and(|seen| seen & (1 << category as u16) != 0)
+    }
+
+    fn made_only(&self, stack: StackId, category: Category) -> bool {
+        self.by_stack.get(stack.index()) == Some(&(1 << category as u16))
+    }
+
+    /// What the backward stretch before made at the place of the next allocation, if it had the same size.
+    fn backward_before(&self, number: usize, requested: u64) -> Option<Category> {
+        let (before, place) =
+            if self.number == number { (&self.backward_before, self.backward.len()) } else { (&self.backward, 0) };
+        before.get(place).filter(|(bytes, _)| *bytes == requested).map(|&(_, category)| category)
+    }
+
+    /// The first entry behind the recomputation that an allocation born at an instant is part of: the next allocation,
+    /// or free whose stack tells, of anything else.
+    fn recomputation_end(&mut self, judge: &Judge<'_>, born: u32) -> u32 {
+        if born <= self.recomputation_end {
+            return self.recomputation_end;
+        }
+        let &Judge { track, phases, roles, .. } = judge;
+        let goes_on = |&entry: &u32| {
+            let counts = match track.action(entry) {
+                Some(Action::Alloc) => true,
+                Some(Action::FreeRequested) => phases.frees_tell,
+                _ => false,
+            };
+            !counts || roles.role(track.stack(entry)) == Role::Recompute
+        };
+        let length = (born..track.entries()).take_while(goes_on).count();
+        self.recomputation_end = born + length as u32;
+        self.recomputation_end
+    }
+}

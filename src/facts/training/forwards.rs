@@ -1,0 +1,142 @@
+//! Which forwards keep what their modules make.
+//!
+//! Without a backward pass nothing says whether a forward ran under `no_grad`. What it keeps does: under `no_grad` the
+//! output of a module is gone as soon as the next has run, and what was made early is not there at the end, but for a
+//! cache. With grad, autograd keeps what backward would need.
+
+use super::phases::Phase;
+use super::role::{Role, Roles};
+use super::stretches::{Stretch, Stretches};
+use crate::facts::code::frames::installed_path;
+use crate::facts::code::sites::Sites;
+use crate::model::{Action, FrameId, StackId};
+use crate::replay::{Instant, Track};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// One call of a model: entries one after another inside modules.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// The instant before its first entry.
+    start: Instant,
+    /// The instant of its last allocation: from here on what it made is dropped, unless it is kept.
+    last: Instant,
+    /// Whether it keeps what its modules make.
+    keeps: bool,
+}
+
+/// The calls of models in forwards that no backward pass follows, in order.
+#[derive(Default)]
+pub(super) struct Forwards(Vec<Call>);
+
+/// So many blocks must be there at the end of those that the first half of a call made, and such a share: as numerator
+/// and denominator. A cache of keys and values keeps two of about a dozen.
+const LEAST_KEPT: u32 = 4;
+const LEAST_SHARE: (u32, u32) = (3, 10);
+
+/// Parts of PyTorch that compile and tune a model when it is first called. What they make is not the model's.
+const COMPILERS: [&str; 5] = [
+    "torch/_inductor/runtime/",
+    "torch/_inductor/fx_passes/",
+    "torch/_inductor/select_algorithm.py",
+    "torch/_inductor/autotune_process.py",
+    "torch/_subclasses/",
+];
+
+impl Forwards {
+    pub(super) fn of(
+        track: Track<'_>,
+        sites: &Sites<'_>,
+        stretches: &Stretches,
+        roles: &Roles,
+        frees_tell: bool,
+    ) -> Self {
+        let mut reader = Reader { track, sites, roles, frees_tell, compiling: HashMap::default(), calls: Vec::new() };
+        let mut next = 0;
+        while let Some((number, stretch)) = stretches.from(Phase::Forward, next) {
+            next = number + 1;
+            if stretches.next(Phase::Backward, number).is_none() {
+                reader.read(stretch);
+            }
+        }
+        Self(reader.calls)
+    }
+
+    /// Whether a block made at an instant outlives a call of the model that keeps what its modules make.
+    pub(super) fn keeps(&self, born: Instant, freed: Instant) -> bool {
+        let index = self.0.partition_point(|call| call.start < born).checked_sub(1);
+        let call = index.and_then(|index| self.0.get(index)).filter(|call| born <= call.last);
+        call.is_some_and(|call| call.keeps && freed > call.last)
+    }
+}
+
+/// What a call made.
+#[derive(Clone, Copy)]
+struct Block {
+    born: Instant,
+    freed: Instant,
+    checkpointed: bool,
+}
+
+struct Reader<'a> {
+    track: Track<'a>,
+    sites: &'a Sites<'a>,
+    roles: &'a Roles,
+    frees_tell: bool,
+    compiling: HashMap<StackId, bool, RandomState>,
+    calls: Vec<Call>,
+}
+
+impl Reader<'_> {
+    /// Reads the calls of one stretch.
+    fn read(&mut self, stretch: Stretch) {
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut start = stretch.start;
+        for entry in stretch.start..stretch.end {
+            let comes = match self.track.action(entry) {
+                Some(Action::Alloc) => true,
+                Some(Action::FreeRequested) if self.frees_tell => false,
+                _ => continue,
+            };
+            let stack = self.track.stack(entry);
+            match self.roles.role(stack) {
+                Role::Module if comes && !self.is_compiling(stack) => {
+                    let block = self.track.history.allocation_of(entry);
+                    let checkpointed = self.roles.is_checkpointed(stack);
+                    blocks.extend(block.map(|block| Block { born: block.born, freed: block.freed, checkpointed }));
+                }
+                Role::Module | Role::Silent => {}
+                _ => {
+                    self.finish(start, &mut blocks);
+                    start = entry + 1;
+                }
+            }
+        }
+        self.finish(start, &mut blocks);
+    }
+
+    fn finish(&mut self, start: Instant, blocks: &mut Vec<Block>) {
+        let Some(&Block { born: last, .. }) = blocks.last() else { return };
+        // Under activation checkpointing only what leaves a part is kept: what stays inside says nothing.
+        blocks.retain(|block| !block.checkpointed || block.freed > last);
+        let early = &blocks[..blocks.len() / 2];
+        let kept = early.iter().filter(|block| block.freed > last).count() as u32;
+        let (numerator, denominator) = LEAST_SHARE;
+        let keeps = kept >= LEAST_KEPT && kept * denominator >= early.len() as u32 * numerator;
+        self.calls.push(Call { start, last, keeps });
+        blocks.clear();
+    }
+
+    fn is_compiling(&mut self, stack: StackId) -> bool {
+        let sites = self.sites;
+        *self.compiling.entry(stack).or_insert_with(|| {
+            let snapshot = sites.snapshot();
+            let compiles = |&frame: &FrameId| {
+                let file = snapshot.stacks.frame(frame).map_or("", |frame| snapshot.strings.get(frame.filename));
+                let path = installed_path(file).unwrap_or("").replace('\\', "/");
+                COMPILERS.iter().any(|compiler| path.starts_with(compiler))
+            };
+            snapshot.stacks.frame_ids(stack).iter().any(compiles)
+        })
+    }
+}

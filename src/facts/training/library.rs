@@ -1,0 +1,112 @@
+//! Where one line of the user's own runs a library's model.
+//!
+//! `model(**batch)` with a model of `transformers` is a single line that holds all activations, and says nothing about
+//! which of the library's layers hold them. The rule: of the bytes in use at the peak of allocated that calls of
+//! `nn.Module`s made, more than half were made by a library's modules below one line of the user's own, and they are a
+//! tenth of the peak. The library's lines then stand for that one, for the memory that the library's modules made; what
+//! else the line made stays with it. At most one line of each device is such a line.
+
+use super::role::Roles;
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::{LibraryLines, Sites};
+use crate::model::{FrameId, StackId};
+use crate::replay::{Metric, Track};
+use std::collections::{HashMap, HashSet};
+
+/// One part in so many of the peak: less is not worth another line.
+const LEAST_OF_PEAK: u64 = 10;
+
+/// What stands on a stack, as far as the rule asks for it.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// The line of the user's own.
+    own: Option<FrameId>,
+    /// Whether a module is called.
+    in_module: bool,
+    /// The innermost line of the library whose module runs below the user's own line.
+    library: Option<FrameId>,
+}
+
+/// Where the lines of a library stand for lines of the user's own.
+pub(crate) fn library_lines<'a>(
+    sites: &Sites<'_>,
+    roles: &Roles,
+    tracks: impl Iterator<Item = Track<'a>>,
+) -> LibraryLines {
+    let above = lines_above(sites, roles, tracks);
+    let mut below = HashMap::new();
+    if !above.is_empty() {
+        for stack in (0..sites.snapshot().stacks.len() as u32).map(StackId) {
+            let Standing { own, library, .. } = standing(sites, roles, stack);
+            if own.is_some_and(|own| above.contains(&own)) {
+                below.extend(library.map(|library| (stack, library)));
+            }
+        }
+    }
+    LibraryLines { above, below }
+}
+
+/// The lines of the user's own that the lines of a library stand for.
+fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item = Track<'a>>) -> HashSet<FrameId> {
+    let mut lines = HashSet::new();
+    let mut known: HashMap<StackId, Standing> = HashMap::new();
+    for track in tracks {
+        let history = track.history;
+        let at = history.maxima[Metric::Allocated as usize].instant;
+        let (mut total, mut in_modules): (u64, u64) = (0, 0);
+        let mut below: HashMap<FrameId, u64> = HashMap::new();
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            if at < allocation.born || allocation.freed <= at {
+                continue;
+            }
+            total = total.saturating_add(allocation.size);
+            let stack = track.stack_of(index);
+            let standing = *known.entry(stack).or_insert_with(|| standing(sites, roles, stack));
+            if standing.in_module {
+                in_modules = in_modules.saturating_add(allocation.size);
+            }
+            if let (Some(own), Some(_)) = (standing.own, standing.library) {
+                let bytes = below.entry(own).or_default();
+                *bytes = bytes.saturating_add(allocation.size);
+            }
+        }
+        let most = below.into_iter().filter(|(_, bytes)| *bytes > in_modules / 2 && *bytes >= total / LEAST_OF_PEAK);
+        lines.extend(most.map(|(line, _)| line));
+    }
+    lines
+}
+
+fn standing(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> Standing {
+    let frames = sites.snapshot().stacks.frame_ids(stack);
+    Standing {
+        own: frames.iter().copied().find(|&frame| sites.is_own(frame)),
+        in_module: frames.iter().any(|&frame| roles.is_module_call(frame)),
+        library: library_line(sites, roles, frames),
+    }
+}
+
+/// The innermost line of the package whose module is the innermost one called below the user's own line.
+fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
+    let inside = frames.iter().copied().take_while(|&frame| !sites.is_own(frame));
+    // The innermost line of each package so far, and the package of the frame that comes before the next one.
+    let mut innermost: Vec<(&str, FrameId)> = Vec::new();
+    let mut called = None;
+    for frame in inside {
+        match sites.kind(frame) {
+            // C++ frames stand between those of Python, and operators of traces inside of them.
+            FrameKind::Native | FrameKind::Plumbing | FrameKind::Operator => {}
+            FrameKind::Package => {
+                let package = sites.package_of(frame);
+                if innermost.iter().all(|(known, _)| *known != package) {
+                    innermost.push((package, frame));
+                }
+                called = Some(package);
+            }
+            _ if roles.is_module_call(frame) && called.is_some() => {
+                return innermost.iter().find(|(package, _)| Some(*package) == called).map(|&(_, line)| line);
+            }
+            _ => called = None,
+        }
+    }
+    None
+}

@@ -1,0 +1,371 @@
+//! Which entries are forward, backward, optimizer and data.
+
+use super::role::{Role, Roles};
+use crate::facts::time::annotations::Annotations;
+use crate::model::{Action, Format, StackId, StrId};
+use crate::replay::{History, Instant, Track};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The part of a training step that an entry belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// From the model's inputs to the loss.
+    Forward,
+    /// `backward()`, with whatever it recomputes.
+    Backward,
+    /// The optimizer, gradient scaling and clipping, `zero_grad`.
+    Optimizer,
+    /// Bringing the inputs onto the device.
+    Data,
+    /// Building the model, and everything that is not part of a step or cannot be told.
+    #[default]
+    Other,
+}
+
+impl Phase {
+    /// All phases, in the order of a step.
+    pub const ALL: [Self; 5] = [Self::Data, Self::Forward, Self::Backward, Self::Optimizer, Self::Other];
+
+    /// The name as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+            Self::Data => "data",
+            Self::Other => "other",
+        }
+    }
+
+    /// The phase that the name of a `record_function` range speaks of: what PyTorch itself writes
+    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and what people
+    /// call theirs.
+    pub fn of_annotation(name: &str) -> Option<Self> {
+        if name.starts_with("Optimizer.") {
+            return Some(Self::Optimizer);
+        }
+        if name.starts_with("autograd::") {
+            return Some(Self::Backward);
+        }
+        if name.starts_with("enumerate(DataLoader)") {
+            return Some(Self::Data);
+        }
+        let lower = name.to_ascii_lowercase();
+        let words = lower.split(|next: char| !next.is_ascii_alphanumeric());
+        words.into_iter().find_map(|word| {
+            // `forward2` and `backward_0` are forward and backward.
+            match word.trim_end_matches(|next: char| next.is_ascii_digit()) {
+                "forward" | "fwd" | "loss" => Some(Self::Forward),
+                "backward" | "bwd" => Some(Self::Backward),
+                "optimizer" | "optim" | "opt" => Some(Self::Optimizer),
+                "data" | "dataload" | "dataloader" | "dataloading" => Some(Self::Data),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Consecutive entries of one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// The phase.
+    pub phase: Phase,
+    /// First entry, counted within the trace.
+    pub start: u32,
+    /// The entry behind the last one.
+    pub end: u32,
+    /// Whether an annotation says so; otherwise it is inferred from stacks and the order of entries.
+    pub recorded: bool,
+}
+
+/// The phases of one device, without gaps.
+#[derive(Clone, Debug, Default)]
+pub struct Phases {
+    /// In order; together they cover every entry.
+    pub spans: Vec<PhaseSpan>,
+    /// Index into [`Phases::spans`] of each entry.
+    of_entry: Vec<u32>,
+    /// Whether the stack of a free says where it was freed. PyTorch 2.0 repeats the stack of the allocation there.
+    pub frees_tell: bool,
+}
+
+/// What one entry says about its phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hint {
+    /// Nothing: it belongs to whatever came before.
+    None,
+    /// Python code that runs before, between and after the phases: what is around it decides.
+    Plain,
+    /// The same, giving memory back: no input is brought onto the device by that.
+    Release,
+    /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbours.
+    ZeroGrad,
+    /// A `step` of the user's own. After a backward pass it is an optimizer's; elsewhere it is plain code.
+    Step,
+    /// This phase.
+    Sure(Phase),
+}
+
+impl Phases {
+    /// Finds the phase of each entry: by annotations where they name one, else by stacks and order.
+    pub fn of(track: Track<'_>, annotations: &Annotations, roles: &Roles) -> Self {
+        let frees_tell = frees_tell(track);
+        let hints = hints(track, roles, frees_tell);
+        let mut phases = inferred(&hints);
+        let mut recorded = recorded(track, annotations);
+        let mut is_closure = false;
+        for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
+            // An optimizer may run a closure: the range around it does not make a forward of its own out of that.
+            is_closure = match (*named, hint) {
+                (Some(Phase::Optimizer), Hint::Sure(Phase::Forward | Phase::Backward)) => true,
+                (Some(Phase::Optimizer), Hint::Sure(_)) => false,
+                (Some(Phase::Optimizer), _) => is_closure,
+                _ => false,
+            };
+            if is_closure {
+                *named = None;
+            }
+            *phase = named.unwrap_or(*phase);
+        }
+        let mut spans: Vec<PhaseSpan> = Vec::new();
+        let mut of_entry = Vec::with_capacity(phases.len());
+        for (entry, &phase) in phases.iter().enumerate() {
+            let (start, is_recorded) = (entry as u32, recorded.get(entry).is_some_and(Option::is_some));
+            match spans.last_mut().filter(|last| last.phase == phase && last.recorded == is_recorded) {
+                Some(last) => last.end = start + 1,
+                None => spans.push(PhaseSpan { phase, start, end: start + 1, recorded: is_recorded }),
+            }
+            of_entry.push(spans.len() as u32 - 1);
+        }
+        Self { spans, of_entry, frees_tell }
+    }
+
+    /// The span of an entry.
+    pub fn span(&self, entry: u32) -> Option<&PhaseSpan> {
+        self.spans.get(*self.of_entry.get(entry as usize)? as usize)
+    }
+
+    /// The phase of the entry that leads to an instant; [`Phase::Other`] before the first one.
+    pub fn at(&self, instant: Instant) -> Phase {
+        let span = History::entry_before(instant).and_then(|entry| self.span(entry));
+        span.map_or(Phase::Other, |span| span.phase)
+    }
+
+    /// Whether the recording holds a training step: a forward that a backward follows.
+    pub fn has_training(&self) -> bool {
+        let forward = self.spans.iter().position(|span| span.phase == Phase::Forward);
+        forward.is_some_and(|first| self.spans[first..].iter().any(|span| span.phase == Phase::Backward))
+    }
+}
+
+/// What annotations say about each entry; empty when they name no phase.
+fn recorded(track: Track<'_>, annotations: &Annotations) -> Vec<Option<Phase>> {
+    let snapshot = track.snapshot;
+    let mut named: HashMap<StrId, Option<Phase>> = HashMap::new();
+    for range in &annotations.ranges {
+        named.entry(range.name).or_insert_with(|| Phase::of_annotation(snapshot.strings.get(range.name)));
+    }
+    if !snapshot.notes.has_times || named.values().all(Option::is_none) {
+        return Vec::new();
+    }
+    let times = track.times();
+    let at = |time: i64| {
+        let ranges: Vec<Option<Phase>> = annotations.enclosing(time).map(|range| named[&range.name]).collect();
+        (time, ranges.into_iter().rev().find_map(|phase| phase))
+    };
+    let changes: Vec<(i64, Option<Phase>)> = annotations.changes().map(at).collect();
+    let mut next = 0;
+    let phase = |&time: &i64| {
+        // Entries come in the order of time; those of a damaged file may go back.
+        if next > 0 && changes[next - 1].0 > time {
+            next = changes.partition_point(|&(from, _)| from <= time);
+        }
+        while changes.get(next).is_some_and(|&(from, _)| from <= time) {
+            next += 1;
+        }
+        next.checked_sub(1).and_then(|index| changes[index].1)
+    };
+    times.iter().map(phase).collect()
+}
+
+/// Whether any free has a stack other than that of its allocation.
+fn frees_tell(track: Track<'_>) -> bool {
+    let history = track.history;
+    let mut freed =
+        history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.freed <= history.entries());
+    freed.any(|(index, allocation)| {
+        let free = allocation.freed.checked_sub(1).map(|entry| track.stack(entry));
+        free.is_some_and(|stack| stack != StackId::EMPTY && stack != track.stack_of(index))
+    })
+}
+
+/// What the stack of each entry says.
+fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
+    // Where no stack has Python frames, their absence says nothing.
+    let python = track.stacks().iter().any(|&stack| roles.has_python(stack));
+    // Traces name what every entry is part of, the engine's nodes included: what is in none of them is not the engine's.
+    let is_trace = track.snapshot.notes.format == Format::ProfilerTrace;
+    let hint = |(&action, &stack): (&Action, &StackId)| {
+        let gives_back = matches!(
+            action,
+            Action::FreeRequested | Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap
+        );
+        if gives_back && !frees_tell {
+            return Hint::None;
+        }
+        match roles.role(stack) {
+            // The engine's threads have no Python frames. Frees may lack them for other reasons (`context="alloc"`).
+            Role::Silent if is_trace && stack != StackId::EMPTY => Hint::Plain,
+            Role::Silent if python && !is_trace && action == Action::Alloc && stack == StackId::EMPTY => {
+                Hint::Sure(Phase::Backward)
+            }
+            Role::Silent => Hint::None,
+            Role::Plain if roles.is_plain_step(stack) => Hint::Step,
+            Role::Plain if gives_back => Hint::Release,
+            Role::Plain => Hint::Plain,
+            Role::Module => Hint::Sure(Phase::Forward),
+            Role::Setup => Hint::Sure(Phase::Other),
+            Role::Data => Hint::Sure(Phase::Data),
+            Role::Backward | Role::Recompute => Hint::Sure(Phase::Backward),
+            Role::Optimizer => Hint::Sure(Phase::Optimizer),
+            Role::ZeroGrad => Hint::ZeroGrad,
+        }
+    };
+    track.actions().iter().zip(track.stacks()).map(hint).collect()
+}
+
+/// Fills in what the entries themselves leave open.
+fn inferred(hints: &[Hint]) -> Vec<Phase> {
+    let program = Program {
+        has_modules: hints.contains(&Hint::Sure(Phase::Forward)),
+        trains: hints.contains(&Hint::Sure(Phase::Backward)),
+    };
+    let mut phases = Vec::with_capacity(hints.len());
+    let mut before = None;
+    while let Some(&hint) = hints.get(phases.len()) {
+        let is_update =
+            hint == Hint::Step && program.has_modules && matches!(before, Some(Phase::Backward | Phase::Optimizer));
+        if let Some(phase) = sure(hint).or(is_update.then_some(Phase::Optimizer)) {
+            before = Some(phase);
+            phases.push(phase);
+            continue;
+        }
+        let rest = &hints[phases.len()..];
+        let updates = program.has_modules && before == Some(Phase::Backward);
+        let ends = |hint: &Hint| sure(*hint).is_some() || (*hint == Hint::Step && updates);
+        let open = rest.iter().position(ends).unwrap_or(rest.len());
+        let after = rest.get(open).map(|&hint| sure(hint).unwrap_or(Phase::Optimizer));
+        let plain = program.between(before, after);
+        for hint in &rest[..open] {
+            let last = phases.last().copied().unwrap_or_default();
+            phases.push(match hint {
+                Hint::None => last,
+                Hint::Release if plain == Phase::Data && last != Phase::Data => Phase::Other,
+                Hint::Plain | Hint::Step | Hint::Release => plain,
+                Hint::ZeroGrad => Phase::Optimizer,
+                Hint::Sure(phase) => *phase,
+            });
+        }
+    }
+    phases
+}
+
+fn sure(hint: Hint) -> Option<Phase> {
+    match hint {
+        Hint::Sure(phase) => Some(phase),
+        _ => None,
+    }
+}
+
+/// What a recording shows of its program.
+struct Program {
+    /// Whether it calls modules. Without, the model is made of plain functions.
+    has_modules: bool,
+    /// Whether it has a backward pass.
+    trains: bool,
+}
+
+impl Program {
+    /// The phase of plain Python code between two phases.
+    fn between(&self, before: Option<Phase>, after: Option<Phase>) -> Phase {
+        match (before, after) {
+            // The loss, and what a program does between two calls of its model.
+            (Some(Phase::Forward), Some(Phase::Forward | Phase::Backward)) if self.trains => Phase::Forward,
+            // Hooks on gradients.
+            (Some(Phase::Backward), Some(Phase::Backward)) if self.has_modules => Phase::Backward,
+            (_, Some(Phase::Backward)) if !self.has_modules => Phase::Forward,
+            // What leads up to the first call of a module are its inputs.
+            (_, Some(Phase::Forward)) => Phase::Data,
+            _ => Phase::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Hint::{None as Silent, Plain, Release, Step, Sure, ZeroGrad};
+    use Phase::{Backward, Data, Forward, Optimizer, Other};
+
+    #[test]
+    fn plain_code_is_what_its_neighbours_make_it() {
+        let step = [Plain, Sure(Forward), Plain, ZeroGrad, Sure(Backward), Silent, Plain, Sure(Optimizer), Plain];
+        let phases = [Data, Forward, Forward, Optimizer, Backward, Backward, Other, Optimizer, Other];
+        assert_eq!(inferred(&step), phases);
+    }
+
+    #[test]
+    fn zero_grad_before_forward_does_not_hide_the_inputs() {
+        let step = [Sure(Optimizer), Plain, ZeroGrad, Sure(Forward), Sure(Backward)];
+        assert_eq!(inferred(&step), [Optimizer, Data, Optimizer, Forward, Backward]);
+    }
+
+    #[test]
+    fn a_model_without_modules_has_a_forward() {
+        let step = [Plain, Plain, Sure(Backward), Silent, Sure(Optimizer), Plain, Sure(Backward)];
+        assert_eq!(inferred(&step), [Forward, Forward, Backward, Backward, Optimizer, Forward, Backward]);
+    }
+
+    #[test]
+    fn hooks_are_part_of_backward() {
+        let step = [Sure(Forward), Sure(Backward), Plain, Sure(Backward), Plain, Sure(Optimizer)];
+        assert_eq!(inferred(&step), [Forward, Backward, Backward, Backward, Other, Optimizer]);
+    }
+
+    #[test]
+    fn a_step_of_ones_own_is_an_optimizer_behind_backward() {
+        let step = [Sure(Forward), Step, Sure(Backward), Plain, Step, Step, Plain, Sure(Forward), Sure(Backward)];
+        let phases = [Forward, Forward, Backward, Other, Optimizer, Optimizer, Data, Forward, Backward];
+        assert_eq!(inferred(&step), phases);
+    }
+
+    #[test]
+    fn giving_memory_back_brings_no_inputs() {
+        assert_eq!(inferred(&[Release, Plain, Release, Sure(Forward)]), [Other, Data, Data, Forward]);
+    }
+
+    #[test]
+    fn inference_has_inputs_between_calls() {
+        assert_eq!(
+            inferred(&[Plain, Sure(Forward), Plain, Sure(Forward), Plain]),
+            [Data, Forward, Data, Forward, Other]
+        );
+    }
+
+    #[test]
+    fn annotations_name_phases() {
+        let phase = Phase::of_annotation;
+        assert_eq!(phase("forward"), Some(Forward));
+        assert_eq!(phase("train/Forward_2"), Some(Forward));
+        assert_eq!(phase("## backward ##"), Some(Backward));
+        assert_eq!(phase("Optimizer.step#AdamW.step"), Some(Optimizer));
+        assert_eq!(phase("Optimizer.zero_grad#SGD.zero_grad"), Some(Optimizer));
+        assert_eq!(phase("autograd::engine::evaluate_function: MulBackward0"), Some(Backward));
+        assert_eq!(phase("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), Some(Data));
+        assert_eq!(phase("ProfilerStep#3"), None);
+        assert_eq!(phase("straightforward"), None);
+    }
+}

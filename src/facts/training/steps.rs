@@ -1,0 +1,369 @@
+//! The steps of a program: from annotations, or from the turns of its loop.
+
+use super::turns::{Pass, StepRange, TurnFinder, TurnKind, Turns};
+use crate::error::{Error, Result};
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::Sites;
+use crate::facts::time::annotations::{AnnotationRange, Annotations};
+use crate::facts::training::{Outside, Phase, Phases, Roles};
+use crate::model::{Snapshot, StrId};
+use crate::replay::{Instant, Track};
+use indexmap::IndexMap;
+use regex::Regex;
+use std::borrow::Cow;
+
+/// The steps of one device's history. A step reaches from the end of the one before it (the first one from the start
+/// of the recording) to its own end, so that what happens between two annotations is part of the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The instant at which each step ends, in order.
+    pub ends: Vec<Instant>,
+    /// How they were found.
+    pub source: StepSource,
+    /// Annotated ranges that are called like steps and are none: they hold no backward pass where others do.
+    pub left_out: usize,
+}
+
+/// How steps were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepSource {
+    /// By `record_function` ranges of this name, with `N` in place of numbers that differ.
+    Annotations(String),
+    /// By the ranges that an expression asked for.
+    Requested(String),
+    /// Inferred: turns of the program's loop.
+    Inferred {
+        /// What a turn is counted by.
+        kind: TurnKind,
+        /// The line of the user's that calls it, where it is known.
+        site: Option<String>,
+    },
+}
+
+impl StepSource {
+    /// Whether steps are inferred rather than recorded.
+    pub fn is_inferred(&self) -> bool {
+        matches!(self, Self::Inferred { .. })
+    }
+}
+
+/// Why there are no steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSteps {
+    /// The recording has no entries of this device.
+    NoHistory,
+    /// No annotation names them, and no loop around forward and backward shows.
+    Unknown,
+}
+
+/// What stands for steps in a recording: worked out once for all its devices.
+#[derive(Clone, Debug)]
+pub(crate) struct StepRule {
+    named: Option<Named>,
+    /// Ranges of an optimizer's `step`, as PyTorch calls them.
+    optimizers: Vec<(StrId, (i64, i64))>,
+}
+
+/// Ranges that are called like steps.
+#[derive(Clone, Debug)]
+struct Named {
+    /// Start and end, in the order of their ends.
+    ranges: Vec<(i64, i64)>,
+    source: StepSource,
+}
+
+/// The ranges that somebody says are steps.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestedSteps(Named);
+
+impl RequestedSteps {
+    /// The ranges whose names match `pattern`.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Self> {
+        let chosen = requested(snapshot, annotations, pattern)?;
+        Ok(Self(Named::of(annotations, chosen, StepSource::Requested(pattern.as_str().to_owned()))))
+    }
+
+    /// The steps of one device.
+    pub(crate) fn steps(&self, track: Track<'_>) -> std::result::Result<Steps, NoSteps> {
+        let Self(Named { ranges, source }) = self;
+        let ends = Times::of(track)?.instants(ranges).map(|(_, end)| end).collect();
+        Ok(Steps { ends: in_order(ends), source: source.clone(), left_out: 0 })
+    }
+}
+
+impl StepRule {
+    /// The annotations that look most like steps (`ProfilerStep#N`, then `step_N` and the like). Where there are none, or
+    /// they hold nothing that a step does, each device's own history has to tell.
+    pub(crate) fn of(snapshot: &Snapshot, annotations: &Annotations) -> Self {
+        let family = likely_steps(snapshot, annotations);
+        let named = family.map(|family| Named::of(annotations, family.ranges, StepSource::Annotations(family.name)));
+        let is_optimizer = |range: &&AnnotationRange| {
+            range.end_us != i64::MAX && snapshot.strings.get(range.name).starts_with("Optimizer.step#")
+        };
+        let optimizers = annotations.ranges.iter().filter(is_optimizer);
+        Self { named, optimizers: optimizers.map(|range| (range.name, (range.start_us, range.end_us))).collect() }
+    }
+
+    /// The steps of one device.
+    pub(crate) fn steps(
+        &self,
+        track: Track<'_>,
+        sites: &Sites<'_>,
+        roles: &Roles,
+        phases: &Phases,
+    ) -> std::result::Result<Steps, NoSteps> {
+        let times = Times::of(track)?;
+        let outside = Outside::of(sites, roles);
+        let finder = TurnFinder { track, sites, roles, outside: &outside, phases };
+        let optimizers = self.optimizer_steps(&times);
+        let passes = finder.passes(&optimizers);
+        if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {
+            return Ok(steps);
+        }
+        let turns = match (finder.turns(&passes), optimizers.last()) {
+            (Some(turns), _) => turns,
+            // Without a backward pass the optimizer's steps are all there is.
+            (None, Some(last)) if passes.is_empty() => Turns {
+                kind: TurnKind::Optimizer,
+                ends: optimizers.iter().map(|range| range.end).collect(),
+                place: None,
+                range: Some(last.name).filter(|&name| optimizers.iter().all(|range| range.name == name)),
+            },
+            (None, _) => return Err(NoSteps::Unknown),
+        };
+        let name = turns.range.filter(|&name| {
+            let ranges = optimizers.iter().filter(|range| range.name == name);
+            ranges.count() == turns.ends.len()
+        });
+        let site = || {
+            let mut frames = outside.frames(turns.place?).map(|(frame, _)| frame);
+            Some(sites.label(frames.find(|&frame| sites.kind(frame) == FrameKind::User)?))
+        };
+        let source = match name {
+            Some(name) => StepSource::Annotations(track.snapshot.strings.get(name).to_owned()),
+            None => StepSource::Inferred { kind: turns.kind, site: site() },
+        };
+        Ok(Steps { ends: in_order(turns.ends), source, left_out: 0 })
+    }
+
+    /// The steps of optimizers that PyTorch has noted and that ended during the recording.
+    fn optimizer_steps(&self, times: &Times<'_>) -> Vec<StepRange> {
+        let ended = self.optimizers.iter().filter(|(_, range)| times.holds(*range));
+        let mut steps: Vec<StepRange> =
+            ended.map(|&(name, range)| StepRange { name, end: times.instant(range.1) }).collect();
+        steps.sort_unstable_by_key(|step| step.end);
+        steps
+    }
+}
+
+impl Named {
+    /// The annotations with these indexes, which are in the order of their starts. Those inside another one are part of
+    /// it, and those whose end was not recorded are no steps. Where only the start is missing nobody knows what is inside.
+    fn of(annotations: &Annotations, chosen: Vec<usize>, source: StepSource) -> Self {
+        let mut over = i64::MIN;
+        let mut ranges = Vec::new();
+        for range in chosen.into_iter().filter_map(|index| annotations.ranges.get(index)) {
+            if range.end_us == i64::MAX {
+                continue;
+            }
+            if range.start_us == i64::MIN {
+                ranges.push((range.start_us, range.end_us));
+            } else if range.start_us >= over {
+                ranges.push((range.start_us, range.end_us));
+                over = range.end_us;
+            }
+        }
+        ranges.sort_unstable_by_key(|&(_, end)| end);
+        Self { ranges, source }
+    }
+
+    /// The ranges that can be steps; `None` when what the recording shows of steps is elsewhere. Where there are more
+    /// ranges than backward passes, those without one are none: the weaker claim.
+    fn steps(&self, times: &Times<'_>, phases: &Phases, passes: &[Pass]) -> Option<Steps> {
+        let ranges: Vec<(Instant, Instant)> = times.instants(&self.ranges).collect();
+        let trains = |&&(start, end): &&(Instant, Instant)| {
+            let next = passes.partition_point(|pass| pass.entries.end <= start);
+            passes.get(next).is_some_and(|pass| pass.entries.start < end)
+        };
+        let has_forward = |&(start, end): &(Instant, Instant)| {
+            let spans = &phases.spans[phases.spans.partition_point(|span| span.end <= start)..];
+            spans.iter().take_while(|span| span.start < end).any(|span| span.phase == Phase::Forward)
+        };
+        let training = ranges.iter().filter(trains).count();
+        let shows_forward = phases.spans.iter().any(|span| span.phase == Phase::Forward);
+        let elsewhere =
+            if passes.is_empty() { shows_forward && !ranges.iter().any(has_forward) } else { training == 0 };
+        if elsewhere || ranges.is_empty() {
+            return None;
+        }
+        let is_too_many = !passes.is_empty() && ranges.len() > passes.len();
+        let kept = ranges.iter().filter(|range| !is_too_many || trains(range)).map(|&(_, end)| end).collect::<Vec<_>>();
+        let left_out = ranges.len() - kept.len();
+        Some(Steps { ends: in_order(kept), source: self.source.clone(), left_out })
+    }
+}
+
+/// When the entries of a device were recorded.
+struct Times<'a> {
+    all: &'a [i64],
+    first: i64,
+}
+
+impl<'a> Times<'a> {
+    fn of(track: Track<'a>) -> std::result::Result<Self, NoSteps> {
+        let all = track.times();
+        Ok(Self { all, first: *all.first().ok_or(NoSteps::NoHistory)? })
+    }
+
+    /// Whether a range was not over before the first entry.
+    fn holds(&self, (_, end): (i64, i64)) -> bool {
+        end > self.first
+    }
+
+    fn instant(&self, time: i64) -> Instant {
+        self.all.partition_point(|&entry| entry < time) as Instant
+    }
+
+    /// Ranges as instants, those that were over before the first entry left out.
+    fn instants<'r>(&'r self, ranges: &'r [(i64, i64)]) -> impl Iterator<Item = (Instant, Instant)> + 'r {
+        let held = ranges.iter().filter(|&&range| self.holds(range));
+        held.map(|&(start, end)| (self.instant(start), self.instant(end)))
+    }
+}
+
+/// Times of a damaged file can go back.
+fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
+    ends.sort_unstable();
+    ends
+}
+
+impl Steps {
+    /// Whether they are steps of training or inference; otherwise turns of a loop that can be anything.
+    pub fn are_steps(&self) -> bool {
+        !matches!(self.source, StepSource::Inferred { kind: TurnKind::Loop, .. })
+    }
+
+    /// Number of steps.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// Ranges whose names differ in their number only.
+#[derive(Clone, Debug)]
+struct Family {
+    /// Their name, with `N` in place of the number if it differs.
+    name: String,
+    /// Indexes into [`Annotations::ranges`], in the order of their starts.
+    ranges: Vec<usize>,
+    /// Microseconds in all of them.
+    duration: i128,
+    /// Depth of the outermost one.
+    depth: usize,
+}
+
+/// How much a name looks like that of a step; the smallest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    /// What `torch.profiler` calls a step.
+    ProfilerStep,
+    /// `step_N`, `train_step 3`, `iteration-7`.
+    Numbered,
+    /// A range of one name that returns and is called a step.
+    Named,
+}
+
+impl Likeness {
+    /// `None` for what is no step: anything else that people name, and what PyTorch notes by itself of its optimizers,
+    /// data loaders and compiler.
+    fn of(stem: &str, numbered: bool) -> Option<Self> {
+        const OWN: [&str; 6] = ["Optimizer.", "enumerate(DataLoader)", "autograd::", "aten::", "torch::", "nccl:"];
+        if OWN.iter().any(|own| stem.starts_with(own)) || stem.contains("(dynamo_timed)") {
+            return None;
+        }
+        let words = stem.trim_end_matches(|next: char| !next.is_alphanumeric()).to_ascii_lowercase();
+        let speaks_of_step = ["step", "iteration", "iter", "batch"].iter().any(|word| words.ends_with(word));
+        match (stem, numbered) {
+            _ if !speaks_of_step => None,
+            ("ProfilerStep#", true) => Some(Self::ProfilerStep),
+            (_, true) => Some(Self::Numbered),
+            (_, false) => Some(Self::Named),
+        }
+    }
+}
+
+/// A name with an `N` in place of each number.
+pub(crate) fn without_numbers(name: &str) -> Cow<'_, str> {
+    if !name.contains(|next: char| next.is_ascii_digit()) {
+        return Cow::Borrowed(name);
+    }
+    let mut text = String::with_capacity(name.len());
+    for part in name.chars().collect::<Vec<_>>().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        if part[0].is_ascii_digit() { text.push('N') } else { text.extend(part) }
+    }
+    Cow::Owned(text)
+}
+
+/// The family of annotations that is called like steps. One that is numbered counts even if there is a single one;
+/// others if they return, on the outermost level on which any does.
+fn likely_steps(snapshot: &Snapshot, annotations: &Annotations) -> Option<Family> {
+    let mut families: IndexMap<Cow<'_, str>, (Family, StrId, Likeness)> = IndexMap::new();
+    for (index, range) in annotations.ranges.iter().enumerate() {
+        let name = snapshot.strings.get(range.name);
+        let stem = name.trim_end_matches(|next: char| next.is_ascii_digit());
+        let Some(likeness) = Likeness::of(stem, stem.len() < name.len()) else { continue };
+        // Steps are numbered anew in each epoch: `epoch0_step3` and `epoch1_step3` are of one family.
+        let stem = if likeness == Likeness::Numbered { without_numbers(stem) } else { Cow::Borrowed(stem) };
+        let new = || {
+            let family = Family { name: name.to_owned(), ranges: Vec::new(), duration: 0, depth: range.depth };
+            (family, range.name, likeness)
+        };
+        let joint = format!("{stem}N");
+        let (family, first, _) = families.entry(stem).or_insert_with(new);
+        if *first != range.name {
+            family.name = joint;
+        }
+        family.ranges.push(index);
+        family.duration += i128::from(range.end_us) - i128::from(range.start_us);
+        family.depth = family.depth.min(range.depth);
+    }
+    let steps = families.into_values().filter_map(|(family, _, likeness)| {
+        let numbered = likeness <= Likeness::Numbered;
+        // On other than the outermost level only what is numbered stands for steps.
+        let depth = if numbered { 0 } else { family.depth };
+        (numbered || family.ranges.len() > 1).then_some(((depth, likeness, -family.duration), family))
+    });
+    // The first one of equals, which makes the choice independent of anything but the file.
+    steps.min_by_key(|&(rank, _)| rank).map(|(_, family)| family)
+}
+
+/// The ranges that an expression asks for.
+fn requested(snapshot: &Snapshot, annotations: &Annotations, pattern: &Regex) -> Result<Vec<usize>> {
+    let matching = |&index: &usize| pattern.is_match(snapshot.strings.get(annotations.ranges[index].name));
+    let ranges: Vec<usize> = (0..annotations.ranges.len()).filter(matching).collect();
+    if ranges.is_empty() {
+        let known = annotations.known_names(snapshot);
+        return Err(Error::Request(format!("expected annotations that match {:?}, {known}", pattern.as_str())));
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_are_numbered_anew_in_each_epoch_are_one_family() {
+        assert_eq!(without_numbers("epoch0_step"), "epochN_step");
+        assert_eq!(without_numbers("run12/epoch3_iter"), "runN/epochN_iter");
+        assert_eq!(without_numbers("step_"), "step_");
+    }
+}

@@ -1,0 +1,390 @@
+//! The turns of a program's loop, where nothing names them.
+//!
+//! A training loop runs forward, backward and optimizer in each turn, so its turns can be counted by backward passes
+//! and optimizer steps that come from one place again and again. An inference loop calls its model from outside of every
+//! module, and between two calls other lines of its functions run. What repeats within one phase (layers of a forward,
+//! parameters in an optimizer) is no turn of such a loop, however regular it is.
+
+use crate::facts::code::frames::FrameKind;
+use crate::facts::code::sites::Sites;
+use crate::facts::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
+use crate::model::{Action, Format, FrameId, StrId};
+use crate::replay::{Instant, Track};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::ops::Range;
+
+/// What a turn is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnKind {
+    /// An optimizer step after one backward pass or several.
+    Optimizer,
+    /// A backward pass; no optimizer is seen.
+    Backward,
+    /// A call of a model; there is no backward pass.
+    Forward,
+    /// Nothing that a step would do: neither a model nor a backward pass is seen. Such a loop can be anything.
+    Loop,
+}
+
+/// The turns of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Turns {
+    pub kind: TurnKind,
+    /// The instant at which each of them ends.
+    pub ends: Vec<Instant>,
+    /// Where the loop calls what a turn is counted by.
+    pub place: Option<PlaceId>,
+    /// The name of the ranges that end them, where each of them has one of the same name.
+    pub range: Option<StrId>,
+}
+
+/// A backward pass, with the forward before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// Where it is called; where that is not recorded, where its forward is.
+    place: Option<PlaceId>,
+    /// Entries of the backward pass.
+    pub entries: Range<u32>,
+    /// The instant after its last allocation.
+    end: Instant,
+    /// The instant at which an optimizer step that follows it ends.
+    closed: Option<Instant>,
+    /// The range that says so.
+    range: Option<StrId>,
+}
+
+/// A range of an optimizer's `step`, by instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StepRange {
+    pub name: StrId,
+    pub end: Instant,
+}
+
+/// Fewer calls of a model are no loop: some programs make two or three from one place without any.
+const MIN_FORWARDS: usize = 4;
+
+/// Loops without a model are looked at from this many turns on.
+const MIN_LOOP: usize = 16;
+
+/// One device's history with what its stacks say.
+pub(crate) struct TurnFinder<'a> {
+    pub track: Track<'a>,
+    pub sites: &'a Sites<'a>,
+    pub roles: &'a Roles,
+    pub outside: &'a Outside,
+    pub phases: &'a Phases,
+}
+
+impl TurnFinder<'_> {
+    /// The backward passes of a recording. `ranges` are those of optimizers, in order.
+    pub(crate) fn passes(&self, ranges: &[StepRange]) -> Vec<Pass> {
+        let mut passes: Vec<Pass> = Vec::new();
+        // Where the forward before the next backward pass is called.
+        let (mut forward, mut has_forward) = (None, false);
+        for span in &self.phases.spans {
+            let entries = span.start..span.end;
+            match (span.phase, passes.last_mut()) {
+                (Phase::Forward, _) => {
+                    has_forward = true;
+                    forward = forward.or_else(|| self.place_of(entries, Role::Module));
+                }
+                (Phase::Backward, Some(last)) if !has_forward => {
+                    last.end = self.last_alloc(entries).unwrap_or(last.end);
+                    last.entries.end = span.end;
+                }
+                (Phase::Backward, _) => {
+                    let place = self.place_of(entries.clone(), Role::Backward).or(forward);
+                    let end = self.last_alloc(entries.clone()).unwrap_or(span.start);
+                    passes.push(Pass { place, entries, end, closed: None, range: None });
+                    (forward, has_forward) = (None, false);
+                }
+                // Gradients are cleared anywhere; behind a forward it is for the next backward pass.
+                (Phase::Optimizer, Some(last)) if !has_forward => {
+                    let end = self.last_alloc(entries);
+                    last.closed = end.or(last.closed).or(Some(last.end));
+                }
+                _ => {}
+            }
+        }
+        for range in ranges {
+            let before = passes.partition_point(|pass| pass.entries.start < range.end);
+            if let Some(pass) = before.checked_sub(1).and_then(|index| passes.get_mut(index)) {
+                (pass.closed, pass.range) = (Some(range.end), Some(range.name));
+            }
+        }
+        passes
+    }
+
+    /// The turns of the loop that makes these passes, or, if there are none, of one that only calls a model.
+    pub(crate) fn turns(&self, passes: &[Pass]) -> Option<Turns> {
+        if passes.is_empty() { self.forwards() } else { training(passes) }
+    }
+
+    /// Where the first allocation with a role and a known place comes from.
+    fn place_of(&self, entries: Range<u32>, role: Role) -> Option<PlaceId> {
+        self.allocs(entries).find_map(|entry| {
+            let stack = self.track.stack(entry);
+            (self.roles.role(stack) == role).then(|| self.outside.place(stack)).flatten()
+        })
+    }
+
+    fn last_alloc(&self, entries: Range<u32>) -> Option<Instant> {
+        self.allocs(entries).next_back().map(|entry| entry + 1)
+    }
+
+    /// Allocations among entries.
+    fn allocs(&self, entries: Range<u32>) -> impl DoubleEndedIterator<Item = u32> {
+        let actions = self.track.actions();
+        entries.filter(|&entry| actions.get(entry as usize) == Some(&Action::Alloc))
+    }
+
+    /// The turns of a loop that calls a model from outside of every module. Layers may be called from plain functions,
+    /// too: then they are modules of PyTorch's own, or modules of other code are called before and after them, and nothing
+    /// is claimed. Where nothing is called
+    /// that would be a model, the turns of a loop that fills the recording.
+    fn forwards(&self) -> Option<Turns> {
+        let visits = self.visits();
+        let is_model = visits.values().any(|visits| visits.calls_model);
+        // Where annotations tell of a model, another loop says nothing of it. Lines of traces are those of definitions.
+        let has_forward = self.phases.spans.iter().any(|span| span.phase == Phase::Forward);
+        if !is_model && (has_forward || self.track.snapshot.notes.format == Format::ProfilerTrace) {
+            return None;
+        }
+        let (kind, least) = if is_model { (TurnKind::Forward, MIN_FORWARDS) } else { (TurnKind::Loop, MIN_LOOP) };
+        let counts = |visits: &Visits| visits.calls_model == is_model;
+        let (loops, others): (Vec<_>, Vec<_>) =
+            visits.iter().filter(|(_, visits)| counts(visits)).partition(|(_, visits)| visits.ends.len() >= least);
+        let called: HashSet<FrameId> = loops.iter().flat_map(|(_, visits)| visits.callees.iter().copied()).collect();
+        let is_layer = |callee: &FrameId| self.sites.kind(*callee) == FrameKind::Torch;
+        if is_model && called.iter().any(is_layer) {
+            return None;
+        }
+        if is_model && others.iter().any(|(_, visits)| visits.callees.iter().all(|callee| !called.contains(callee))) {
+            return None;
+        }
+        let mut order: Vec<(usize, PlaceId)> = Vec::new();
+        for (place, visits) in &loops {
+            order.extend(visits.ends.iter().map(|&(number, _)| (number, **place)));
+        }
+        order.sort_unstable();
+        let places: Vec<PlaceId> = order.iter().map(|&(_, place)| place).collect();
+        let (mut ends, mut last) = (Vec::new(), None);
+        for group in once_a_turn(&places) {
+            let &place = places.get(*group.first()?)?;
+            if kind == TurnKind::Loop && !fills(&visits, group.len()) {
+                return None;
+            }
+            ends.extend(turn_ends(&visits, &visits[&place].ends));
+            last = Some(place);
+        }
+        (!ends.is_empty()).then_some(Turns { kind, ends, place: last, range: None })
+    }
+
+    /// Where the program was outside of its modules, again and again.
+    fn visits(&self) -> HashMap<PlaceId, Visits, RandomState> {
+        let mut line_changes = LineChanges::new(self.outside);
+        let mut visits: HashMap<PlaceId, Visits, RandomState> = HashMap::default();
+        let (mut at, mut changes, mut number) = (None, 0, 0);
+        for entry in self.allocs(0..self.track.entries()) {
+            let stack = self.track.stack(entry);
+            let Some(place) = self.outside.place(stack) else { continue };
+            if at != Some(place) {
+                changes = line_changes.arrive(place);
+                at = Some(place);
+            }
+            let visits = visits.entry(place).or_default();
+            number += visits.visit(changes, number, entry + 1);
+            if self.roles.role(stack) == Role::Module {
+                visits.calls_model = true;
+                visits.callees.extend(self.outside.callee(stack));
+            }
+        }
+        visits
+    }
+}
+
+/// Of so many visits all but one are to places of the loop, if it fills a recording.
+const ALL_BUT_ONE: usize = 10;
+
+/// Whether nine in ten visits are to places that are visited as often as a loop turns.
+fn fills(visits: &HashMap<PlaceId, Visits, RandomState>, turns: usize) -> bool {
+    let all: usize = visits.values().map(|visits| visits.ends.len()).sum();
+    let of_loop: usize = visits.values().map(|visits| visits.ends.len()).filter(|&times| times == turns).sum();
+    of_loop * ALL_BUT_ONE >= all * (ALL_BUT_ONE - 1)
+}
+
+/// Where the turns end that each begin with one of these visits: behind the last place that each of them comes to once.
+fn turn_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usize, Instant)]) -> Vec<Instant> {
+    let takes_turns = |ends: &[(usize, Instant)]| {
+        let after = begins.iter().zip(ends).all(|(begin, end)| begin.0 <= end.0);
+        after && begins[1..].iter().zip(ends).all(|(next, end)| end.0 < next.0)
+    };
+    let each_once = visits.values().map(|visits| visits.ends.as_slice()).filter(|ends| ends.len() == begins.len());
+    let last = each_once.filter(|ends| takes_turns(ends)).max_by_key(|ends| ends.last().map(|&(number, _)| number));
+    last.unwrap_or(begins).iter().map(|&(_, end)| end).collect()
+}
+
+/// The turns of a training loop. A single pass needs no loop: it is one step.
+fn training(passes: &[Pass]) -> Option<Turns> {
+    let mut closing: Vec<usize> = (0..passes.len()).filter(|&index| passes[index].closed.is_some()).collect();
+    let kind = if closing.is_empty() { TurnKind::Backward } else { TurnKind::Optimizer };
+    let gaps = closing.windows(2).map(|pair| pair[1] - pair[0]);
+    let most = gaps.chain(closing.first().map(|&first| first + 1)).max().unwrap_or(1);
+    match closing.last() {
+        None => closing = (0..passes.len()).collect(),
+        // An optimizer that made its state goes on without any allocation that would show it.
+        Some(&last) if passes.len() - 1 - last > most => {
+            closing.extend((last + most..passes.len()).step_by(most));
+        }
+        // Gradients of the last passes wait for their optimizer step.
+        Some(_) => {}
+    }
+    let places: Vec<Option<PlaceId>> = closing.iter().map(|&index| passes[index].place).collect();
+    let chosen = if places.len() == 1 { vec![0] } else { once_a_turn(&places).concat() };
+    let passes: Vec<&Pass> = chosen.into_iter().map(|index| &passes[closing[index]]).collect();
+    let last = passes.last()?;
+    let range = last.range.filter(|name| passes.iter().all(|pass| pass.range == Some(*name)));
+    let ends = passes.iter().map(|pass| pass.closed.unwrap_or(pass.end)).collect();
+    Some(Turns { kind, ends, place: last.place, range })
+}
+
+/// What happens once where another thing happens so many times has other reasons than the loop.
+const TOO_RARE: usize = 10;
+
+/// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several things that take
+/// turns with one another the rarest counts; what happens less than a tenth as often as another has other reasons. Loops
+/// that follow one another are several, and what never returns is part of none.
+fn once_a_turn<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
+    let mut of_event: HashMap<T, Vec<usize>, RandomState> = HashMap::default();
+    for (index, &event) in events.iter().enumerate() {
+        of_event.entry(event).or_default().push(index);
+    }
+    let mut repeated: Vec<Vec<usize>> = of_event.into_values().filter(|indexes| indexes.len() > 1).collect();
+    repeated.sort_unstable();
+    let mut chosen = Vec::new();
+    let mut next = 0;
+    while next < repeated.len() {
+        // All that overlap with one another.
+        let first = next;
+        let mut end = 0;
+        while let Some(indexes) = repeated.get(next).filter(|indexes| next == first || indexes[0] < end) {
+            end = end.max(*indexes.last().unwrap_or(&0));
+            next += 1;
+        }
+        let group = &repeated[first..next];
+        let most = group.iter().map(Vec::len).max().unwrap_or(0);
+        let rarest =
+            group.iter().filter(|indexes| indexes.len() * TOO_RARE >= most).min_by_key(|indexes| indexes.len());
+        chosen.extend(rarest.cloned());
+    }
+    chosen
+}
+
+/// How often a place was come back to.
+#[derive(Clone, Debug, Default)]
+struct Visits {
+    /// Line changes up to the latest visit.
+    changes: u64,
+    /// A number that puts the visits of all places in order, and the instant after the last allocation of each.
+    ends: Vec<(usize, Instant)>,
+    /// Whether modules are called from there.
+    calls_model: bool,
+    /// Their code.
+    callees: HashSet<FrameId, RandomState>,
+}
+
+impl Visits {
+    /// Enters an allocation and returns 1 if it is the first one of a visit.
+    fn visit(&mut self, changes: u64, order: usize, end: Instant) -> usize {
+        match self.ends.last_mut() {
+            Some(last) if self.changes == changes => {
+                last.1 = end;
+                0
+            }
+            _ => {
+                self.changes = changes;
+                self.ends.push((order, end));
+                1
+            }
+        }
+    }
+}
+
+/// For each call of a function outside of all phases the line that it is at, and how often that has changed.
+struct LineChanges<'a> {
+    outside: &'a Outside,
+    calls: Vec<(Option<FrameId>, u64)>,
+}
+
+impl<'a> LineChanges<'a> {
+    fn new(outside: &'a Outside) -> Self {
+        Self { outside, calls: vec![(None, 0); outside.calls()] }
+    }
+
+    /// Moves to a place and returns how often the lines of its frames have changed so far: more than at the last visit
+    /// if another line of any of them ran in between.
+    fn arrive(&mut self, place: PlaceId) -> u64 {
+        let mut changes = 0;
+        for (frame, call) in self.outside.frames(place) {
+            let Some((line, changed)) = self.calls.get_mut(call) else { continue };
+            if *line != Some(frame) {
+                *changed += 1;
+            }
+            *line = Some(frame);
+            changes += *changed;
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(place: u32, closed: bool, at: u32) -> Pass {
+        let closed = closed.then_some(at + 5);
+        Pass { place: Some(PlaceId::numbered(place)), entries: at..at + 3, end: at + 3, closed, range: None }
+    }
+
+    fn steps(passes: &[(u32, bool)]) -> usize {
+        let passes: Vec<Pass> =
+            (0..).step_by(10).zip(passes).map(|(at, &(place, closed))| pass(place, closed, at)).collect();
+        training(&passes).map_or(0, |turns| turns.ends.len())
+    }
+
+    #[test]
+    fn a_training_step_ends_with_its_optimizer() {
+        assert_eq!(steps(&[(1, true)]), 1, "one step needs no loop");
+        assert_eq!(steps(&[(1, false)]), 1, "nor an optimizer");
+        assert_eq!(steps(&[(1, true); 5]), 5);
+        assert_eq!(steps(&[(1, false); 5]), 5);
+        assert_eq!(steps(&[(1, true), (2, true), (3, true)]), 0, "three lines are no loop");
+    }
+
+    #[test]
+    fn micro_batches_are_no_steps() {
+        let one = [(1, false), (1, false), (1, false), (1, true)];
+        assert_eq!(steps(&one), 1);
+        assert_eq!(steps(&one.repeat(3)), 3);
+        assert_eq!(steps(&[&one.repeat(2)[..], &one[..2]].concat()), 2, "the third is not finished");
+    }
+
+    #[test]
+    fn an_optimizer_that_allocates_once_ends_every_step() {
+        assert_eq!(steps(&[&[(1, true)][..], &[(1, false); 7]].concat()), 8);
+        let micro = [&[(1, false), (1, true)][..], &[(1, false); 6]].concat();
+        assert_eq!(steps(&micro), 4);
+    }
+
+    #[test]
+    fn two_models_take_turns_in_one_step() {
+        assert_eq!(steps(&[(1, true), (2, true)].repeat(6)), 6);
+        let critic = [(1, true), (1, true), (1, true), (1, true), (1, true), (2, true)];
+        assert_eq!(steps(&critic.repeat(4)), 4);
+        // A loop to warm up and the one that counts.
+        assert_eq!(steps(&[&[(1, true); 2][..], &[(2, true); 5]].concat()), 7);
+        assert_eq!(steps(&[&[(1, true)][..], &[(2, true); 5]].concat()), 5);
+    }
+}

@@ -1,0 +1,163 @@
+//! The smallest device on which a program works.
+//!
+//! Whether it does is not monotone: a device with more memory may fail where a smaller one works, since memory is given
+//! back at other moments. But a play changes only where a comparison with a limit comes out otherwise, and each play
+//! knows the next value on either side at which one does. So all capacities are looked at without trying each.
+
+use super::program::Program;
+use crate::allocator::{Limits, Placement, Threshold};
+use crate::model::AllocatorSettings;
+use crate::play::player::{Player, Setup};
+
+/// What is known of the capacities on which a program works, in bytes that the allocator can use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capacities {
+    /// The lowest on which it works; `None` where that was not found out. It may be known where `safe` is not.
+    pub first: Option<u64>,
+    /// The lowest from which on it always works; `None` where that was not found out.
+    pub safe: Option<u64>,
+    /// One from which on it always works: `safe` where that is known, else more. `None` where it never does.
+    pub enough: Option<u64>,
+    /// Ranges between `first` and `safe` on which it fails: the lowest capacity, and the first above.
+    pub holes: Vec<(u64, u64)>,
+}
+
+/// Capacities that make no difference to a play.
+struct Stretch {
+    works: bool,
+    /// The lowest.
+    from: u64,
+    /// The first above; `None` where there is no end.
+    to: Option<u64>,
+    /// Steps played.
+    steps: u64,
+}
+
+/// One part in so many of the budget is kept for the search upward.
+const UPWARD_PART: u64 = 4;
+
+/// A device that no program fills.
+const ENDLESS: u64 = 1 << 50;
+
+/// A search for the capacities on which a program works under some settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// What is played.
+    pub program: &'a Program,
+    /// Under which settings.
+    pub settings: &'a AllocatorSettings,
+    /// Where the driver puts segments.
+    pub placement: Placement,
+    /// Bytes of the device that are not the allocator's.
+    pub context: u64,
+    /// Capacities below need not be looked at: nothing works there.
+    pub least: u64,
+    /// Whether a request that was refused when it was recorded must be served for the program to work; else it may be
+    /// refused again.
+    pub refusals_fail: bool,
+    /// Steps to play at most.
+    pub budget: u64,
+}
+
+impl Search<'_> {
+    /// Looks at capacities down from a device without end, and up from where nothing can work, until all are known or the
+    /// budget is spent.
+    pub fn run(&self) -> Capacities {
+        let mut found = Capacities::default();
+        // What is left of it must do for the lowest capacity.
+        let mut left = self.budget - self.budget / UPWARD_PART;
+        let (enough, is_safe_known) = self.downward(&mut left);
+        found.enough = enough;
+        let Some(enough) = enough else { return found };
+        found.safe = is_safe_known.then_some(enough);
+        left = left.saturating_add(self.budget / UPWARD_PART);
+        let mut at = self.least;
+        while at < enough && (is_safe_known || found.first.is_none()) {
+            let Some(here) = self.look(at, &mut left) else {
+                // What lies above is not known to work or to fail.
+                found.holes.clear();
+                return found;
+            };
+            let end = here.to.unwrap_or(enough).min(enough);
+            if here.works {
+                found.first = found.first.or(Some(at));
+            } else if found.first.is_some() {
+                match found.holes.last_mut().filter(|hole| hole.1 == at) {
+                    Some(hole) => hole.1 = end,
+                    None => found.holes.push((at, end)),
+                }
+            }
+            at = end;
+        }
+        found.first = found.first.or(Some(enough));
+        found
+    }
+
+    /// A capacity from which on the program always works, if there is one and it is found, and whether it is the lowest.
+    fn downward(&self, left: &mut u64) -> (Option<u64>, bool) {
+        let mut enough = None;
+        let mut below = ENDLESS;
+        loop {
+            let Some(here) = self.look(below, left) else { return (enough, false) };
+            if !here.works {
+                return (enough, true);
+            }
+            // Where nothing is ever compared with a limit, the play itself knows no lowest capacity.
+            enough = Some(here.from.max(self.least));
+            if here.from <= self.least {
+                return (enough, true);
+            }
+            below = here.from - 1;
+        }
+    }
+
+    /// A capacity from which on the program always works: the lowest one, if the budget lasts.
+    pub fn enough(&self) -> Option<u64> {
+        self.downward(&mut self.budget.clone()).0
+    }
+
+    /// As [`Search::stretch`], as long as the budget lasts.
+    fn look(&self, capacity: u64, left: &mut u64) -> Option<Stretch> {
+        let stretch = (*left > 0).then(|| self.stretch(capacity))?;
+        *left = left.saturating_sub(stretch.steps);
+        Some(stretch)
+    }
+
+    /// Plays on a device of one capacity. Around it lie others on which every comparison with a limit comes out the same.
+    fn stretch(&self, capacity: u64) -> Stretch {
+        let at = |capacity: u64| Setup::new(self.settings, Some(capacity), self.context);
+        let setup = Setup { placement: self.placement, ..at(capacity) };
+        let mut player = Player::new(self.program, &setup);
+        player.run(self.program, &setup, &mut ());
+        let limits = player.allocator.limits();
+        let mut from = limits.capacity.passed();
+        let mut to = limits.capacity.held();
+        let derived: [fn(&Limits) -> Option<Threshold>; 2] = [|limits| limits.allowed, |limits| limits.collected];
+        for of in derived {
+            // These limits are shares of the device: they rise with its capacity, though not by as much.
+            let Some(threshold) = of(limits) else { continue };
+            let limit = |capacity: u64| of(&at(capacity).limits).map_or(u64::MAX, |threshold| threshold.limit());
+            from = from.max(first_where(0, capacity, |capacity| limit(capacity) >= threshold.passed()));
+            if let Some(held) = threshold.held() {
+                let end = first_where(capacity, 2 * ENDLESS, |capacity| limit(capacity) >= held);
+                to = Some(to.map_or(end, |to| to.min(end)));
+            }
+        }
+        let failure = if self.refusals_fail { player.outcome.failure() } else { player.outcome.fails_at };
+        Stretch { works: failure.is_none(), from, to, steps: player.applied + 1 }
+    }
+}
+
+/// The first value from `low` on for which `is_reached`; `high` if there is none before.
+fn first_where(low: u64, high: u64, is_reached: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (low, high);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_reached(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}

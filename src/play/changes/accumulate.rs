@@ -1,0 +1,123 @@
+//! Several forward and backward passes for each step of the optimizer.
+
+use super::draft::{Changes, Draft, free, is_free};
+use super::shard::Nodes;
+use super::trained::Trained;
+use crate::facts::device::Device;
+use crate::facts::training::Phase;
+use crate::play::{Step, StepKind};
+use crate::replay::NEVER;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Runs what leads up to each update several times: later passes add their gradients to those of the first. What is
+/// assumed. An error says why that is not known.
+pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, times: u32) -> Result<String, String> {
+    let history = device.history();
+    let places = draft.places(history.entries());
+    let steps = std::mem::take(&mut draft.program.steps);
+    let nodes = Nodes::of(&steps);
+    let mut changes = Changes::default();
+    for pass in passes(device, trained)? {
+        let range = places[pass.start as usize]..places[pass.end as usize];
+        let mut freed: HashMap<u32, usize> = HashMap::new();
+        for (place, step) in steps[range.clone()].iter().enumerate().filter(|(_, step)| is_free(step.kind)) {
+            freed.insert(step.allocation, range.start + place);
+        }
+        let is_gradient = |allocation: u32| {
+            draft.origin(allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
+        };
+        // Gradients are added when the node that makes them is done.
+        let mut added: Vec<(usize, u32)> = Vec::new();
+        let mut stays: Vec<u32> = Vec::new();
+        for step in steps[range.clone()].iter().filter(|step| step.kind == StepKind::Alloc) {
+            if freed.contains_key(&step.allocation) {
+                continue;
+            }
+            if is_gradient(step.allocation) {
+                added.push((nodes.end_of(step.allocation).min(range.end), step.allocation));
+            } else {
+                stays.push(step.allocation);
+            }
+        }
+        added.sort_by_key(|&(place, allocation)| (place, std::cmp::Reverse(allocation)));
+        let lasts = |allocation: u32| {
+            let origin = draft.origin(allocation).and_then(|origin| history.allocations.get(origin as usize));
+            origin.is_none_or(|made| made.freed == NEVER)
+        };
+        // What is made once and stays is there already; a variable gets its next value, and drops the one before.
+        let once: Vec<u32> = stays.iter().copied().filter(|&allocation| lasts(allocation)).collect();
+        let mut variables: HashMap<u32, u32> = stays
+            .iter()
+            .filter(|allocation| !once.contains(allocation))
+            .map(|&allocation| (allocation, allocation))
+            .collect();
+        for _ in 1..times {
+            let mut copies: HashMap<u32, u32> = HashMap::new();
+            let mut added = added.iter().peekable();
+            for (place, step) in steps[range.clone()].iter().enumerate() {
+                while let Some((_, allocation)) = added.next_if(|&&(at, _)| at <= range.start + place) {
+                    if let Some(copy) = copies.remove(allocation) {
+                        changes.insert(range.end, free(copy, pass.end));
+                    }
+                }
+                if step.kind == StepKind::Alloc && !once.contains(&step.allocation) {
+                    let copy = draft.add(draft.origin(step.allocation).unwrap_or(u32::MAX));
+                    copies.insert(step.allocation, copy);
+                    changes.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
+                    if let Some(last) = variables.get_mut(&step.allocation) {
+                        changes.insert(range.end, free(std::mem::replace(last, copy), pass.end));
+                    }
+                } else if is_free(step.kind) {
+                    let copy = match step.kind {
+                        StepKind::RequestFree => copies.get(&step.allocation).copied(),
+                        _ => copies.remove(&step.allocation),
+                    };
+                    if let Some(copy) = copy {
+                        changes.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
+                    }
+                }
+            }
+            for (_, allocation) in added {
+                if let Some(copy) = copies.remove(allocation) {
+                    changes.insert(range.end, free(copy, pass.end));
+                }
+            }
+        }
+        for allocation in stays.iter().filter(|allocation| !once.contains(allocation)) {
+            if let Some(&last) = variables.get(allocation) {
+                changes.inherit(*allocation, last);
+            }
+        }
+    }
+    draft.program.steps = steps;
+    draft.change(changes);
+    Ok(format!(
+        "{times} forward and backward passes for each step of the optimizer, whose gradients are added up in place"
+    ))
+}
+
+/// Entries from the first input or forward behind an update to the next update.
+fn passes(device: &Device<'_>, trained: &Trained) -> Result<Vec<Range<u32>>, String> {
+    let mut passes = Vec::new();
+    let mut behind = 0;
+    for update in &trained.updates {
+        let spans = device.phases().spans.iter().filter(|span| span.start >= behind && span.start < update.start);
+        let (mut is_ahead, mut backwards) = (false, 0);
+        for span in spans.clone() {
+            backwards += u32::from(is_ahead && span.phase == Phase::Backward);
+            is_ahead = span.phase == Phase::Forward || (is_ahead && span.phase != Phase::Backward);
+        }
+        if backwards > 1 {
+            return Err("several backward passes come before a step of the optimizer already".to_owned());
+        }
+        let first = spans.clone().find(|span| matches!(span.phase, Phase::Data | Phase::Forward));
+        passes.extend(first.map(|span| span.start..update.start));
+        behind = update.end;
+    }
+    if passes.is_empty() {
+        Err("no forward pass before a step of the optimizer is known".to_owned())
+    } else {
+        Ok(passes)
+    }
+}

@@ -1,0 +1,100 @@
+//! `torch.utils.checkpoint` around calls of functions.
+
+use super::draft::{Changes, Draft, free, is_free};
+use crate::play::changes::{Chosen, Gap, Recompute};
+use crate::play::{Step, StepKind};
+use crate::replay::{History, NEVER};
+use std::collections::HashMap;
+
+/// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
+pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
+    let places = draft.places(history.entries());
+    let end = draft.program.steps.len();
+    let place = |instant: u32| places.get(instant as usize).copied().unwrap_or(end);
+    let steps = std::mem::take(&mut draft.program.steps);
+    let mut changes = Changes::default();
+    let mut calls: Vec<&Recompute> = chosen.calls.iter().collect();
+    calls.sort_by_key(|call| call.resume);
+    // Each thread of the engine has workspaces of its own, made at the first use and never freed.
+    let mut workspaces: HashMap<Option<u32>, Vec<Step>> = HashMap::new();
+    for workspace in &chosen.workspaces {
+        let is_it = |step: &&Step| step.kind == StepKind::Alloc && step.allocation == workspace.like;
+        workspaces.entry(workspace.behind).or_default().extend(steps.iter().find(is_it));
+    }
+    for call in calls.into_iter().filter(|call| call.resume != NEVER) {
+        let resume = place(call.resume);
+        for workspace in workspaces.remove(&None).unwrap_or_default() {
+            let allocation = draft.add(workspace.allocation);
+            changes.insert(resume, Step { allocation, entry: call.resume, ..workspace });
+        }
+        for input in &call.inputs {
+            changes.free_at(place(input.to), input.allocation, input.to);
+        }
+        let (dropped, released): (Vec<Gap>, Vec<Gap>) = call.gaps.iter().partition(|gap| gap.to == call.resume);
+        for gap in dropped {
+            changes.free_at(place(gap.from), gap.allocation, gap.from);
+        }
+        let steps = &steps[place(call.start)..place(call.stop).max(place(call.start))];
+        let copies = Again { draft, changes: &mut changes, resume, call, history }.run(steps, &mut workspaces);
+        for (allocation, copy) in copies {
+            if call.kept.binary_search(&allocation).is_err() {
+                changes.insert(resume, free(copy, call.resume));
+                continue;
+            }
+            match released.iter().find(|gap| gap.allocation == allocation) {
+                Some(gap) => changes.insert(place(gap.from), free(copy, gap.from)),
+                None => changes.inherit(allocation, copy),
+            }
+        }
+    }
+    draft.program.steps = steps;
+    draft.change(changes);
+}
+
+/// A call that runs again, in front of another step.
+struct Again<'a> {
+    draft: &'a mut Draft,
+    changes: &'a mut Changes,
+    resume: usize,
+    call: &'a Recompute,
+    history: &'a History,
+}
+
+impl Again<'_> {
+    /// Runs the steps of the call; what of it is there in the end, with the number it has now. Workspaces by what they come
+    /// behind are made once.
+    fn run(&mut self, steps: &[Step], workspaces: &mut HashMap<Option<u32>, Vec<Step>>) -> Vec<(u32, u32)> {
+        let mut copies: HashMap<u32, u32> = HashMap::new();
+        // What is never freed was made at the first use, and is there already.
+        let history = self.history;
+        let is_freed =
+            |allocation: u32| history.allocations.get(allocation as usize).is_some_and(|made| made.freed != NEVER);
+        for step in steps.iter().filter(|step| self.call.born.contains(&step.allocation)) {
+            if step.kind == StepKind::Alloc && is_freed(step.allocation) {
+                let copy = self.alloc(step);
+                copies.insert(step.allocation, copy);
+                for workspace in workspaces.remove(&Some(step.allocation)).unwrap_or_default() {
+                    self.alloc(&workspace);
+                }
+            } else if is_free(step.kind) {
+                let copy = match step.kind {
+                    StepKind::RequestFree => copies.get(&step.allocation).copied(),
+                    _ => copies.remove(&step.allocation),
+                };
+                if let Some(copy) = copy {
+                    self.changes.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
+                }
+            }
+        }
+        let mut left: Vec<(u32, u32)> = copies.into_iter().collect();
+        left.sort_unstable();
+        left
+    }
+
+    /// Requests what a step requested; its number.
+    fn alloc(&mut self, step: &Step) -> u32 {
+        let copy = self.draft.add(step.allocation);
+        self.changes.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
+        copy
+    }
+}

@@ -1,0 +1,176 @@
+//! Calls that were chosen to be checkpointed, rather than found to be worth it.
+
+use super::passes::Passes;
+use super::recompute::{Recompute, Recomputing};
+use crate::facts::device::Device;
+use crate::facts::training::{Call, Calls, FunctionId, Phase};
+use crate::replay::{Instant, Metric, Track};
+use std::collections::BTreeSet;
+
+/// The functions of a device whose calls can be chosen.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    calls: Calls,
+    passes: Passes,
+    /// Functions that forward passes call, not checkpointed yet, with their labels.
+    functions: Vec<(FunctionId, String)>,
+}
+
+/// Calls that are checkpointed together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen {
+    /// The calls, in the order of their starts; none lies in another one.
+    pub calls: Vec<Recompute>,
+    /// Workspaces that the engine's thread makes for itself.
+    pub workspaces: Vec<Workspace>,
+}
+
+/// A workspace that the engine's thread makes when it runs an operator for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    /// The one of forward that it is like, as an index into [`crate::replay::History::allocations`].
+    pub like: u32,
+    /// What the operator makes first when its call runs again.
+    pub behind: Option<u32>,
+}
+
+/// When a block of forward is needed, and when it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    /// The block, as an index into [`crate::replay::History::allocations`].
+    pub allocation: u32,
+    /// When the program has let go of it.
+    pub released: Instant,
+    /// When the node of backward begins that frees it.
+    pub needed: Instant,
+}
+
+impl Choice {
+    /// Finds the functions of a device. An error says why none can be chosen.
+    pub fn of(device: &Device<'_>) -> Result<Self, &'static str> {
+        let (track, history, phases) = (device.track, device.history(), device.phases());
+        let calls = whole(Calls::of(track, phases, device.sites(), device.roles()), track);
+        let peak = history.maxima[Metric::Allocated as usize];
+        let passes = Passes::of(phases, &calls, history, peak.instant);
+        if passes.entries.is_empty() {
+            return Err("no forward pass is known that a backward pass follows");
+        }
+        if passes.is_open {
+            return Err(
+                "no backward pass follows the forward passes: when what they keep would be needed is not known",
+            );
+        }
+        let is_open = |id: FunctionId| calls.of_function(id).any(|call| !call.checkpointed);
+        let functions = calls.functions().filter(|&(id, _)| is_open(id));
+        let functions = functions.map(|(id, function)| (id, device.sites().label(function.frame))).collect();
+        Ok(Self { calls, passes, functions })
+    }
+
+    /// The functions with a label, or if there are none those whose labels contain it.
+    pub fn find(&self, site: &str) -> Vec<&(FunctionId, String)> {
+        let equal: Vec<_> = self.functions.iter().filter(|(_, label)| label == site).collect();
+        if !equal.is_empty() {
+            return equal;
+        }
+        let has_end =
+            |label: &str| label.strip_suffix(site).is_some_and(|before| before.is_empty() || before.ends_with('/'));
+        let ending: Vec<_> = self.functions.iter().filter(|(_, label)| has_end(label)).collect();
+        if !ending.is_empty() {
+            return ending;
+        }
+        self.functions.iter().filter(|(_, label)| label.contains(site)).collect()
+    }
+
+    /// The labels of the functions that a forward pass calls more than once.
+    pub fn repeated(&self) -> impl Iterator<Item = &str> {
+        let is_repeated = |id: FunctionId| self.passes.split(self.open_calls(id)).iter().any(|calls| calls.len() > 1);
+        self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(_, label)| label.as_str())
+    }
+
+    /// What becomes of the first call of each function and every so many-th after it in a forward pass. A call within one
+    /// that is checkpointed runs again with it, and is not checkpointed by itself.
+    pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
+        let mut wanted: BTreeSet<(u32, u32, FunctionId)> = BTreeSet::new();
+        for &(function, every) in functions {
+            for calls in self.passes.split(self.open_calls(function)) {
+                // An outer call comes before those inside.
+                wanted.extend(
+                    calls.iter().step_by(every.max(1)).map(|call| (call.start, u32::MAX - call.end, call.function)),
+                );
+            }
+        }
+        let mut over = 0;
+        let is_chosen = |call: &&Call| wanted.contains(&(call.start, u32::MAX - call.end, call.function));
+        let mut chosen: Vec<&Call> = self.calls.calls.iter().filter(is_chosen).collect();
+        chosen.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
+        chosen.retain(|call| {
+            let is_outermost = call.start >= over;
+            over = if is_outermost { call.end } else { over };
+            is_outermost
+        });
+        let recomputing = Recomputing::new(device, &self.calls, &self.passes);
+        let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
+        let likes = recomputing.workspaces_of_operators(&chosen, first_step);
+        let calls: Vec<Recompute> = chosen.into_iter().filter_map(|call| recomputing.of(call)).collect();
+        let mut again: Vec<&Recompute> = calls.iter().collect();
+        again.sort_by_key(|call| call.resume);
+        let workspace = |like: u32| {
+            let operator = recomputing.operator(like);
+            let mut made = again.iter().flat_map(|call| call.born.clone());
+            Workspace { like, behind: made.find(|&made| made != like && recomputing.operator(made) == operator) }
+        };
+        Chosen { workspaces: likes.into_iter().map(workspace).collect(), calls }
+    }
+
+    /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
+    /// function made and that are not returned by the outermost one. The blocks in the order of their indexes.
+    pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
+        let recomputing = Recomputing::new(device, &self.calls, &self.passes);
+        let mut around: Vec<&Call> = Vec::new();
+        let mut calls = self.calls.calls.iter().peekable();
+        let mut releases = Vec::new();
+        for &index in blocks {
+            let entry = recomputing.allocation(index).born.saturating_sub(1);
+            while let Some(call) = calls.next_if(|call| call.start <= entry) {
+                around.retain(|outer| outer.end > call.start);
+                around.push(call);
+            }
+            around.retain(|call| call.end > entry);
+            let freed = recomputing.allocation(index).freed;
+            let Some(released) = recomputing.release(index, &around) else { continue };
+            let released = recomputing.end_of_cast(index, freed).unwrap_or(released);
+            let behind = device.phases().spans.partition_point(|span| span.end <= released);
+            let later = device.phases().spans[behind..].iter().find(|span| span.phase == Phase::Backward);
+            let begin = later.map_or(released, |span| span.start);
+            let needed = if begin < freed { recomputing.begin_of_node(freed, begin) } else { freed };
+            releases.push(Release { allocation: index, released, needed });
+        }
+        releases
+    }
+
+    /// Calls of a function that are not checkpointed yet.
+    fn open_calls(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
+        self.calls.of_function(function).filter(|call| !call.checkpointed)
+    }
+}
+
+/// Calls without those of a function with a single line that follow on one another at one line of their caller: a long
+/// expression, which makes several blocks of one size, looks like many calls.
+fn whole(calls: Calls, track: Track<'_>) -> Calls {
+    let Calls { functions, calls } = calls;
+    let mut whole: Vec<Call> = Vec::with_capacity(calls.len());
+    for call in calls {
+        let is_single = functions.get(call.function.index()).is_some_and(|it| it.first_line == it.last_line);
+        let goes_on = |last: &&mut Call| {
+            last.function == call.function
+                && last.end == call.start
+                && last.is_checkpoint == call.is_checkpoint
+                && track.stack(last.start) == track.stack(call.start)
+        };
+        match whole.last_mut().filter(|_| is_single).filter(goes_on) {
+            Some(last) => last.end = call.end,
+            None => whole.push(call),
+        }
+    }
+    Calls { functions, calls: whole }
+}

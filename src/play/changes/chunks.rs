@@ -1,0 +1,328 @@
+//! The loss over pieces of the sequence, one after the other.
+//!
+//! Each piece is checkpointed: its logits are there in forward, and again in backward, and never those of two pieces at once.
+
+use super::draft::{Changes, Draft, free, is_free};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase};
+use crate::play::{Program, Step, StepKind};
+use crate::replay::NEVER;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// Blocks that are smaller are counters and sums.
+const SMALL: u64 = 512;
+/// So many times smaller than the logits are labels and statistics.
+const MINOR: u64 = 16;
+
+/// What is known of the losses that could be computed in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossFigures {
+    /// The most that one keeps for backward: its logits.
+    pub logits_bytes: u64,
+    /// Mean time in microseconds from logits to loss in a forward pass; `None` where the file has no times.
+    pub forward_us: Option<i64>,
+}
+
+impl LossFigures {
+    /// Finds the losses of a program. An error says what is not known.
+    pub(super) fn of(program: &Program, device: &Device<'_>) -> Result<Self, String> {
+        let steps = &program.steps;
+        let losses = losses(&Draft::of(program), device, steps)?;
+        let times = Some(device.track.times()).filter(|times| device.track.has_times() && !times.is_empty());
+        let time = |times: &[i64], place: usize| {
+            let entry = steps.get(place).or(steps.last()).map_or(0, |step| step.entry as usize);
+            times[entry.min(times.len() - 1)]
+        };
+        // What happens at a step lasts until the next one.
+        let lasted =
+            |times: &[i64], loss: &Loss| time(times, loss.made + 1).saturating_sub(time(times, loss.forward.start));
+        let sum = |times: &[i64]| losses.iter().fold(0i64, |sum, loss| sum.saturating_add(lasted(times, loss)));
+        let bytes = |loss: &Loss| steps.get(loss.made).map_or(0, |step| step.bytes);
+        Ok(Self {
+            logits_bytes: losses.iter().map(bytes).max().unwrap_or(0),
+            forward_us: times.map(|times| sum(times) / losses.len().max(1) as i64),
+        })
+    }
+}
+
+/// A loss and what leads to it, in one pass.
+struct Loss {
+    /// Steps of forward from the logits on, and of backward up to the end of the node of the layer that makes them.
+    forward: Range<usize>,
+    backward: Range<usize>,
+    /// What the loss keeps for backward, and the step that makes it.
+    kept: u32,
+    made: usize,
+    /// What the layer is given, and the gradient of it.
+    input: Option<u32>,
+    gradient: u32,
+    /// Gradients of the layer's parameters: its weight, and its bias.
+    weights: Vec<u32>,
+}
+
+/// Computes losses in pieces. What is assumed; an error says what is not known.
+pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, pieces: u64) -> Result<String, String> {
+    let steps = std::mem::take(&mut draft.program.steps);
+    let losses = losses(draft, device, &steps);
+    let mut changes = Changes::default();
+    if let Ok(losses) = &losses {
+        for loss in losses {
+            split(draft, &mut changes, &steps, device, loss, pieces);
+        }
+    }
+    draft.program.steps = steps;
+    losses?;
+    draft.change(changes);
+    Ok(format!(
+        "logits and loss are computed in {pieces} pieces of the sequence, each under torch.utils.checkpoint, and the gradients \
+         of the last layer are added up"
+    ))
+}
+
+/// The loss of each pass that a backward pass follows.
+fn losses(draft: &Draft, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss>, String> {
+    let (phases, history) = (device.phases(), device.history());
+    let places = places_of(draft, history.entries(), steps);
+    let mut losses = Vec::new();
+    let mut pass = None;
+    for span in &phases.spans {
+        match span.phase {
+            Phase::Forward => pass = Some(pass.map_or(span.start, |start: u32| start)),
+            Phase::Backward => {
+                let Some(start) = pass.take() else { continue };
+                let range = places[start as usize]..places[span.start as usize];
+                // The program may be the beginning of what was recorded.
+                if range.end == steps.len() {
+                    break;
+                }
+                losses.push(loss(device, steps, range, places[span.end as usize])?);
+            }
+            Phase::Optimizer => pass = None,
+            _ => {}
+        }
+    }
+    if losses.is_empty() { Err("no forward pass is known that a backward pass follows".to_owned()) } else { Ok(losses) }
+}
+
+fn places_of(draft: &Draft, entries: u32, steps: &[Step]) -> Vec<usize> {
+    let mut whole = draft.clone();
+    whole.program.steps = steps.to_vec();
+    whole.places(entries)
+}
+
+/// The loss of one pass, whose backward ends at a step at the latest.
+fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> Result<Loss, String> {
+    let (history, phases) = (device.history(), device.phases());
+    let made = |step: &Step| history.allocations.get(step.allocation as usize).copied();
+    let allocs = |range: Range<usize>| {
+        let placed = range.clone().zip(steps.get(range).unwrap_or(&[]));
+        placed.filter(|(_, step)| step.kind == StepKind::Alloc)
+    };
+    let is_kept =
+        |step: &Step| made(step).is_some_and(|made| made.freed != NEVER && phases.at(made.freed) == Phase::Backward);
+    let is_loss = |step: &Step| is_cross_entropy(device, step.allocation);
+    let kept =
+        allocs(pass.clone()).filter(|(_, step)| is_loss(step) && is_kept(step)).max_by_key(|(_, step)| step.bytes);
+    let (last, kept) = kept.ok_or("no torch.nn.functional.cross_entropy is known whose result backward needs")?;
+    let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
+    // In half precision logits take half of what the loss keeps.
+    let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
+    let near =
+        before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
+    let (logits, first) =
+        *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss are not known")?;
+    let backward = pass.end;
+    // The layer's node is the last that has anything as large.
+    let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
+    let all_large: HashSet<u32> =
+        allocs(logits..end).filter(|(_, step)| is_as_large(step)).map(|(_, step)| step.allocation).collect();
+    let large =
+        (backward..end).rfind(|&place| is_free(steps[place].kind) && all_large.contains(&steps[place].allocation));
+    let large = large.ok_or("no backward of the loss is known")?;
+    let stop = (large..end).find(|&place| !is_free(steps[place].kind)).unwrap_or(end);
+    let freed: HashSet<u32> =
+        steps[backward..stop].iter().filter(|step| is_free(step.kind)).map(|step| step.allocation).collect();
+    let left = allocs(backward..stop)
+        .filter(|(_, step)| !freed.contains(&step.allocation) && step.bytes > SMALL && !stays(device, step));
+    let left: Vec<&Step> = left.map(|(_, step)| step).collect();
+    // Weight, bias and input of a linear layer.
+    let (Some(gradient), 2..=3) = (left.last(), left.len()) else {
+        return Err("the layer that makes the logits is not a single linear one".to_owned());
+    };
+    let weights = left.iter().map(|step| step.allocation).filter(|&it| it != gradient.allocation).collect();
+    if !freed.contains(&kept.allocation) {
+        return Err("what the loss keeps outlives the backward of the last layer".to_owned());
+    }
+    let is_input = |step: &&Step| {
+        is_free(step.kind)
+            && made(step).is_some_and(|made| made.requested == gradient.bytes && phases.at(made.born) == Phase::Forward)
+    };
+    let input = steps[backward..stop].iter().find(is_input);
+    Ok(Loss {
+        forward: logits..backward,
+        backward: backward..stop,
+        kept: kept.allocation,
+        made: last,
+        input: input.map(|step| step.allocation),
+        gradient: gradient.allocation,
+        weights,
+    })
+}
+
+/// Whether a block is a workspace, which is made at the first use and stays.
+fn stays(device: &Device<'_>, step: &Step) -> bool {
+    device.categories().get(step.allocation as usize).category == Category::Workspace
+}
+
+/// Whether `torch.nn.functional.cross_entropy` makes a block.
+fn is_cross_entropy(device: &Device<'_>, allocation: u32) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frames(device.track.stack_of(allocation as usize)).any(|frame| {
+        snapshot.strings.get(frame.name) == "cross_entropy"
+            && snapshot.strings.get(frame.filename).ends_with("functional.py")
+    })
+}
+
+/// Plays the pieces of one loss in place of it.
+fn split(draft: &mut Draft, changes: &mut Changes, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
+    let history = device.history();
+    let is_piece = |step: &Step| {
+        step.bytes > SMALL && (step.allocation as usize) < history.allocations.len() && !stays(device, step)
+    };
+    let of_forward: HashSet<u32> = steps[loss.forward.clone()]
+        .iter()
+        .filter(|step| step.kind == StepKind::Alloc && is_piece(step))
+        .map(|step| step.allocation)
+        .collect();
+    let of_backward: HashSet<u32> = steps[loss.backward.clone()]
+        .iter()
+        .filter(|step| step.kind == StepKind::Alloc && is_piece(step))
+        .map(|step| step.allocation)
+        .collect();
+    let Some(&whole) = steps[loss.backward.clone()].iter().find(|step| step.allocation == loss.gradient) else {
+        return;
+    };
+    let mut emit = Emit { draft, changes, pieces, entry: whole.entry };
+    for &allocation in of_forward.iter().chain(&of_backward) {
+        emit.changes.remove(allocation);
+    }
+    // Forward: nothing of a piece stays.
+    let start = loss.forward.start;
+    emit.entry = steps.get(start).map_or(0, |step| step.entry);
+    for _ in 0..pieces {
+        let input = emit.alloc(start, &whole);
+        let mut made = HashMap::new();
+        for step in steps[loss.forward.clone()].iter().filter(|step| of_forward.contains(&step.allocation)) {
+            emit.again(start, step, &mut made);
+        }
+        emit.free_all(start, made);
+        emit.free(start, input);
+    }
+    // Backward: each runs again, up to what the loss keeps.
+    let start = loss.backward.start;
+    emit.entry = steps.get(start).map_or(0, |step| step.entry);
+    let mut gradients = Vec::new();
+    let mut sums: HashMap<u32, u32> = HashMap::new();
+    for piece in 0..pieces {
+        let input = emit.alloc(start, &whole);
+        let mut made = HashMap::new();
+        for step in steps[loss.forward.clone()].iter().filter(|step| of_forward.contains(&step.allocation)) {
+            emit.again(start, step, &mut made);
+        }
+        let kept = made.remove(&loss.kept);
+        emit.free_all(start, std::mem::take(&mut made));
+        made.extend(kept.map(|kept| (loss.kept, kept)));
+        for step in &steps[loss.backward.clone()] {
+            if of_backward.contains(&step.allocation) || step.allocation == loss.kept {
+                if step.kind == StepKind::Alloc && loss.weights.contains(&step.allocation) {
+                    let weight = emit.whole(start, step);
+                    made.insert(step.allocation, weight);
+                } else {
+                    emit.again(start, step, &mut made);
+                }
+            }
+        }
+        emit.free(start, input);
+        gradients.extend(made.remove(&loss.gradient));
+        for &weight in &loss.weights {
+            let Some(new) = made.remove(&weight) else { continue };
+            let Some(&sum) = sums.get(&weight) else {
+                sums.insert(weight, new);
+                continue;
+            };
+            // The first two make a sum of their own; later ones are added to it.
+            if piece == 1
+                && let Some(step) = steps.iter().find(|step| step.kind == StepKind::Alloc && step.allocation == weight)
+            {
+                let both = emit.whole(start, step);
+                emit.free(start, sum);
+                sums.insert(weight, both);
+            }
+            emit.free(start, new);
+        }
+        emit.free_all(start, made);
+    }
+    let gradient = emit.whole(start, &whole);
+    for piece in gradients {
+        emit.free(start, piece);
+    }
+    emit.changes.inherit(loss.gradient, gradient);
+    for (weight, sum) in sums {
+        emit.changes.inherit(weight, sum);
+    }
+    if let Some(input) = loss.input {
+        emit.changes.free_at(start, input, emit.entry);
+    }
+}
+
+/// Writes steps of pieces.
+struct Emit<'e> {
+    draft: &'e mut Draft,
+    changes: &'e mut Changes,
+    pieces: u64,
+    entry: u32,
+}
+
+impl Emit<'_> {
+    /// A piece of a block.
+    fn alloc(&mut self, place: usize, step: &Step) -> u32 {
+        self.request(place, step, step.bytes.div_ceil(self.pieces))
+    }
+
+    /// All of it.
+    fn whole(&mut self, place: usize, step: &Step) -> u32 {
+        self.request(place, step, step.bytes)
+    }
+
+    fn request(&mut self, place: usize, step: &Step, bytes: u64) -> u32 {
+        let allocation = self.draft.add(step.allocation);
+        self.changes.insert(place, Step { allocation, bytes, entry: self.entry, ..*step });
+        allocation
+    }
+
+    fn free(&mut self, place: usize, allocation: u32) {
+        self.changes.insert(place, free(allocation, self.entry));
+    }
+
+    /// A step of a piece.
+    fn again(&mut self, place: usize, step: &Step, made: &mut HashMap<u32, u32>) {
+        if step.kind == StepKind::Alloc {
+            let copy = self.alloc(place, step);
+            made.insert(step.allocation, copy);
+        } else if is_free(step.kind)
+            && step.kind != StepKind::RequestFree
+            && let Some(copy) = made.remove(&step.allocation)
+        {
+            self.free(place, copy);
+        }
+    }
+
+    fn free_all(&mut self, place: usize, made: HashMap<u32, u32>) {
+        let mut left: Vec<u32> = made.into_values().collect();
+        left.sort_unstable_by(|a, b| b.cmp(a));
+        for copy in left {
+            self.free(place, copy);
+        }
+    }
+}

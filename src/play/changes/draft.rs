@@ -1,0 +1,209 @@
+//! A program while it is changed.
+//!
+//! Every step keeps the entry it was recorded by, so that edits find their places by entries, and every allocation, also one
+//! that an edit adds, stands for a recorded one, so that what is known of that goes for it, too.
+
+use crate::model::PoolId;
+use crate::play::{Program, Step, StepKind};
+use std::collections::{HashMap, HashSet};
+
+/// Stands for no recorded allocation.
+const NOBODY: u32 = u32::MAX;
+
+/// A program while it is changed.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    /// As it is now.
+    pub program: Program,
+    /// The recorded allocation that each allocation stands for.
+    origins: Vec<u32>,
+}
+
+/// What one edit changes. Nothing of it takes effect before all of it is known: places are those before the edit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// Steps that are new, each with the step that it comes in front of, an index into [`Program::steps`]. Those for one
+    /// place come in the order in which they were added.
+    inserted: Vec<(usize, Step)>,
+    /// Allocations that are left out.
+    gone: HashSet<u32>,
+    /// Allocations whose recorded frees are left out.
+    kept: HashSet<u32>,
+    /// Allocations whose recorded frees are those of others, whatever becomes of themselves.
+    heirs: HashMap<u32, u32>,
+    /// Bytes asked for, where they change.
+    sizes: HashMap<u32, u64>,
+}
+
+impl Changes {
+    /// Puts a step in front of another.
+    pub fn insert(&mut self, place: usize, step: Step) {
+        self.inserted.push((place, step));
+    }
+
+    /// Leaves an allocation out.
+    pub fn remove(&mut self, allocation: u32) {
+        self.gone.insert(allocation);
+    }
+
+    /// Frees an allocation in front of a step instead of where it is freed.
+    pub fn free_at(&mut self, place: usize, allocation: u32, entry: u32) {
+        self.kept.insert(allocation);
+        self.insert(place, free(allocation, entry));
+    }
+
+    /// Never frees an allocation.
+    pub fn keep(&mut self, allocation: u32) {
+        self.kept.insert(allocation);
+    }
+
+    /// Where an allocation was freed, its heir is.
+    pub fn inherit(&mut self, allocation: u32, heir: u32) {
+        self.heirs.insert(allocation, heir);
+    }
+
+    /// Changes how much an allocation asks for.
+    pub fn resize(&mut self, allocation: u32, bytes: u64) {
+        self.sizes.insert(allocation, bytes);
+    }
+}
+
+/// The free of an allocation.
+pub(super) fn free(allocation: u32, entry: u32) -> Step {
+    Step { kind: StepKind::Free, pool: 0, allocation, entry, bytes: 0 }
+}
+
+/// Whether a step frees a block, wholly or in part.
+pub(super) fn is_free(kind: StepKind) -> bool {
+    matches!(kind, StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree)
+}
+
+impl Draft {
+    /// A program before any change.
+    pub fn of(program: &Program) -> Self {
+        Self { origins: (0..program.allocations as u32).collect(), program: program.clone() }
+    }
+
+    /// The number of a new allocation, which stands for a recorded one.
+    pub fn add(&mut self, origin: u32) -> u32 {
+        self.origins.push(origin);
+        self.origins.len() as u32 - 1
+    }
+
+    /// The number of a new allocation that stands for none.
+    pub fn add_nameless(&mut self) -> u32 {
+        self.add(NOBODY)
+    }
+
+    /// The recorded allocation that an allocation stands for, as an index into [`crate::replay::History::allocations`].
+    pub fn origin(&self, allocation: u32) -> Option<u32> {
+        self.origins.get(allocation as usize).copied().filter(|&origin| origin != NOBODY)
+    }
+
+    /// For each entry up to `entries`, that included, the first step that comes at it or later.
+    pub fn places(&self, entries: u32) -> Vec<usize> {
+        let mut places = Vec::with_capacity(entries as usize + 1);
+        for (index, step) in self.program.steps.iter().enumerate() {
+            // Frees that are noticed late are recorded behind what came later.
+            while places.len() <= step.entry.min(entries) as usize {
+                places.push(index);
+            }
+        }
+        places.resize(entries as usize + 1, self.program.steps.len());
+        places
+    }
+
+    /// Makes changes.
+    pub fn change(&mut self, changes: Changes) {
+        let Changes { mut inserted, gone, kept, heirs, sizes } = changes;
+        inserted.sort_by_key(|&(place, _)| place);
+        let steps = std::mem::take(&mut self.program.steps);
+        let mut changed = Vec::with_capacity(steps.len() + inserted.len());
+        let mut inserted = inserted.into_iter().peekable();
+        let end = steps.len();
+        for (place, mut step) in steps.into_iter().enumerate() {
+            while let Some((_, step)) = inserted.next_if(|&(at, _)| at <= place) {
+                changed.push(step);
+            }
+            match step.kind {
+                kind if is_free(kind) => match heirs.get(&step.allocation) {
+                    Some(&heir) => step.allocation = heir,
+                    None if kept.contains(&step.allocation) || gone.contains(&step.allocation) => continue,
+                    None => {}
+                },
+                StepKind::Alloc if gone.contains(&step.allocation) => continue,
+                StepKind::Alloc => step.bytes = sizes.get(&step.allocation).copied().unwrap_or(step.bytes),
+                _ => {}
+            }
+            changed.push(step);
+        }
+        changed.extend(inserted.filter(|&(at, _)| at <= end).map(|(_, step)| step));
+        self.program.steps = changed;
+    }
+
+    /// Makes requests of the blocks that are there before the first step, in the order of their addresses: then they can be
+    /// changed as all others. Free memory that the recording began with is no more.
+    pub fn request_start(&mut self) {
+        let start = std::mem::take(&mut self.program.start);
+        let requested: HashMap<usize, u64> = self.program.start_requested.drain(..).collect();
+        let mut steps = Vec::with_capacity(requested.len() + self.program.steps.len());
+        for segment in &start.segments {
+            let pool = self.pool((segment.stream.unwrap_or(0), segment.pool));
+            for piece in start.pieces_of(segment) {
+                let Some(index) = piece.allocation else { continue };
+                let bytes = requested.get(&index).copied().unwrap_or(piece.size);
+                steps.push(Step { kind: StepKind::Alloc, pool, allocation: index as u32, entry: 0, bytes });
+            }
+        }
+        steps.append(&mut self.program.steps);
+        self.program.steps = steps;
+    }
+
+    /// The number of a stream and private pool.
+    fn pool(&mut self, (stream, private): (u64, Option<PoolId>)) -> u16 {
+        let wanted = (stream, private.filter(|&pool| pool != PoolId::default()));
+        let known = self.program.pools.iter().position(|&pool| pool == wanted);
+        known.map_or_else(
+            || {
+                self.program.pools.push(wanted);
+                self.program.pools.len() as u16 - 1
+            },
+            |known| known as u16,
+        )
+    }
+
+    /// Whether blocks with one of these numbers are there before the first step.
+    pub fn starts_with(&self, wanted: impl Fn(u32) -> bool) -> bool {
+        self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
+    }
+
+    /// The changed program, and the recorded allocation that each of its allocations stands for.
+    pub fn finish(self) -> (Program, Vec<Option<u32>>) {
+        let Self { mut program, origins } = self;
+        // Rounds of a loop are told by the order of numbers, so allocations are counted anew.
+        let mut numbers = vec![NOBODY; origins.len()];
+        let mut renumbered = Vec::with_capacity(origins.len());
+        let mut number = |allocation: u32| match numbers.get_mut(allocation as usize) {
+            Some(known) => {
+                if *known == NOBODY {
+                    *known = renumbered.len() as u32;
+                    let origin = origins[allocation as usize];
+                    renumbered.push((origin != NOBODY).then_some(origin));
+                }
+                *known
+            }
+            None => allocation,
+        };
+        for piece in &mut program.start.pieces {
+            piece.allocation = piece.allocation.map(|index| number(index as u32) as usize);
+        }
+        for (index, _) in &mut program.start_requested {
+            *index = number(*index as u32) as usize;
+        }
+        for step in &mut program.steps {
+            step.allocation = number(step.allocation);
+        }
+        program.allocations = renumbered.len();
+        (program.with_its_loop(), renumbered)
+    }
+}

@@ -1,0 +1,268 @@
+//! What another program would ask for: changes that people make to a program so that it needs less, made to its requests.
+//!
+//! An [`Edit`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
+//! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
+//! [`crate::play::player`].
+//!
+//! # Searching
+//! An [`Editor`] is made once for a device; what it needs is worked out when an edit first asks for it, and kept. A change
+//! of a program of `n` steps costs a few passes over them, and so does a play, so that hundreds of combinations can be tried
+//! in a second for a recording of some thousand entries:
+//!
+//! ```text
+//! let editor = Editor::new(device);
+//! let program = Program::of(device.track)?;
+//! for edits in combinations {
+//!     let outcome = play(&editor.apply(&program, &edits)?.program, &setup);
+//! }
+//! ```
+//!
+//! Functions worth checkpointing come from [`crate::analysis::checkpoint::Candidate`]: its label is the site of the edit. Several edits
+//! take effect in the order of [`Edit`]'s variants, whatever order they are given in. A program with changes is never more
+//! than predicted: what it would do is assumed, and [`Edited::assumptions`] say what.
+
+mod accumulate;
+mod autocast;
+mod change;
+mod checkpoint;
+mod chosen;
+mod chunks;
+mod draft;
+pub(crate) mod functions;
+mod inference;
+mod offload;
+mod optimizer;
+pub(crate) mod passes;
+pub(crate) mod recompute;
+mod release;
+mod shard;
+mod trained;
+
+pub use change::Edit;
+pub(crate) use chosen::{Choice, Chosen, Release};
+pub use chunks::LossFigures;
+pub use functions::{Checkpointed, CodeChange, HeldByCalls};
+pub use optimizer::Optimizer;
+pub use recompute::{Gap, Recompute};
+
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase};
+use crate::model::HOST_DEVICE;
+use crate::play::Program;
+
+use crate::replay::Allocation;
+use draft::Draft;
+use shard::OtherGradients;
+use std::sync::OnceLock;
+use trained::Trained;
+
+/// A changed program.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// What it asks for.
+    pub program: Program,
+    /// The recorded allocation that each of its allocations stands for, as an index into
+    /// [`crate::replay::History::allocations`]; `None` for what no recorded one is like.
+    pub origins: Vec<Option<u32>>,
+    /// What is assumed, a sentence for each edit.
+    pub assumptions: Vec<String>,
+}
+
+/// Why a program cannot be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The change.
+    pub edit: Edit,
+    /// Why not.
+    pub because: String,
+}
+
+/// Changes the program of one device.
+#[derive(Debug)]
+pub struct Editor<'d, 'a> {
+    device: &'d Device<'a>,
+    choice: OnceLock<Result<Choice, &'static str>>,
+    trained: OnceLock<Result<Trained, String>>,
+    releases: OnceLock<Result<Vec<Release>, &'static str>>,
+}
+
+impl<'d, 'a> Editor<'d, 'a> {
+    /// Nothing is worked out yet.
+    pub fn new(device: &'d Device<'a>) -> Self {
+        Self { device, choice: OnceLock::new(), trained: OnceLock::new(), releases: OnceLock::new() }
+    }
+
+    /// A program with changes. The program is that of the device, or one with the same steps and other sizes.
+    ///
+    /// # Errors
+    /// The first change that cannot be made, with the reason.
+    pub fn apply(&self, program: &Program, edits: &[Edit]) -> Result<Edited, Refusal> {
+        let mut edits = edits.to_vec();
+        edits.sort();
+        edits.dedup();
+        if let Some(first) = edits.first()
+            && let Some(because) = self.obstacle(program)
+        {
+            return Err(Refusal { edit: first.clone(), because: because.to_owned() });
+        }
+        let mut draft = Draft::of(program);
+        let mut assumptions = Vec::new();
+        // Checkpointed calls may lie in one another: all are resolved together.
+        let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
+        let (checkpoints, others): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(is_checkpoint);
+        let whole = others.iter().find(|edit| matches!(edit, Edit::Inference | Edit::OffloadActivations));
+        if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
+            return Err(Refusal { edit: first.clone(), because: format!("not together with {other}") });
+        }
+        if !checkpoints.is_empty() {
+            assumptions.extend(self.checkpoint(&mut draft, &checkpoints)?);
+        }
+        for (index, edit) in others.iter().enumerate() {
+            let twice = others[..index].iter().find(|other| is_other_of(other, edit));
+            let assumption = match twice {
+                Some(other) => Err(format!("not together with {other}")),
+                None => self.change(&mut draft, edit),
+            };
+            assumptions.push(assumption.map_err(|because| Refusal { edit: edit.clone(), because })?);
+        }
+        let (program, origins) = draft.finish();
+        Ok(Edited { program, origins, assumptions })
+    }
+
+    /// The functions that [`Edit::Checkpoint`] can name and that a forward pass calls more than once; none where no
+    /// training step is known.
+    pub fn sites(&self) -> Vec<&str> {
+        self.choice().map_or(Vec::new(), |choice| choice.repeated().collect())
+    }
+
+    /// What is known of the losses that [`Edit::ChunkLoss`] would compute in pieces.
+    ///
+    /// # Errors
+    /// What is not known of them, in words.
+    pub fn losses(&self, program: &Program) -> Result<LossFigures, String> {
+        LossFigures::of(program, self.device)
+    }
+
+    /// Why a program cannot be changed at all.
+    fn obstacle(&self, program: &Program) -> Option<&'static str> {
+        match () {
+            () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
+            () if !program.refusals.is_empty() => {
+                Some("the recording runs out of memory: what would have followed is not known")
+            }
+            () => None,
+        }
+    }
+
+    fn change(&self, draft: &mut Draft, edit: &Edit) -> Result<String, String> {
+        let history = self.device.history();
+        match *edit {
+            Edit::Checkpoint { .. } => Err("checkpointed calls are resolved together".to_owned()),
+            Edit::ShardGradients { ranks } => Ok(shard::apply(draft, self.with_states()?, ranks, OtherGradients::Gone)),
+            Edit::ShardOptimizer { ranks, keeps_gradients } => {
+                let others = if keeps_gradients { OtherGradients::Stay } else { OtherGradients::AsRecorded };
+                Ok(shard::apply(draft, self.with_states()?, ranks, others))
+            }
+            Edit::Optimizer(optimizer) => optimizer::apply(draft, self.trained()?, history, optimizer),
+            Edit::OffloadOptimizer => Ok(optimizer::offload(draft, self.with_states()?)),
+            Edit::OffloadActivations => Ok(offload::activations(draft, self.device, self.releases()?)),
+            Edit::ChunkLoss { pieces } => chunks::apply(draft, self.device, u64::from(pieces)),
+            Edit::Accumulate { passes } => accumulate::apply(draft, self.device, self.trained()?, passes),
+            Edit::Inference => Ok(inference::apply(draft, self.device, self.releases()?)),
+        }
+    }
+
+    fn checkpoint(&self, draft: &mut Draft, edits: &[Edit]) -> Result<Vec<String>, Refusal> {
+        let (mut functions, mut assumptions) = (Vec::new(), Vec::new());
+        for edit in edits {
+            let Edit::Checkpoint { site, every } = edit else { continue };
+            let refused = |because: String| Refusal { edit: edit.clone(), because };
+            let choice = self.choice().map_err(|because| refused(because.to_owned()))?;
+            match choice.find(site)[..] {
+                [(function, label)] => {
+                    functions.push((*function, *every));
+                    let which = if *every == 1 { "every call".to_owned() } else { format!("every {every}. call") };
+                    assumptions.push(format!("{which} of {label} runs under non-reentrant torch.utils.checkpoint"));
+                }
+                [] => {
+                    let known: Vec<&str> = choice.repeated().collect();
+                    return Err(refused(format!(
+                        "no function of the model has this in its name, only {}",
+                        known.join(", ")
+                    )));
+                }
+                ref several => {
+                    let known: Vec<&str> = several.iter().map(|(_, label)| label.as_str()).collect();
+                    return Err(refused(format!("several functions have this in their names: {}", known.join(", "))));
+                }
+            }
+        }
+        if let (Ok(choice), Some(first)) = (self.choice(), edits.first()) {
+            let chosen = choice.recompute(self.device, &functions);
+            if chosen.calls.is_empty() {
+                let because = "its calls keep nothing for backward".to_owned();
+                return Err(Refusal { edit: first.clone(), because });
+            }
+            checkpoint::apply(draft, &chosen, self.device.history());
+        }
+        Ok(assumptions)
+    }
+
+    fn choice(&self) -> Result<&Choice, &'static str> {
+        self.choice.get_or_init(|| Choice::of(self.device)).as_ref().map_err(|because| *because)
+    }
+
+    /// When what forward keeps for backward could be let go of.
+    fn releases(&self) -> Result<&[Release], &'static str> {
+        let releases = || {
+            let choice = self.choice()?;
+            if self.device.history().completeness.has_baseline {
+                return Err("the recording starts late: what was there before is not known to be needed");
+            }
+            let (history, phases, categories) = (self.device.history(), self.device.phases(), self.device.categories());
+            let is_kept = |&index: &u32| {
+                let Allocation { born, freed, .. } = history.allocations[index as usize];
+                categories.get(index as usize).category == Category::Activation
+                    && phases.at(born) == Phase::Forward
+                    && phases.at(freed) == Phase::Backward
+            };
+            let kept: Vec<u32> = (0..history.allocations.len() as u32).filter(is_kept).collect();
+            Ok(choice.releases(self.device, &kept))
+        };
+        self.releases.get_or_init(releases).as_deref().map_err(|because| *because)
+    }
+
+    fn trained(&self) -> Result<&Trained, String> {
+        self.trained.get_or_init(|| Trained::of(self.device)).as_ref().map_err(Clone::clone)
+    }
+
+    fn with_states(&self) -> Result<&Trained, String> {
+        let trained = self.trained()?;
+        match trained.per_parameter {
+            0 => Err("no states of an optimizer are known".to_owned()),
+            1 | 2 => Ok(trained),
+            more => Err(format!(
+                "{more} states of each parameter are more than an optimizer has: what they are is not known"
+            )),
+        }
+    }
+}
+
+/// Whether two changes are different answers to the same question.
+fn is_other_of(one: &Edit, other: &Edit) -> bool {
+    use Edit::{
+        Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,
+        ShardOptimizer,
+    };
+    matches!(
+        (one, other),
+        (Inference, _)
+            | (_, Inference)
+            | (OffloadActivations, ChunkLoss { .. })
+            | (ChunkLoss { .. }, ChunkLoss { .. })
+            | (Accumulate { .. }, Accumulate { .. })
+            | (Optimizer(_), Optimizer(_) | OffloadOptimizer)
+            | (OffloadOptimizer, Optimizer(_))
+            | (ShardGradients { .. } | ShardOptimizer { .. }, ShardGradients { .. } | ShardOptimizer { .. })
+    )
+}

@@ -1,0 +1,44 @@
+//! What forward keeps for backward, on the CPU: `torch.autograd.graph.save_on_cpu`.
+
+use super::draft::{Changes, Draft, free};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase};
+use crate::play::changes::Release;
+use crate::play::{Step, StepKind};
+use crate::replay::NEVER;
+use std::collections::HashMap;
+
+/// Frees what is kept for backward as soon as the program lets go of it, and brings it back for the node that needs it. What
+/// is assumed.
+pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> String {
+    let history = device.history();
+    let places = draft.places(history.entries());
+    let mut changes = Changes::default();
+    let releases: HashMap<u32, &Release> = releases.iter().map(|release| (release.allocation, release)).collect();
+    let steps = std::mem::take(&mut draft.program.steps);
+    for step in steps.iter().filter(|step| step.kind == StepKind::Alloc) {
+        if let Some(&&Release { released, needed, .. }) = releases.get(&step.allocation) {
+            if released < needed {
+                let copy = draft.add(step.allocation);
+                changes.insert(places[released as usize], free(step.allocation, released));
+                changes.insert(places[needed as usize], Step { allocation: copy, entry: needed, ..*step });
+                changes.inherit(step.allocation, copy);
+            }
+            continue;
+        }
+        // The node that makes the gradient of a weight needs the weight, which is among what it has saved.
+        let Some(made) = history.allocations.get(step.allocation as usize) else { continue };
+        let is_gradient = device.categories().get(step.allocation as usize).category == Category::Gradient;
+        if is_gradient && made.freed != NEVER && device.phases().at(made.born) == Phase::Backward {
+            let copy = draft.add_nameless();
+            let place = places[made.born.saturating_sub(1) as usize];
+            changes.insert(place, Step { allocation: copy, ..*step });
+            changes.insert(places[made.born as usize], free(copy, step.entry));
+        }
+    }
+    draft.program.steps = steps;
+    draft.change(changes);
+    "every tensor saved for backward goes to the CPU when forward has used it, and comes back for the node that needs it, \
+     weights as well, as under torch.autograd.graph.save_on_cpu"
+        .to_owned()
+}

@@ -1,0 +1,217 @@
+//! Another optimizer: other states, and other memory while it steps.
+
+use super::draft::{Changes, Draft, free, is_free};
+use super::trained::Trained;
+use crate::play::{Step, StepKind};
+use crate::replay::History;
+use std::collections::HashMap;
+
+/// Bytes of an element of a parameter, where nothing tells.
+const ELEMENT: u64 = 4;
+/// Parameters with fewer elements have states of full size in 8-bit optimizers (`min_8bit_size` of bitsandbytes).
+const LEAST_8BIT: u64 = 4096;
+/// Elements that share a scale there.
+const BLOCK_8BIT: u64 = 256;
+
+/// An optimizer that a program could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Optimizer {
+    /// `torch.optim.AdamW`, and `Adam`, as they are by default for parameters on a device (`foreach`).
+    AdamW,
+    /// `bitsandbytes.optim.AdamW8bit`.
+    Adam8bit,
+    /// `torch.optim.SGD` without momentum.
+    Sgd,
+    /// `torch.optim.SGD` with momentum.
+    Momentum,
+}
+
+impl Optimizer {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::AdamW, Self::Adam8bit, Self::Sgd, Self::Momentum];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AdamW => "adamw",
+            Self::Adam8bit => "adam8bit",
+            Self::Sgd => "sgd",
+            Self::Momentum => "momentum",
+        }
+    }
+
+    /// What is assumed of it.
+    fn assumption(self) -> &'static str {
+        match self {
+            Self::AdamW => {
+                "AdamW as it is by default (foreach): two states of each trained parameter's size, and one more while it steps"
+            }
+            Self::Adam8bit => {
+                "8-bit Adam as in bitsandbytes: two states of a byte per element with a scale for every 256, full size for \
+                 parameters below 4096 elements, and elements of 4 bytes"
+            }
+            Self::Sgd => "SGD without momentum and weight decay: no states, and nothing made while it steps",
+            Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
+        }
+    }
+
+    /// The requests for the states of a parameter with so many bytes.
+    fn states(self, bytes: u64) -> Vec<u64> {
+        let elements = bytes / ELEMENT;
+        match self {
+            Self::Sgd => Vec::new(),
+            Self::Momentum => vec![bytes],
+            Self::Adam8bit if elements >= LEAST_8BIT => {
+                let scales = elements.div_ceil(BLOCK_8BIT) * ELEMENT;
+                vec![elements, scales, elements, scales]
+            }
+            Self::Adam8bit | Self::AdamW => vec![bytes; 2],
+        }
+    }
+
+    /// Number of states of a parameter.
+    fn per_parameter(self) -> u32 {
+        match self {
+            Self::Sgd => 0,
+            Self::Momentum => 1,
+            Self::AdamW | Self::Adam8bit => 2,
+        }
+    }
+}
+
+/// Gives a program another optimizer; what is assumed. An error says why it cannot have it.
+pub(super) fn apply(
+    draft: &mut Draft,
+    trained: &Trained,
+    history: &History,
+    optimizer: Optimizer,
+) -> Result<String, String> {
+    if trained.per_parameter > 2 {
+        return Err(format!(
+            "the recorded optimizer keeps {} states of each parameter: which of them would go is not known",
+            trained.per_parameter
+        ));
+    }
+    if optimizer == Optimizer::Adam8bit && trained.gradients.keys().any(|bytes| bytes % ELEMENT != 0) {
+        return Err("parameters do not have elements of 4 bytes".to_owned());
+    }
+    if optimizer == Optimizer::AdamW && trained.per_parameter == optimizer.per_parameter() {
+        return Ok("two states of each parameter are recorded: those of AdamW, left as they are".to_owned());
+    }
+    let is_state = |allocation: u32| trained.states.binary_search(&allocation).is_ok();
+    if draft.starts_with(is_state) {
+        draft.request_start();
+    }
+    let mut changes = Changes::default();
+    remove_scratch(draft, trained, &mut changes);
+    let after = replace_states(draft, trained, &mut changes, optimizer);
+    if trained.per_parameter == 0 {
+        add_states(draft, trained, history, &mut changes, optimizer);
+    }
+    if optimizer == Optimizer::AdamW {
+        add_scratch(draft, trained, history, &mut changes, after);
+    }
+    draft.change(changes);
+    Ok(optimizer.assumption().to_owned())
+}
+
+/// Takes the optimizer off the device: neither states nor what it makes while it steps are there.
+pub(super) fn offload(draft: &mut Draft, trained: &Trained) -> String {
+    if draft.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
+        draft.request_start();
+    }
+    let mut changes = Changes::default();
+    remove_scratch(draft, trained, &mut changes);
+    trained.states.iter().for_each(|&state| changes.remove(state));
+    draft.change(changes);
+    "the optimizer steps on the CPU, with its states there, as DeepSpeed's does: nothing of it is on the device"
+        .to_owned()
+}
+
+fn remove_scratch(draft: &Draft, trained: &Trained, changes: &mut Changes) {
+    let is_scratch = |step: &&Step| {
+        let is_it = |update: &Vec<u32>| {
+            draft.origin(step.allocation).is_some_and(|origin| update.binary_search(&origin).is_ok())
+        };
+        step.kind == StepKind::Alloc && trained.scratch.iter().any(is_it)
+    };
+    draft.program.steps.iter().filter(is_scratch).for_each(|step| changes.remove(step.allocation));
+}
+
+/// Makes other states of those that are recorded. The place behind the last of them.
+fn replace_states(draft: &mut Draft, trained: &Trained, changes: &mut Changes, optimizer: Optimizer) -> usize {
+    let mut made: HashMap<u32, usize> = HashMap::new();
+    let mut freed: HashMap<u32, usize> = HashMap::new();
+    for (place, step) in draft.program.steps.iter().enumerate() {
+        if step.kind == StepKind::Alloc {
+            made.insert(step.allocation, place);
+        } else if is_free(step.kind) {
+            freed.insert(step.allocation, place);
+        }
+    }
+    let groups = trained.groups(&draft.program);
+    let grouped: std::collections::HashSet<u32> = groups.iter().flatten().map(|step| step.allocation).collect();
+    // Counters of steps and the like.
+    trained.states.iter().filter(|state| !grouped.contains(state)).for_each(|&state| changes.remove(state));
+    let mut last = 0;
+    for group in &groups {
+        let Some(first) = group.first() else { continue };
+        let wanted = optimizer.states(first.bytes);
+        for (state, &bytes) in group.iter().zip(&wanted) {
+            changes.resize(state.allocation, bytes);
+        }
+        group.iter().skip(wanted.len()).for_each(|state| changes.remove(state.allocation));
+        let place = group.last().and_then(|state| made.get(&state.allocation)).map_or(0, |place| place + 1);
+        last = last.max(place);
+        for &bytes in wanted.iter().skip(group.len()) {
+            let allocation = draft.add(first.allocation);
+            changes.insert(place, Step { allocation, bytes, ..*first });
+            if let Some(&place) = freed.get(&first.allocation) {
+                changes.insert(place, free(allocation, first.entry));
+            }
+        }
+    }
+    last
+}
+
+/// Makes states where none are recorded, when the optimizer steps first.
+fn add_states(draft: &mut Draft, trained: &Trained, history: &History, changes: &mut Changes, optimizer: Optimizer) {
+    let Some(update) = trained.updates.first() else { return };
+    let place = draft.places(history.entries())[update.start as usize];
+    for gradient in gradients_at(draft, trained, history, update.start) {
+        for bytes in optimizer.states(gradient.bytes) {
+            let allocation = draft.add_nameless();
+            changes.insert(place, Step { allocation, bytes, entry: update.start, ..gradient });
+        }
+    }
+}
+
+/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`). In the
+/// first step they come behind the states.
+fn add_scratch(draft: &mut Draft, trained: &Trained, history: &History, changes: &mut Changes, behind: usize) {
+    let places = draft.places(history.entries());
+    for update in &trained.updates {
+        let (start, end) = (places[update.start as usize], places[update.end as usize]);
+        let place = if (start..end).contains(&behind) { behind } else { start };
+        let mut made = Vec::new();
+        for gradient in gradients_at(draft, trained, history, update.start) {
+            let allocation = draft.add_nameless();
+            changes.insert(place, Step { allocation, entry: update.start, ..gradient });
+            made.push(allocation);
+        }
+        made.into_iter().rev().for_each(|allocation| changes.insert(place, free(allocation, update.start)));
+    }
+}
+
+/// The requests of the gradients that are there when an update begins, in the order of parameters: backward makes them in
+/// the opposite one.
+fn gradients_at(draft: &Draft, trained: &Trained, history: &History, instant: u32) -> Vec<Step> {
+    let is_there = |allocation: u32| {
+        trained.all_gradients.binary_search(&allocation).is_ok()
+            && history.allocations.get(allocation as usize).is_some_and(|gradient| gradient.allocated_at(instant))
+    };
+    let steps = draft.program.steps.iter().filter(|step| step.kind == StepKind::Alloc && is_there(step.allocation));
+    let mut gradients: Vec<Step> = steps.copied().collect();
+    gradients.reverse();
+    gradients
+}

@@ -1,0 +1,499 @@
+//! What `torch.utils.checkpoint` would change about one call of a forward function.
+
+use super::autocast::Autocast;
+use super::passes::Passes;
+use crate::facts::code::sites::Sites;
+use crate::facts::device::Device;
+use crate::facts::training::{Call, Calls, Phase, Phases, Roles};
+use crate::model::{Action, FrameId};
+use crate::replay::{Allocation, Instant, NEVER, Track};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// One call, as it would run under `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recompute {
+    /// The first entry of the call.
+    pub start: u32,
+    /// The entry at which it stops when it runs again.
+    pub stop: u32,
+    /// The allocations that it makes, as indexes into [`crate::replay::History::allocations`].
+    pub born: Range<u32>,
+    /// Of these, what its backward needs, in order.
+    pub kept: Vec<u32>,
+    /// When blocks that the call keeps for backward would not be there.
+    pub gaps: Vec<Gap>,
+    /// Blocks that the call is given and that were recorded as freed right after it. Here they wait for it to run again.
+    pub inputs: Vec<Gap>,
+    /// The instant right before its backward begins: here the call runs again and what was dropped comes back. [`NEVER`]
+    /// where no backward follows.
+    pub resume: Instant,
+    /// The most that is allocated at once while it runs again.
+    pub rerun_peak_bytes: u64,
+}
+
+/// A time without a block that was recorded, or with one that was recorded as freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The block, as an index into [`crate::replay::History::allocations`].
+    pub allocation: u32,
+    /// The first instant at which this differs from the recording.
+    pub from: Instant,
+    /// The first at which it does not, or not any more.
+    pub to: Instant,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Instants that are skipped together.
+const CHUNK: u32 = 1024;
+/// No node of backward makes and frees as many blocks in a row; it bounds the time for damaged files.
+const LONGEST_NODE: usize = 256;
+
+/// Works out [`Recompute`]s for the calls of one device.
+pub(crate) struct Recomputing<'a> {
+    sites: &'a Sites<'a>,
+    pub(crate) track: Track<'a>,
+    phases: &'a Phases,
+    roles: &'a Roles,
+    pub(crate) actions: &'a [Action],
+    pub(crate) calls: &'a Calls,
+    passes: &'a Passes,
+    /// How many allocations of each size there are, where no backward follows.
+    of_size: HashMap<u64, u32>,
+    /// The allocation freed at each instant; [`NEVER`] for none.
+    freed_at: Vec<u32>,
+    /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
+    youngest_freed: Vec<Instant>,
+    autocast: Autocast,
+}
+
+impl<'a> Recomputing<'a> {
+    pub(crate) fn new(device: &'a Device<'_>, calls: &'a Calls, passes: &'a Passes) -> Self {
+        let (track, history) = (device.track, device.history());
+        let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
+        let mut freed_at = vec![NEVER; history.entries() as usize + 1];
+        for (index, allocation) in history.allocations.iter().enumerate() {
+            if let Some(slot) = freed_at.get_mut(allocation.freed as usize) {
+                *slot = index as u32;
+            }
+        }
+        let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
+        let youngest_freed =
+            freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
+        let actions = track.actions();
+        let mut of_size: HashMap<u64, u32> = HashMap::new();
+        for allocation in history.allocations.iter().filter(|_| passes.is_open) {
+            *of_size.entry(allocation.requested).or_default() += 1;
+        }
+        let autocast = Autocast::of(track, sites, phases, roles);
+        Self { sites, track, phases, roles, actions, calls, passes, of_size, freed_at, youngest_freed, autocast }
+    }
+
+    /// What checkpointing a call would change; `None` when it keeps nothing for backward.
+    pub(crate) fn of(&self, call: &Call) -> Option<Recompute> {
+        let born = self.born_in(call);
+        if self.passes.is_open {
+            return self.without_backward(call, born);
+        }
+        let mut kept: Vec<u32> = born.clone().filter(|&index| self.is_kept_for_backward(index, call.end)).collect();
+        // Outputs live on through their consumers, even where the call's own backward needs them, too, as `relu` does.
+        let outputs = self.outputs(call, &born);
+        kept.retain(|index| !outputs.contains(index));
+        let (first_free, last_free) = self.frees(&kept)?;
+        let is_own = |&index: &u32| {
+            self.is_kept_by_activation(index) && !self.frees_younger(index, call)
+                || self.is_same_node(index, first_free)
+        };
+        let (mut own, others): (Vec<u32>, Vec<u32>) = outputs.into_iter().partition(is_own);
+        own.retain(|&index| self.is_kept_for_backward(index, call.end));
+        let begin = self.begin_of_backward(call, last_free, &others);
+        // What is freed before the call's own backward begins was kept by its consumers: more of its outputs.
+        kept.retain(|&index| self.allocation(index).freed > begin);
+        let mut needed: Vec<u32> = kept.iter().chain(&own).copied().collect();
+        needed.sort_unstable();
+        let (first_free, _) = self.frees(&needed)?;
+        let resume = self.begin_of_node(first_free, begin);
+        let mut gaps = Vec::new();
+        // An output that the call keeps, too, is there twice from then on, but its consumers have let go of the first one.
+        gaps.extend(own.iter().map(|&index| self.gap(index, resume, resume)));
+        for &index in &kept {
+            let freed = self.allocation(index).freed;
+            gaps.push(self.gap(index, self.dropped(call, index, resume), resume));
+            let released = self.end_of_node(freed);
+            if released < freed && released > resume {
+                gaps.push(self.gap(index, released, freed));
+            }
+        }
+        let stop = self.stop(call, self.allocation(*needed.last()?).born);
+        let rerun_peak_bytes = self.rerun_peak(call.start, stop, &born);
+        let inputs = self.inputs(call, resume);
+        Some(Recompute { start: call.start, stop, born, kept: needed, gaps, inputs, resume, rerun_peak_bytes })
+    }
+
+    /// The same of a call that no backward follows: what it would drop does not come back.
+    fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
+        let outputs = self.outputs(call, &born);
+        // What is made once and stays is a workspace or a cache.
+        let is_single = |index: u32| {
+            let Allocation { requested, freed, .. } = *self.allocation(index);
+            freed == NEVER && self.of_size.get(&requested) == Some(&1)
+        };
+        let is_dropped =
+            |&index: &u32| self.is_kept_for_backward(index, call.end) && !outputs.contains(&index) && !is_single(index);
+        let kept: Vec<u32> = born.clone().filter(is_dropped).collect();
+        let gap = |&index: &u32| {
+            let freed = self.allocation(index).freed;
+            self.gap(index, self.dropped(call, index, freed), freed)
+        };
+        let gaps: Vec<Gap> = kept.iter().map(gap).collect();
+        let until = gaps.iter().map(|gap| gap.to).max()?;
+        Some(Recompute {
+            start: call.start,
+            stop: call.end,
+            born,
+            kept,
+            gaps,
+            inputs: self.inputs(call, until),
+            resume: NEVER,
+            rerun_peak_bytes: 0,
+        })
+    }
+
+    /// The workspaces that the engine's thread makes for itself when it runs these calls again for the first time, by those
+    /// that the calls have made. cuBLAS has one for each thread, made at the first use and never freed; those that
+    /// backward needs itself are there already from the first step on, which ends at an instant.
+    pub(crate) fn workspaces<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> Vec<u32> {
+        self.new_to_engine(calls.into_iter().flat_map(|call| self.born_in(call)), first_step)
+    }
+
+    /// The same with those that another call of forward has made because it ran one of their operators first.
+    pub(crate) fn workspaces_of_operators(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
+        let made = calls.iter().flat_map(|call| self.born_in(call));
+        let operators: HashSet<Option<FrameId>> = made.map(|index| self.operator(index)).collect();
+        let of_forward = (0..self.track.history.allocations.len() as u32).filter(|&index| {
+            let allocation = self.allocation(index);
+            allocation.freed == NEVER && self.phases.at(allocation.born) == Phase::Forward
+        });
+        self.new_to_engine(of_forward.filter(|&index| operators.contains(&self.operator(index))), first_step)
+    }
+
+    /// Of some blocks those that stay, are the only ones of their size, and that backward has none of in the first step.
+    fn new_to_engine(&self, blocks: impl Iterator<Item = u32>, first_step: Instant) -> Vec<u32> {
+        let stays = |allocation: &Allocation| allocation.freed == NEVER;
+        let of_engine = |size: u64| {
+            let made = self.track.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
+            let mut staying = made.filter(|allocation| stays(allocation));
+            staying.any(|other| other.requested == size && self.phases.at(other.born) == Phase::Backward)
+        };
+        let staying = blocks.filter(|&index| stays(self.allocation(index)));
+        let mut sizes: Vec<(u64, u32)> = staying.map(|index| (self.allocation(index).requested, index)).collect();
+        sizes.sort_unstable();
+        // What is made more than once is kept by the program itself.
+        let once = sizes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0]);
+        once.filter(|&(size, _)| !of_engine(size)).map(|(_, index)| index).collect()
+    }
+
+    /// The line of Python that runs the operator which made a block.
+    pub(crate) fn operator(&self, index: u32) -> Option<FrameId> {
+        let stack = self.track.snapshot.stacks.frame_ids(self.track.stack_of(index as usize));
+        stack.iter().copied().find(|&frame| self.sites.kind(frame).is_python())
+    }
+
+    /// Entries of the forward pass that an entry is part of.
+    pub(crate) fn pass_around(&self, entry: u32) -> Option<&Range<u32>> {
+        self.passes.around(entry)
+    }
+
+    /// Whether no backward follows the passes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.passes.is_open
+    }
+
+    fn gap(&self, allocation: u32, from: Instant, to: Instant) -> Gap {
+        Gap { allocation, from, to, bytes: self.allocation(allocation).size }
+    }
+
+    pub(crate) fn allocation(&self, index: u32) -> &Allocation {
+        &self.track.history.allocations[index as usize]
+    }
+
+    /// The allocations made within a call.
+    pub(crate) fn born_in(&self, call: &Call) -> Range<u32> {
+        let behind =
+            |entry: u32| self.track.history.allocations.partition_point(|allocation| allocation.born <= entry) as u32;
+        behind(call.start)..behind(call.end)
+    }
+
+    /// Whether a block outlives the call and is freed by a backward; where none follows, whether it outlives the pass.
+    pub(crate) fn is_kept_for_backward(&self, index: u32, end: Instant) -> bool {
+        let freed = self.allocation(index).freed;
+        if self.passes.is_open {
+            return self.passes.around(end.saturating_sub(1)).is_some_and(|pass| freed > pass.end);
+        }
+        freed > end && freed != NEVER && self.phases.at(freed) == Phase::Backward
+    }
+
+    /// The first and the last instant at which one of these blocks is freed.
+    fn frees(&self, blocks: &[u32]) -> Option<(Instant, Instant)> {
+        let frees = || blocks.iter().map(|&index| self.allocation(index).freed);
+        Some((frees().min()?, frees().max()?))
+    }
+
+    /// What a call returns: of the blocks that its last operator made, the one that is freed first. The others, such as
+    /// the mean that `layer_norm` keeps, wait for the operator's own backward.
+    pub(crate) fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
+        let freed = |index: u32| self.allocation(index).freed;
+        let stack = |index: u32| self.track.stack_of(index as usize);
+        // What is never freed may be an output only where nothing is freed by a backward.
+        let is_alive = |&index: &u32| freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open);
+        let alive: Vec<u32> = born.clone().filter(is_alive).collect();
+        let outlives = |&index: &u32| {
+            let is_left = || (call.end..freed(index)).all(|entry| self.actions[entry as usize] != Action::Alloc);
+            freed(index) == NEVER || !self.is_return(freed(index) - 1) || !is_left()
+        };
+        let Some(&last) = alive.iter().rev().find(|index| outlives(index)) else { return Vec::new() };
+        let rest = alive.iter().rev().skip_while(|&&index| stack(index) != stack(last));
+        let mut of_operator: Vec<u32> = rest.take_while(|&&index| stack(index) == stack(last)).copied().collect();
+        let largest = of_operator.iter().max_by_key(|&&index| self.allocation(index).size);
+        if largest.is_some_and(|largest| !outlives(largest)) {
+            // What the last operator made is a local variable: the output was made before, or in place.
+            let kept = alive.into_iter().filter(|&index| self.is_kept_for_backward(index, call.end));
+            return kept.min_by_key(|&index| freed(index)).into_iter().collect();
+        }
+        of_operator.retain(outlives);
+        if self.is_recurrent(call) && born.clone().all(|index| stack(index) == stack(last)) {
+            // A recurrent cell of PyTorch's own is a single operator; its outputs are of one size and come last.
+            let requested = |index: u32| self.allocation(index).requested;
+            return of_operator.into_iter().take_while(|&index| requested(index) == requested(last)).collect();
+        }
+        // Without a backward nothing is freed first: then it is the largest, and the others are masks and statistics.
+        let order = |&index: &u32| (freed(index), Reverse(self.allocation(index).size), index);
+        of_operator.into_iter().min_by_key(order).into_iter().collect()
+    }
+
+    /// Whether a call is one of PyTorch's own recurrent cells.
+    fn is_recurrent(&self, call: &Call) -> bool {
+        let function = self.calls.function(call.function);
+        function.is_some_and(|function| self.track.snapshot.strings.get(function.file).ends_with("nn/modules/rnn.py"))
+    }
+
+    /// Whether the same node of backward lets go of a block and of what is freed at an instant.
+    pub(crate) fn is_same_node(&self, index: u32, freed: Instant) -> bool {
+        let other = self.allocation(index).freed;
+        let mut between = other.min(freed)..other.max(freed);
+        other != NEVER && between.all(|entry| self.actions.get(entry as usize) != Some(&Action::Alloc))
+    }
+
+    /// Whether the node of backward that lets go of a block is that of an activation function which keeps its result: it
+    /// makes a single gradient, of the same size.
+    fn is_kept_by_activation(&self, index: u32) -> bool {
+        let Allocation { freed, requested, .. } = *self.allocation(index);
+        if self.phases.at(freed) != Phase::Backward {
+            return false;
+        }
+        let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
+        let is_free =
+            |entry: u32| matches!(self.actions[entry as usize], Action::FreeRequested | Action::FreeCompleted);
+        let before = (0..freed - 1).rev().take(LONGEST_NODE).skip_while(|&entry| is_free(entry));
+        let made: Vec<u32> =
+            before.take_while(|&entry| !is_free(entry)).filter(|&entry| is_alloc(entry)).take(2).collect();
+        let [gradient] = made[..] else { return false };
+        self.track.history.allocation_of(gradient).is_some_and(|gradient| gradient.requested == requested)
+    }
+
+    /// Whether an entry frees the local variables of a call that has just returned: Python does it while the frame that
+    /// called, `Module._call_impl`, is innermost.
+    fn is_return(&self, entry: u32) -> bool {
+        let stack = self.track.stack(entry);
+        let innermost = self.track.snapshot.stacks.frame_ids(stack).first();
+        self.phases.frees_tell && innermost.is_some_and(|&frame| self.roles.is_module_call(frame))
+    }
+
+    /// The last instant that belongs to the backward of something later than the call.
+    ///
+    /// The engine runs backward in the reverse order of forward, so the frees of blocks which forward made after the
+    /// call, and of the call's outputs, come before those of the call itself.
+    fn begin_of_backward(&self, call: &Call, last_free: Instant, outputs: &[u32]) -> Instant {
+        let later = |instant: Instant| {
+            let index = self.freed_at[instant as usize];
+            let Some(freed) = self.track.history.allocations.get(index as usize) else { return false };
+            outputs.contains(&index) || (freed.born > call.end && self.phases.at(freed.born) == Phase::Forward)
+        };
+        let mut instant = last_free;
+        while instant > call.end {
+            instant -= 1;
+            // Where nothing of a whole chunk is as young as the call, there is nothing to look for.
+            let chunk = instant / CHUNK;
+            if instant % CHUNK == CHUNK - 1 && self.youngest_freed[chunk as usize] < call.start {
+                instant = chunk * CHUNK;
+                continue;
+            }
+            if later(instant) {
+                return instant;
+            }
+        }
+        // Nothing later was kept: the call's backward is the first.
+        let spans = &self.phases.spans[self.phases.spans.partition_point(|span| span.end <= call.end)..];
+        spans.iter().find(|span| span.phase == Phase::Backward).map_or(call.end, |span| span.start).min(last_free - 1)
+    }
+
+    /// When a node of backward lets go of a block that was recorded as freed at an instant, had the block been recomputed.
+    ///
+    /// The engine releases what a node has saved after it has summed the node's gradients to their shapes
+    /// (`validate_outputs`). A recomputed tensor belongs to the node's function, which returns before that: it does not
+    /// overlap with the blocks of the sum. Those are its result, a buffer, and semaphores (`gpu_reduce_kernel`), of which
+    /// the last two are freed at once.
+    fn end_of_node(&self, freed: Instant) -> Instant {
+        const LARGEST_SEMAPHORES: u64 = 64 << 10;
+        let entries = freed.saturating_sub(LONGEST_NODE as u32)..freed.saturating_sub(1);
+        if self.frees_others(freed) {
+            return freed;
+        }
+        let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
+        let mut allocs =
+            entries.rev().filter(is_alloc).map_while(|entry| Some((entry, self.track.history.allocation_of(entry)?)));
+        let (Some((_, semaphores)), Some((_, buffer)), Some((result, _))) =
+            (allocs.next(), allocs.next(), allocs.next())
+        else {
+            return freed;
+        };
+        let is_sum = semaphores.size <= LARGEST_SEMAPHORES
+            && semaphores.size <= buffer.size
+            && semaphores.freed < buffer.freed
+            && buffer.freed < freed;
+        if is_sum { result } else { freed }
+    }
+
+    /// Whether a node lets go of other blocks of forward than the one freed at an instant. Then it is more than the
+    /// product with a weight (or with autocast's copy of one), and sums within its function.
+    fn frees_others(&self, freed: Instant) -> bool {
+        let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
+        let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        let after =
+            (freed + 1..=self.track.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        before.chain(after).any(|instant| {
+            let index = self.freed_at[instant as usize];
+            let other = self.track.history.allocations.get(index as usize);
+            other.is_some_and(|other| self.phases.at(other.born) == Phase::Forward) && !self.is_cast(index)
+        })
+    }
+
+    /// Whether the node that lets go of a block lets go of what forward made behind a call, too, as that of a pooling layer
+    /// does, which keeps what it was given and where the largest were.
+    fn frees_younger(&self, index: u32, call: &Call) -> bool {
+        let freed = self.allocation(index).freed;
+        let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
+        let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        let after =
+            (freed + 1..=self.track.history.entries()).take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
+        before.chain(after).any(|instant| {
+            let other = self.track.history.allocations.get(self.freed_at[instant as usize] as usize);
+            other.is_some_and(|other| other.born > call.end && self.phases.at(other.born) == Phase::Forward)
+        })
+    }
+
+    /// The instant before the node of backward that frees a block at an instant allocates anything.
+    ///
+    /// A node allocates its gradients and then lets go of what it was given and of what it saved. What it frees between
+    /// its allocations are buffers that it has just made. No earlier than another instant.
+    pub(crate) fn begin_of_node(&self, freed: Instant, earliest: Instant) -> Instant {
+        let is_alloc = |entry: u32| self.actions[entry as usize] == Action::Alloc;
+        let earliest = earliest.max(freed.saturating_sub(LONGEST_NODE as u32));
+        let mut begin = freed - 1;
+        loop {
+            let frees = begin;
+            while begin > earliest && !is_alloc(begin - 1) {
+                begin -= 1;
+            }
+            let allocs = begin;
+            while begin > earliest && is_alloc(begin - 1) {
+                begin -= 1;
+            }
+            let is_buffer = |entry: u32| {
+                let allocation = self.track.history.allocation_of(entry);
+                allocation.is_none_or(|allocation| allocation.born > begin && allocation.born <= allocs)
+            };
+            // The frees that follow the last allocations are not among those in between.
+            if frees < freed - 1 && !(allocs..frees).all(is_buffer) {
+                return frees;
+            }
+            if begin <= earliest {
+                return begin;
+            }
+        }
+    }
+
+    /// What a call is given and nobody else keeps: what its caller lets go of as soon as it returns.
+    fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
+        let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
+        let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
+        let freed = after.filter(|&entry| self.phases.frees_tell && !self.is_return(entry)).map(|entry| entry + 1);
+        let of_caller = freed.filter_map(|instant| {
+            let index = self.freed_at[instant as usize];
+            let block = self.track.history.allocations.get(index as usize)?;
+            let is_given = block.born <= call.start && self.phases.at(block.born) == Phase::Forward;
+            (is_given && instant < until).then(|| self.gap(index, instant, until))
+        });
+        of_caller.collect()
+    }
+
+    /// When a checkpointed call lets go of a block, before an instant.
+    fn dropped(&self, call: &Call, index: u32, before: Instant) -> Instant {
+        if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.release_in(call, index) }
+    }
+
+    /// When autocast lets go of the copy of a parameter that a block is, before an instant.
+    pub(crate) fn end_of_cast(&self, index: u32, before: Instant) -> Option<Instant> {
+        self.is_cast(index).then(|| self.autocast.end(self.allocation(index).born, before))
+    }
+
+    /// Whether a block looks like the copy of a parameter that autocast keeps until its region ends. Of what an operator is
+    /// given it casts the last first: the bias, the weight, and then what the operator works on.
+    fn is_cast(&self, index: u32) -> bool {
+        const LARGEST_BIAS: u64 = 64 << 10;
+        let stack = self.track.stack_of(index as usize);
+        let is_copy = |bytes: u64| self.autocast.is_copy(self.sites, bytes, stack);
+        let Allocation { requested, born, .. } = *self.allocation(index);
+        if !is_copy(requested) {
+            return false;
+        }
+        let before = (0..born.saturating_sub(1)).rev().take(LONGEST_NODE);
+        let before = before.filter(|&entry| self.actions[entry as usize] == Action::Alloc);
+        let mut before = before.take_while(|&entry| self.track.stack(entry) == stack);
+        let before = before.find_map(|entry| self.track.history.allocation_of(entry));
+        // A bias has an element for each row of the weight.
+        before.is_none_or(|before| {
+            let bytes = before.requested;
+            let is_bias = bytes <= LARGEST_BIAS && bytes < requested && requested.is_multiple_of(bytes);
+            !is_copy(bytes)
+                || !self.is_kept_for_backward(self.track.history.links[before.born as usize - 1], born)
+                || is_bias
+        })
+    }
+
+    /// The entry at which a call stops when it runs again: what comes after the last block that backward needs. The
+    /// non-reentrant checkpoint raises there (`_StopRecomputationError`).
+    fn stop(&self, call: &Call, last_needed: Instant) -> u32 {
+        let mut rest = last_needed..call.end;
+        rest.find(|&entry| self.actions[entry as usize] == Action::Alloc).unwrap_or(call.end)
+    }
+
+    /// The most that a call has allocated at once when it runs again.
+    fn rerun_peak(&self, start: u32, stop: u32, born: &Range<u32>) -> u64 {
+        let (mut live, mut peak) = (0u64, 0u64);
+        for instant in start + 1..=stop {
+            if self.actions[instant as usize - 1] == Action::Alloc {
+                let made = self.track.history.allocation_of(instant - 1).filter(|allocation| allocation.freed != NEVER);
+                live += made.map_or(0, |allocation| allocation.size);
+                peak = peak.max(live);
+            }
+            let freed = self.freed_at[instant as usize];
+            if born.contains(&freed) {
+                live -= self.allocation(freed).size;
+            }
+        }
+        peak
+    }
+}

@@ -1,0 +1,204 @@
+//! When a program lets go of what forward makes, were nothing of it kept for backward.
+//!
+//! A recording with backward passes does not show it: autograd holds on to what it has saved. Python lets go of the result
+//! of an expression once the operator that takes it has run, and of a variable once it is bound anew or its function
+//! returns. Which operator takes a block shows in backward: its nodes run in the reverse order of forward, and each lets go
+//! of what its operator has saved. So whatever is freed before a block, or by the same node, was saved by a later operator
+//! than what is freed behind it, or by the same one.
+
+use super::recompute::Recomputing;
+use crate::facts::training::Call;
+use crate::model::{Action, Frame, StackId};
+use crate::replay::{Instant, NEVER};
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// So many operators and calls behind a block are looked at for its last use.
+const MOST_EVENTS: usize = 256;
+
+/// What happens within the function of a call: an operator of its own, or another call.
+struct Event {
+    /// The first entry that makes a block.
+    entry: u32,
+    /// The instant behind it.
+    until: Instant,
+    /// What it makes or returns, as indexes into [`crate::replay::History::allocations`].
+    made: Vec<u32>,
+}
+
+impl Recomputing<'_> {
+    /// When a block is let go of, at the latest where it is freed; `None` where it was not made by a call of a function.
+    /// `around` are the calls that it was made in, the outermost first.
+    pub(crate) fn release(&self, index: u32, around: &[&Call]) -> Option<Instant> {
+        let block = self.allocation(index);
+        let (mut behind, mut level) = (block.born, around.len().checked_sub(1)?);
+        // What a call returns is its caller's.
+        while level > 0 && self.returns(around[level], index) {
+            behind = behind.max(around[level].end);
+            level -= 1;
+        }
+        let call = around[level];
+        if level == 0 && self.returns(call, index) {
+            return self.end_of_round(call).map(|end| end.min(block.freed));
+        }
+        Some(self.release_within(call, index, behind).min(block.freed))
+    }
+
+    /// Where a call that no other is around is one of several in a row, such as the layers of a model that is no module
+    /// itself: when the next one is over, which works on what this one returns.
+    fn end_of_round(&self, call: &Call) -> Option<Instant> {
+        let pass = self.pass_around(call.start)?;
+        let whole = Call { start: pass.start, end: pass.end, ..*call };
+        let first = (call.start..call.end).find(|&entry| self.is_alloc(entry))?;
+        let next = self.events(&whole, call.end).next()?;
+        (self.track.stack(first) == self.track.stack(next.entry)).then_some(next.until)
+    }
+
+    /// The same within a call that the block was made in: what the call returns goes when it ends.
+    pub(crate) fn release_in(&self, call: &Call, index: u32) -> Instant {
+        let entry = self.allocation(index).born.saturating_sub(1);
+        let calls = &self.calls.calls;
+        let first = calls.partition_point(|other| other.start < call.start);
+        let begun = calls[first..].iter().take_while(|other| other.start <= entry);
+        let around: Vec<&Call> = begun.filter(|other| entry < other.end && other.end <= call.end).collect();
+        self.release(index, &around).unwrap_or(call.end).min(call.end)
+    }
+
+    fn returns(&self, call: &Call, index: u32) -> bool {
+        self.outputs(call, &self.born_in(call)).contains(&index)
+    }
+
+    /// When a block is let go of by the function of a call: one that it makes itself, or that a call which ends at an instant
+    /// returns to it.
+    fn release_within(&self, call: &Call, index: u32, behind: Instant) -> Instant {
+        let events: Vec<Event> = self.events(call, behind).take(MOST_EVENTS).collect();
+        let is_later = |event: &Event| event.made.iter().any(|&made| self.is_used_before(made, index));
+        let unused = events.iter().rposition(is_later).map_or(0, |last| last + 1);
+        let own = self.track.stack_of(index as usize);
+        let is_on_line = |event: &Event| !self.is_other_line(call, own, self.track.stack(event.entry));
+        if let Some(user) = events.get(unused).filter(|_| events[..=unused].iter().all(is_on_line)) {
+            return user.until;
+        }
+        if behind == self.allocation(index).born
+            && let Some(end) = self.end_if_hidden(call, index)
+        {
+            return end;
+        }
+        // A variable: another value of its size takes its place, or it stays.
+        let bytes = self.allocation(index).requested;
+        let is_like = |event: &Event| event.made.iter().any(|&made| self.allocation(made).requested == bytes);
+        // What a line is about is what it does last, in each round of a loop.
+        let is_last = |at: usize| {
+            let stack = |event: &Event| self.track.stack(event.entry);
+            let is_next = |one, next| one == next || self.is_other_line(call, one, next);
+            events.get(at + 1).is_none_or(|next| is_next(stack(&events[at]), stack(next)))
+        };
+        let new = (unused..events.len()).find(|&at| is_like(&events[at]) && is_last(at));
+        new.map_or(call.end, |at| events[at].until)
+    }
+
+    /// What happens within the function of a call from an instant on.
+    fn events<'c>(&'c self, call: &'c Call, behind: Instant) -> impl Iterator<Item = Event> + 'c {
+        let mut at = behind;
+        std::iter::from_fn(move || {
+            let entry = (at..call.end).find(|&entry| self.is_alloc(entry))?;
+            let made = if let Some(child) = self.child_at(call, at, entry) {
+                at = child.end;
+                self.outputs(child, &self.born_in(child))
+            } else {
+                at = self.end_of_operator(call, entry);
+                self.track.history.links.get(entry as usize).copied().into_iter().collect()
+            };
+            let is_known = |index: &u32| (*index as usize) < self.track.history.allocations.len();
+            Some(Event { entry, until: at, made: made.into_iter().filter(is_known).collect() })
+        })
+    }
+
+    /// Whether the last operator that has saved one block comes before the one that has saved another, or is the same: it is
+    /// freed behind it, or by the same node.
+    fn is_used_before(&self, one: u32, other: u32) -> bool {
+        let (block, freed) = (self.allocation(one), self.allocation(other).freed);
+        !self.is_open()
+            && self.is_kept_for_backward(one, block.born)
+            && (block.freed > freed || self.is_same_node(one, freed))
+    }
+
+    /// When the operator is done that has made a block beside its result, such as a mask or statistics, for backward alone: of
+    /// what one operator leaves the result is freed first.
+    fn end_if_hidden(&self, call: &Call, index: u32) -> Option<Instant> {
+        let run = self.run_around(call, index);
+        let next = (run.end..call.end).find(|&entry| self.is_alloc(entry)).unwrap_or(call.end);
+        let made = run.clone().filter(|&entry| self.is_alloc(entry));
+        let made = made.filter_map(|entry| self.track.history.links.get(entry as usize).copied());
+        let is_there =
+            |&made: &u32| self.track.history.allocations.get(made as usize).is_some_and(|it| it.freed > next);
+        let own = self.allocation(index);
+        let is_result = |made: u32| {
+            let block = self.allocation(made);
+            let is_same = block.freed != NEVER && own.freed != NEVER && self.is_same_node(made, own.freed);
+            let order = if is_same { 0 } else { block.freed };
+            (order, Reverse(block.size), made) < (if is_same { 0 } else { own.freed }, Reverse(own.size), index)
+        };
+        made.filter(is_there).any(is_result).then_some(run.end)
+    }
+
+    /// The entries around the one that made a block, within a call, where blocks are made on the same stack.
+    fn run_around(&self, call: &Call, index: u32) -> Range<u32> {
+        let entry = self.allocation(index).born.saturating_sub(1);
+        let stack = self.track.stack(entry);
+        let other = |&entry: &u32| self.is_alloc(entry) && self.track.stack(entry) != stack;
+        let start = (call.start..entry).rev().find(other).map_or(call.start, |before| before + 1);
+        let end = (entry..call.end).find(other).unwrap_or(call.end);
+        let last = (start..end).rev().find(|&entry| self.is_alloc(entry)).unwrap_or(entry);
+        start..last + 1
+    }
+
+    /// The instant at which the operator that makes a block at an entry has all it needs: behind its result it asks for a
+    /// workspace, which it keeps, or gives back before anything else is made.
+    fn end_of_operator(&self, call: &Call, entry: u32) -> Instant {
+        let mut end = entry + 1;
+        while let Some(next) = (end..call.end).find(|&entry| self.is_alloc(entry)) {
+            let Some(made) = self.track.history.allocation_of(next) else { break };
+            let is_given_back = || (next + 1..made.freed).all(|entry| !self.is_alloc(entry));
+            if self.track.stack(next) != self.track.stack(entry) || !(made.freed == NEVER || is_given_back()) {
+                break;
+            }
+            end = next + 1;
+        }
+        end
+    }
+
+    fn is_alloc(&self, entry: u32) -> bool {
+        self.actions[entry as usize] == Action::Alloc
+    }
+
+    /// The outermost call within another one that an entry is part of, and that begins at an instant or later.
+    fn child_at(&self, call: &Call, behind: Instant, entry: u32) -> Option<&Call> {
+        let calls = &self.calls.calls;
+        let first = calls.partition_point(|other| other.start < behind);
+        let begun = calls[first..].iter().take_while(|other| other.start <= entry);
+        begun.into_iter().find(|other| {
+            let is_inside = other.end <= call.end && (other.start, other.end) != (call.start, call.end);
+            is_inside && entry < other.end
+        })
+    }
+
+    /// Whether the function of a call is at another line on one stack than on another: itself, or a function that it is in
+    /// on both.
+    fn is_other_line(&self, call: &Call, one: StackId, other: StackId) -> bool {
+        let Some(function) = self.calls.function(call.function) else { return false };
+        let frames = |stack: StackId| {
+            let frames: Vec<&Frame> = self.track.snapshot.stacks.frames(stack).collect();
+            // Others of its name in the file have other lines.
+            let is_own = |frame: &&Frame| {
+                (frame.filename, frame.name) == (function.file, function.name)
+                    && (function.first_line..=function.last_line).contains(&frame.line)
+            };
+            let own = frames.iter().position(is_own);
+            own.map(|own| frames[..=own].iter().rev().copied().collect::<Vec<&Frame>>())
+        };
+        let (Some(one), Some(other)) = (frames(one), frames(other)) else { return false };
+        let is_same = |(a, b): &(&&Frame, &&Frame)| a.filename == b.filename && a.name == b.name;
+        one.iter().zip(&other).take_while(is_same).any(|(a, b)| a.line != b.line)
+    }
+}

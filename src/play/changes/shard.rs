@@ -1,0 +1,185 @@
+//! One rank's share of the optimizer, and of gradients: stages 1 and 2 of `ZeRO`.
+
+use super::draft::{Changes, Draft, is_free};
+use super::trained::Trained;
+use crate::model::bytes::Bytes;
+use crate::play::{Step, StepKind};
+use std::collections::{BTreeMap, HashMap};
+
+/// What becomes of the gradients of other ranks' parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherGradients {
+    /// They are dropped where they were recorded to be.
+    AsRecorded,
+    /// The rank's optimizer drops its own alone, so that the others stay.
+    Stay,
+    /// They are gone as soon as they are reduced.
+    Gone,
+}
+
+/// Which parameters are a rank's: by size, for each parameter of that size in the order of parameters.
+struct Share {
+    is_own: BTreeMap<u64, Vec<bool>>,
+    bytes: u64,
+}
+
+impl Share {
+    /// Parameters dealt out as `ZeroRedundancyOptimizer` does: the largest first, each to the rank that has least. Of the
+    /// ranks the one with most.
+    fn of(sizes: &[u64], ranks: u32) -> Self {
+        let mut loads = vec![0u64; ranks as usize];
+        let rank_of = |loads: &[u64]| (0..loads.len()).min_by_key(|&rank| loads[rank]).unwrap_or(0);
+        let mut owners = Vec::with_capacity(sizes.len());
+        for &size in sizes {
+            let rank = rank_of(&loads);
+            loads[rank] = loads[rank].saturating_add(size);
+            owners.push(rank);
+        }
+        let most = (0..loads.len()).rev().max_by_key(|&rank| loads[rank]).unwrap_or(0);
+        let mut is_own: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
+        for (&size, owner) in sizes.iter().zip(owners) {
+            is_own.entry(size).or_default().push(owner == most);
+        }
+        Self { is_own, bytes: loads[most] }
+    }
+
+    /// Whether the parameter is a rank's that the `index`-th of `all` things of a size belongs to: these come in rounds over
+    /// all parameters of that size.
+    fn has(&self, size: u64, index: usize, all: usize) -> bool {
+        let Some(is_own) = self.is_own.get(&size) else { return true };
+        let place =
+            if all.is_multiple_of(is_own.len()) { index % is_own.len() } else { index * is_own.len() / all.max(1) };
+        is_own[place]
+    }
+}
+
+/// Leaves one rank its share of the states; what is assumed.
+pub(super) fn apply(draft: &mut Draft, trained: &Trained, ranks: u32, others: OtherGradients) -> String {
+    if draft.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
+        draft.request_start();
+    }
+    let share = Share::of(&trained.sizes(), ranks);
+    let mut changes = Changes::default();
+    let groups = trained.groups(&draft.program);
+    let mut of_size: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
+    for group in groups {
+        let Some(first) = group.first() else { continue };
+        of_size.entry(first.bytes).or_default().push(group.iter().map(|step| step.allocation).collect());
+    }
+    for update in &trained.scratch {
+        let mut scratch: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
+        let is_scratch = |step: &&Step| step.kind == StepKind::Alloc && update.binary_search(&step.allocation).is_ok();
+        for step in draft.program.steps.iter().filter(is_scratch) {
+            scratch.entry(step.bytes).or_default().push(vec![step.allocation]);
+        }
+        leave(&share, &scratch, &mut changes);
+    }
+    leave(&share, &of_size, &mut changes);
+    if others != OtherGradients::AsRecorded {
+        drop_gradients(draft, trained, &share, others, &mut changes);
+    }
+    draft.change(changes);
+    let gradients = match others {
+        OtherGradients::AsRecorded => "gradients stay whole and are dropped as recorded",
+        OtherGradients::Stay => {
+            "the gradients of other ranks' parameters stay, since the rank's optimizer drops its own alone"
+        }
+        OtherGradients::Gone => {
+            "the gradients of other ranks' parameters are gone as soon as they are there, without the buckets they are reduced in"
+        }
+    };
+    format!(
+        "the rank with most of {ranks}, {} of {} of trained parameters, dealt out whole and the largest first, as \
+         ZeroRedundancyOptimizer does; {gradients}",
+        Bytes(share.bytes),
+        Bytes(trained.bytes()),
+    )
+}
+
+/// Removes what belongs to parameters of other ranks.
+fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, changes: &mut Changes) {
+    for (&size, all) in of_size {
+        let others = all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len()));
+        others.flat_map(|(_, allocations)| allocations).for_each(|&allocation| changes.remove(allocation));
+    }
+}
+
+/// Frees gradients of other ranks' parameters when the node that makes them is done, in all backward passes or all but the
+/// first: there they stay, and later ones are added to them.
+fn drop_gradients(draft: &Draft, trained: &Trained, share: &Share, others: OtherGradients, changes: &mut Changes) {
+    let is_gradient = |step: &&Step| {
+        step.kind == StepKind::Alloc
+            && draft.origin(step.allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
+    };
+    let nodes = Nodes::of(&draft.program.steps);
+    let mut seen: HashMap<(u64, usize), usize> = HashMap::new();
+    let passes = passes(trained, draft.program.steps.iter().filter(is_gradient));
+    for (pass, gradients) in passes.into_iter().enumerate() {
+        let mut of_size: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
+        // Backward makes them in the opposite order of parameters.
+        for step in gradients.into_iter().rev() {
+            of_size.entry(step.bytes).or_default().push(step);
+        }
+        for (&size, all) in &of_size {
+            for (index, step) in all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len())) {
+                let is_first = others == OtherGradients::Stay && *seen.entry((size, index)).or_insert(pass) == pass;
+                if is_first {
+                    changes.keep(step.allocation);
+                } else {
+                    changes.free_at(nodes.end_of(step.allocation), step.allocation, step.entry);
+                }
+            }
+        }
+    }
+}
+
+/// Gradients by the update that they are made for.
+fn passes<'s>(trained: &Trained, gradients: impl Iterator<Item = &'s Step>) -> Vec<Vec<Step>> {
+    let mut passes: Vec<Vec<Step>> = vec![Vec::new(); trained.updates.len() + 1];
+    for step in gradients {
+        let pass = trained.updates.partition_point(|update| update.start <= step.entry);
+        passes[pass].push(*step);
+    }
+    passes
+}
+
+/// Where nodes of backward end.
+pub(super) struct Nodes<'s> {
+    steps: &'s [Step],
+    /// Where each allocation is made.
+    made: HashMap<u32, usize>,
+}
+
+impl<'s> Nodes<'s> {
+    pub fn of(steps: &'s [Step]) -> Self {
+        let allocs = steps.iter().enumerate().filter(|(_, step)| step.kind == StepKind::Alloc);
+        Self { steps, made: allocs.map(|(place, step)| (step.allocation, place)).collect() }
+    }
+
+    /// The place at which the node is done that made a gradient, and has added it to an earlier one: it makes what it
+    /// returns, lets go of what it was given and of what it saved, and then of what was added. The next one begins with a
+    /// request.
+    pub fn end_of(&self, gradient: u32) -> usize {
+        let made = self.made.get(&gradient).copied().unwrap_or(self.steps.len());
+        let rest = || self.steps.iter().enumerate().skip(made + 1);
+        let is_older = |allocation: u32| self.made.get(&allocation).is_none_or(|&place| place < made);
+        let lets_go = rest().find(|(_, step)| is_free(step.kind) && is_older(step.allocation));
+        let lets_go = lets_go.map_or(self.steps.len(), |(place, _)| place);
+        let next = self.steps.iter().enumerate().skip(lets_go).find(|(_, step)| !is_free(step.kind));
+        next.map_or(self.steps.len(), |(place, _)| place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_dealt_out_the_largest_first() {
+        let share = Share::of(&[10, 6, 5, 5, 1], 2);
+        assert_eq!(share.bytes, 15, "10 and 5; the others are 6, 5 and 1");
+        assert!(share.has(10, 0, 1) && !share.has(6, 0, 1) && !share.has(5, 0, 2) && share.has(5, 1, 2));
+        // Two rounds over the parameters of that size.
+        assert!(!share.has(5, 2, 4) && share.has(5, 3, 4));
+    }
+}

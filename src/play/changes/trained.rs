@@ -1,0 +1,185 @@
+//! What an optimizer works on: gradients, states, and what it makes on the way.
+
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Origin, Origins, Phase};
+use crate::model::bytes::Bytes;
+use crate::play::{Program, Step, StepKind};
+use crate::replay::{Allocation, Metric};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Share of the states, in percent, that may have no gradient of their size: counters of steps, scales.
+const MOST_OTHER: u64 = 1;
+/// Share of the recorded peak, in percent, that may be of unknown purpose and yet stay.
+const MOST_UNCLEAR: u64 = 2;
+
+/// What the optimizer of a recording works on. Allocations are indexes into [`crate::replay::History::allocations`].
+#[derive(Clone, Debug)]
+pub(super) struct Trained {
+    /// Number of gradients by size: of the parameters that are trained.
+    pub gradients: BTreeMap<u64, u32>,
+    /// States, in the order in which they were made.
+    pub states: Vec<u32>,
+    /// How many states each parameter has.
+    pub per_parameter: u32,
+    /// What each step of the optimizer makes and does not keep.
+    pub scratch: Vec<Vec<u32>>,
+    /// Entries of each step of the optimizer that updates parameters.
+    pub updates: Vec<Range<u32>>,
+    /// Every gradient of every backward pass.
+    pub all_gradients: Vec<u32>,
+}
+
+impl Trained {
+    /// What is known of a device. An error says why that is not enough.
+    pub fn of(device: &Device<'_>) -> Result<Self, String> {
+        let (track, history, phases) = (device.track, device.history(), device.phases());
+        let categories = device.categories();
+        let origins = Origins::of(device.sites(), device.roles());
+        let of = |wanted: Category| {
+            (0..history.allocations.len() as u32)
+                .filter(move |&index| categories.get(index as usize).category == wanted)
+        };
+        let allocation = |index: u32| &history.allocations[index as usize];
+        let updates = updates(device);
+        if updates.is_empty() {
+            return Err("no step of an optimizer behind a backward pass is known".to_owned());
+        }
+        let all_gradients: Vec<u32> = of(Category::Gradient).collect();
+        let states: Vec<u32> = of(Category::OptimizerState).collect();
+        let gradients = most_at_once(all_gradients.iter().map(|&index| *allocation(index)), &updates);
+        if gradients.is_empty() {
+            return Err("no gradients are known".to_owned());
+        }
+        let mut scratch: Vec<Vec<u32>> = vec![Vec::new(); updates.len()];
+        for (index, &Allocation { born, freed, .. }) in (0..).zip(&history.allocations) {
+            let update = updates.partition_point(|update| update.end < born);
+            let is_within = updates.get(update).is_some_and(|update| update.start < born && freed <= update.end);
+            if is_within
+                && categories.get(index as usize).category == Category::Temporary
+                && phases.at(born) == Phase::Optimizer
+                && matches!(origins.get(track.stack_of(index as usize)), Origin::Optimizer | Origin::State)
+            {
+                scratch[update].push(index);
+            }
+        }
+        let peak = history.maxima[Metric::Allocated as usize];
+        let unclear: u64 = [Category::ModelState, Category::BeforeRecording]
+            .into_iter()
+            .flat_map(of)
+            .map(allocation)
+            .filter(|allocation| allocation.allocated_at(peak.instant))
+            .fold(0, |sum, allocation| sum.saturating_add(allocation.size));
+        if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
+            return Err(format!(
+                "{} at the peak may be parameters, gradients or states: recording from before the model is made tells",
+                Bytes(unclear)
+            ));
+        }
+        let per_parameter = per_parameter(states.iter().map(|&index| allocation(index).requested), &gradients)?;
+        Ok(Self { gradients, states, per_parameter, scratch, updates, all_gradients })
+    }
+
+    /// Bytes of one gradient of each trained parameter, the largest first.
+    pub fn sizes(&self) -> Vec<u64> {
+        let all = self.gradients.iter().rev();
+        all.flat_map(|(&bytes, &count)| std::iter::repeat_n(bytes, count as usize)).collect()
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.gradients
+            .iter()
+            .fold(0, |sum, (&bytes, &count)| sum.saturating_add(bytes.saturating_mul(u64::from(count))))
+    }
+
+    /// The states of each parameter, as far as they have the size of a gradient, by the requests that a program has for
+    /// them: the steps of one parameter's states, in order.
+    pub fn groups(&self, program: &Program) -> Vec<Vec<Step>> {
+        let mut of_size: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
+        let is_state = |step: &&Step| {
+            step.kind == StepKind::Alloc
+                && self.states.binary_search(&step.allocation).is_ok()
+                && self.gradients.contains_key(&step.bytes)
+        };
+        for step in program.steps.iter().filter(is_state) {
+            of_size.entry(step.bytes).or_default().push(*step);
+        }
+        let each = self.per_parameter.max(1) as usize;
+        of_size.into_values().flat_map(|steps| steps.chunks(each).map(<[Step]>::to_vec).collect::<Vec<_>>()).collect()
+    }
+}
+
+/// Stretches of the optimizer's phase behind a backward pass, up to the one that frees gradients last.
+fn updates(device: &Device<'_>) -> Vec<Range<u32>> {
+    let mut updates: Vec<Range<u32>> = Vec::new();
+    let mut is_due = false;
+    let mut is_open = false;
+    for span in &device.phases().spans {
+        match span.phase {
+            Phase::Backward => (is_due, is_open) = (true, false),
+            Phase::Optimizer if is_due => {
+                updates.push(span.start..span.end);
+                (is_due, is_open) = (false, true);
+            }
+            Phase::Optimizer if is_open => {
+                if let Some(last) = updates.last_mut() {
+                    last.end = span.end;
+                }
+            }
+            Phase::Forward | Phase::Data => is_open = false,
+            _ => {}
+        }
+    }
+    updates
+}
+
+/// Of each size, the most blocks that are there when an update begins.
+fn most_at_once(blocks: impl Iterator<Item = Allocation>, updates: &[Range<u32>]) -> BTreeMap<u64, u32> {
+    let mut counts: BTreeMap<(u64, usize), u32> = BTreeMap::new();
+    for block in blocks {
+        let first = updates.partition_point(|update| update.start < block.born);
+        let there = updates[first..].iter().take_while(|update| block.allocated_at(update.start));
+        for update in first..first + there.count() {
+            *counts.entry((block.requested, update)).or_default() += 1;
+        }
+    }
+    let mut most: BTreeMap<u64, u32> = BTreeMap::new();
+    for ((size, _), count) in counts {
+        let known = most.entry(size).or_default();
+        *known = count.max(*known);
+    }
+    most
+}
+
+/// How many states of its size each gradient has. An error says why that is not known.
+fn per_parameter(states: impl Iterator<Item = u64>, gradients: &BTreeMap<u64, u32>) -> Result<u32, String> {
+    let (mut counts, mut all, mut other): (BTreeMap<u64, u32>, u64, u64) = (BTreeMap::new(), 0, 0);
+    for size in states {
+        all = all.saturating_add(size);
+        if gradients.contains_key(&size) {
+            *counts.entry(size).or_default() += 1;
+        } else {
+            other = other.saturating_add(size);
+        }
+    }
+    if all == 0 {
+        return Ok(0);
+    }
+    let unlike = || format!("{} of states are not of the sizes of gradients", Bytes(other));
+    if other.saturating_mul(100) > all.saturating_mul(MOST_OTHER) {
+        return Err(unlike());
+    }
+    // Few bytes may be counted wrongly, such as those of a size that other things have as well.
+    let each = |(size, count): (&u64, &u32)| (count / gradients[size].max(1), size.saturating_mul(u64::from(*count)));
+    let mut bytes_of: BTreeMap<u32, u64> = BTreeMap::new();
+    for (each, bytes) in counts.iter().map(each) {
+        let sum = bytes_of.entry(each).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
+    let (&each, &bytes) = bytes_of.iter().max_by_key(|&(_, bytes)| *bytes).unwrap_or((&0, &0));
+    if each == 0 || all.saturating_sub(bytes).saturating_mul(100) > all.saturating_mul(MOST_OTHER) {
+        return Err("parameters of different sizes have different numbers of states".to_owned());
+    }
+    Ok(each)
+}

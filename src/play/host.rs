@@ -1,0 +1,226 @@
+//! Pinned host memory: PyTorch's `CachingHostAllocator`, played.
+//!
+//! A request is rounded up to a power of two, and its block is kept for good and given to later requests of that power.
+//! Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold blocks, not what
+//! was asked for: of a block that was rounded it is known only that more than half of it was wanted. So what becomes of it
+//! under settings that do not round is a range, whose ends are played.
+
+use super::capacity::Capacities;
+use super::program::{Program, StepKind};
+use super::recorded::Difference;
+use super::{Run, Trust};
+use crate::model::{Action, AllocatorSettings, BlockState};
+use crate::play::player::Outcome;
+use crate::replay::{Metric, Track};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// `pinned_max_cached_size_mb` worth trying, in MiB.
+const WORTH_TRYING: [u64; 3] = [16, 64, 256];
+
+/// What a request may have asked for, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    least: u64,
+    most: u64,
+}
+
+impl Wanted {
+    /// What was asked for where a block was handed out under some settings.
+    fn of(block: u64, recorded: &AllocatorSettings) -> Self {
+        let may_be_rounded = recorded.pinned_max_cached_size.is_none_or(|limit| block / 2 < limit);
+        let least = if block.is_power_of_two() && may_be_rounded { block / 2 + 1 } else { block };
+        Self { least, most: block }
+    }
+}
+
+/// Which end of what is not known is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Least,
+    Most,
+}
+
+/// The allocator of pinned memory.
+#[derive(Clone, Debug)]
+struct Pinned {
+    /// Larger blocks are not kept, and larger requests not rounded.
+    limit: u64,
+    end: End,
+    /// Blocks kept, by size.
+    kept: BTreeMap<u64, u64>,
+    reserved: u64,
+    in_use: u64,
+    outcome: Outcome,
+}
+
+impl Pinned {
+    fn new(settings: &AllocatorSettings, end: End) -> Self {
+        let limit = settings.pinned_max_cached_size.unwrap_or(u64::MAX);
+        Self { limit, end, kept: BTreeMap::new(), reserved: 0, in_use: 0, outcome: Outcome::default() }
+    }
+
+    /// Serves a request: bytes of its block.
+    fn alloc(&mut self, wanted: Wanted) -> u64 {
+        let size = self.block(wanted);
+        if let Some(kept) = self.kept.get_mut(&size).filter(|kept| **kept > 0) {
+            *kept -= 1;
+        } else {
+            self.outcome.device_allocs += 1;
+            self.reserved = self.reserved.saturating_add(size);
+        }
+        self.in_use = self.in_use.saturating_add(size);
+        self.measure();
+        size
+    }
+
+    /// Bytes of the block for what may have been asked for: of all that it may be, the least or the most.
+    fn block(&self, wanted: Wanted) -> u64 {
+        match self.end {
+            End::Least if wanted.most > self.limit => wanted.least.max(self.limit.saturating_add(1)),
+            End::Most if wanted.least > self.limit => wanted.most,
+            End::Least | End::Most => wanted.most.checked_next_power_of_two().unwrap_or(wanted.most),
+        }
+    }
+
+    /// Takes a block back.
+    fn free(&mut self, size: u64) {
+        self.in_use = self.in_use.saturating_sub(size);
+        if size <= self.limit {
+            *self.kept.entry(size).or_default() += 1;
+        } else {
+            self.give_back(size, 1);
+        }
+        self.measure();
+    }
+
+    fn give_back(&mut self, size: u64, blocks: u64) {
+        self.reserved = self.reserved.saturating_sub(size.saturating_mul(blocks));
+        self.outcome.device_frees += blocks;
+    }
+
+    fn empty_cache(&mut self) {
+        for (size, blocks) in std::mem::take(&mut self.kept) {
+            self.give_back(size, blocks);
+        }
+    }
+
+    fn measure(&mut self) {
+        let outcome = &mut self.outcome;
+        outcome.max_reserved = outcome.max_reserved.max(self.reserved);
+        outcome.max_allocated = outcome.max_allocated.max(self.in_use);
+        outcome.max_inactive = outcome.max_inactive.max(self.reserved.saturating_sub(self.in_use));
+    }
+}
+
+/// Plays a program of pinned memory that was recorded under some settings, under others.
+fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSettings, end: End) -> Outcome {
+    let mut pinned = Pinned::new(settings, end);
+    let mut blocks: Vec<Option<u64>> = vec![None; program.allocations];
+    for segment in &program.start.segments {
+        for piece in program.start.pieces_of(segment) {
+            let size = pinned.alloc(Wanted::of(piece.size, recorded));
+            match piece.allocation.and_then(|index| blocks.get_mut(index)) {
+                Some(block) if piece.state != BlockState::Inactive => *block = Some(size),
+                _ => pinned.free(size),
+            }
+        }
+    }
+    pinned.outcome.device_allocs = 0;
+    // What is given back as soon as it is free was not emptied by the program.
+    let is_emptied = recorded.pinned_max_cached_size.is_none();
+    for step in &program.steps {
+        match step.kind {
+            StepKind::Alloc => {
+                let size = pinned.alloc(Wanted::of(step.bytes, recorded));
+                if let Some(block) = blocks.get_mut(step.allocation as usize) {
+                    *block = Some(size);
+                }
+            }
+            StepKind::Free | StepKind::CompleteFree => {
+                if let Some(size) = blocks.get_mut(step.allocation as usize).and_then(Option::take) {
+                    pinned.free(size);
+                }
+            }
+            StepKind::EmptyCache if is_emptied => pinned.empty_cache(),
+            StepKind::EmptyCache | StepKind::Refused | StepKind::RequestFree | StepKind::ReleasePool => {}
+        }
+    }
+    pinned.outcome
+}
+
+/// Why settings cannot be played.
+fn refusal(settings: &AllocatorSettings) -> Option<&'static str> {
+    let limit = settings.pinned_max_cached_size.unwrap_or(u64::MAX);
+    settings.pinned_max_round_threshold.is_some_and(|threshold| threshold < limit).then_some(
+        "pinned_max_round_threshold_mb keeps blocks of any size: which of them serves a request depends on what was asked \
+         for, and recordings hold the size of the block",
+    )
+}
+
+/// The settings that a sweep plays.
+pub(crate) fn candidates() -> Vec<AllocatorSettings> {
+    let settings = |mib: u64| AllocatorSettings {
+        alloc_conf: format!("pinned_max_cached_size_mb:{mib}"),
+        pinned_max_cached_size: Some(mib << 20),
+        ..AllocatorSettings::default()
+    };
+    WORTH_TRYING.map(settings).to_vec()
+}
+
+/// The recorded settings and others, played, and by how much the former differ from the recording.
+pub(crate) fn runs(
+    track: Track<'_>,
+    program: &Program,
+    others: &[&AllocatorSettings],
+    lacks: &str,
+) -> (Vec<Run>, Difference) {
+    let recorded = &track.snapshot.settings;
+    let difference = difference(track, &play(program, recorded, recorded, End::Most));
+    let run = |settings: &AllocatorSettings, is_recorded: bool| {
+        let mut run = Run::refused(settings, is_recorded, refusal(settings).or(refusal(recorded)).unwrap_or_default());
+        // Only releases that know these settings record pinned memory.
+        run.warnings.clear();
+        if !run.because.is_empty() {
+            return run;
+        }
+        let [least, most] = [End::Least, End::Most].map(|end| play(program, recorded, settings, end));
+        run.reserved_range =
+            (!is_recorded && least.max_reserved < most.max_reserved).then_some((least.max_reserved, most.max_reserved));
+        let reserved = Some(most.max_reserved);
+        run.capacities = Capacities { first: reserved, safe: reserved, enough: reserved, holes: Vec::new() };
+        run.because = match () {
+            () if !lacks.is_empty() => lacks.to_owned(),
+            () if !difference.is_none() => "the recorded settings, played, are not quite what was recorded".to_owned(),
+            () if run.reserved_range.is_some() => {
+                "of pinned memory the blocks are recorded, not what was asked for: a range".to_owned()
+            }
+            () => String::new(),
+        };
+        run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
+        run.outcome = Some(most);
+        run
+    };
+    let played: Vec<Run> = others.par_iter().map(|settings| run(settings, false)).collect();
+    (std::iter::once(run(recorded, true)).chain(played).collect(), difference)
+}
+
+/// What a play of the recorded settings differs from the recording: in calls, and in the bytes of blocks in use and of all.
+fn difference(track: Track<'_>, played: &Outcome) -> Difference {
+    let maxima = &track.history.maxima;
+    let less = |metric: Metric, played: u64| (played as i64).wrapping_sub(maxima[metric as usize].bytes);
+    let mut difference = Difference::default();
+    difference.maxima[Metric::Active as usize] = less(Metric::Active, played.max_allocated);
+    difference.maxima[Metric::Reserved as usize] = less(Metric::Reserved, played.max_reserved);
+    let count = |wanted: Action| track.actions().iter().filter(|&&action| action == wanted).count() as u64;
+    difference.device_allocs = (played.device_allocs, count(Action::SegmentAlloc));
+    difference.device_frees = (played.device_frees, count(Action::SegmentFree));
+    difference
+}
+
+/// Bytes that are in use at their most, as far as is known: more than half of each block that was rounded.
+pub(crate) fn live_bytes(track: Track<'_>, program: &Program) -> u64 {
+    let recorded = &track.snapshot.settings;
+    let exact = AllocatorSettings { pinned_max_cached_size: Some(0), ..recorded.clone() };
+    play(program, recorded, &exact, End::Least).max_allocated
+}

@@ -1,0 +1,40 @@
+//! "What if", once: what a program would need under other settings, on another device, or with changes, played through the
+//! allocator's rules.
+//!
+//! `program` reads from a recording what its program asked for; `player` has the [`crate::allocator`] serve it; `recorded` compares
+//! a play of the recorded settings with the recording, which shows how far plays are to be trusted; `capacity` finds the smallest
+//! device. [`changes`] turns a program into that of a changed one. `testbed` has a device's program ready for plays of any
+//! settings and changes; `better_settings` and `settings_then` play a few settings for a line of advice; [`plans`] searches for
+//! what makes a program fit.
+
+pub(crate) mod better_settings;
+pub(crate) mod candidates;
+mod capacity;
+pub mod changes;
+pub(crate) mod host;
+pub mod plans;
+mod player;
+mod program;
+mod recorded;
+mod repetition;
+mod rounds;
+mod run;
+mod settings_then;
+mod testbed;
+mod trust;
+
+pub use better_settings::{BetterSettings, SettingsAdvice};
+pub(crate) use candidates::advisable;
+pub use capacity::{Capacities, Search};
+pub use player::{Outcome, Setup, play};
+pub(crate) use player::{blocks_at_peak, play_to_refusal, recorded_settings};
+pub use program::{Program, Releases};
+pub(crate) use program::{Step, StepKind};
+pub use recorded::{Difference, compare};
+pub use run::{CurvePoint, Run};
+pub use settings_then::{ReservedThen, SettingsThen};
+pub(crate) use testbed::{Stage, curve, lacks, placement_of, program, refusal, refuses};
+pub use trust::Trust;
+
+/// Bytes of a device that CUDA keeps for itself, where nothing tells.
+pub const DEFAULT_CONTEXT: u64 = 500 << 20;

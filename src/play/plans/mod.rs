@@ -1,0 +1,374 @@
+//! What makes a program fit a device: allocator settings, changes of the program, or both, the least trouble first.
+//!
+//! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Nothing is advised
+//! that was not played: some well-known tricks do nothing for a given program.
+
+mod moves;
+mod search;
+mod unfinished;
+
+pub use search::Goal;
+pub use unfinished::Unfinished;
+
+use crate::allocator::SizeRules;
+use crate::analysis::checkpoint::{Holders, could_be_checkpointed};
+use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
+use crate::play::changes::CodeChange;
+use crate::play::changes::{Edit, Editor, Refusal};
+use crate::play::{
+    Difference, Outcome, Program, Search as CapacitySearch, Stage, advisable, program, recorded_settings, refuses,
+};
+use crate::replay::{Anomalies, Completeness};
+use moves::Moves;
+use search::{Found, Search, Sought, Tried};
+use unfinished::complete_steps;
+
+/// Plans that are kept.
+const MOST_PLANS: usize = 5;
+/// Steps that are played in all, about: a few seconds' work.
+const STEPS: u64 = 40_000_000;
+/// The same for a line of another answer, which is to be there at once; and how often a recording can be played in them for it
+/// to be worth while.
+const STEPS_OF_A_LINE: u64 = 2_000_000;
+const PLAYS_OF_A_LINE: u64 = 20;
+/// Steps played for the smallest device of one plan.
+const STEPS_OF_NEEDS: u64 = 4_000_000;
+
+/// Why nothing can be said of a recording that starts late.
+const LATE: &str = "more is reserved when the recording begins than the device has: what that would be there is not known; \
+                    record from before the model is built";
+
+/// Why nothing can be said of a recording that kept nothing of what happened.
+const SINGLE: &str = "a single entry was kept: what the program needs at its most is not known";
+
+/// What to look for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Bytes of the device, as PyTorch's messages name its total capacity; needed unless a refused request tells what there
+    /// was.
+    pub capacity: Option<u64>,
+    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else
+    /// [`crate::play::DEFAULT_CONTEXT`].
+    pub context: Option<u64>,
+    /// Devices wanted; empty for all.
+    pub devices: Vec<DeviceId>,
+}
+
+setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec<DeviceId> });
+
+/// Settings and changes, played as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
+    pub alloc_conf: Option<String>,
+    /// Changes of the program.
+    pub changes: Vec<Change>,
+    /// How it goes: on the device where it fits, else on one without end.
+    pub outcome: Outcome,
+    /// Whether it fits the device, but would not with one segment more than is played.
+    pub is_tight: bool,
+    /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known. `None` where no
+    /// device is asked for.
+    pub needs: Option<u64>,
+    /// Mean time in microseconds that calls take when they run again, for each forward pass: 0 where none does, `None` where
+    /// the file has no times.
+    pub recompute_us: Option<i64>,
+    /// What is assumed, a sentence for each change.
+    pub assumptions: Vec<String>,
+}
+
+/// A change of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is changed.
+    pub edit: Edit,
+    /// How to checkpoint a function; `None` for other changes.
+    pub code: Option<CodeChange>,
+}
+
+/// What makes one device's program fit.
+#[derive(Clone, Debug)]
+pub struct DevicePlans {
+    /// Device.
+    pub device: DeviceId,
+    /// What was to be reached.
+    pub goal: Goal,
+    /// Bytes that the allocator can use, where a device was asked for.
+    pub capacity: Option<u64>,
+    /// Why nothing is looked for.
+    pub refused: Option<&'static str>,
+    /// The recorded settings, played, against the recording; `None` where nothing is played.
+    pub difference: Option<Difference>,
+    /// Why plays are not exact even without a change; empty where they are.
+    pub lacks: &'static str,
+    /// The recorded settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
+    pub recorded_conf: String,
+    /// The program as it is, under the recorded settings; `None` where nothing is played.
+    pub as_it_is: Option<Plan>,
+    /// Whether that reaches the goal.
+    pub fits: bool,
+    /// Other settings that were played without a change of the program.
+    pub settings_tried: usize,
+    /// What reaches the goal, the least trouble first; none where it does so as it is.
+    pub plans: Vec<Plan>,
+    /// Where nothing does, what comes nearest; `None` where nothing comes nearer than the program as it is.
+    pub nearest: Option<Plan>,
+    /// Changes that this recording does not allow to play, with the reason.
+    pub not_played: Vec<Refusal>,
+    /// Combinations that were played.
+    pub tried: usize,
+    /// Whether there are more, for which the recording is too long.
+    pub is_cut: bool,
+    /// Where the recording runs out of memory, what is played instead.
+    pub unfinished: Option<Unfinished>,
+    /// Whether the recording starts late and has no complete step, so that it says nothing about other times.
+    pub is_partial: bool,
+    /// Mean time of a forward pass in microseconds, where the file has times.
+    pub forward_us: Option<i64>,
+    /// What the recording lacks.
+    pub completeness: Completeness,
+    /// Contradictions in it.
+    pub anomalies: Anomalies,
+}
+
+/// All devices.
+#[derive(Clone, Debug, Default)]
+pub struct PlanReport {
+    /// The devices asked for, in order, without pinned host memory: no device limits that.
+    pub devices: Vec<DevicePlans>,
+}
+
+impl PlanReport {
+    /// Looks for what makes the programs fit a device.
+    ///
+    /// # Errors
+    /// When a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
+    pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
+        let mut wanted = recording.wanted(&options.devices)?;
+        wanted.retain(|device| device.id() > HOST_DEVICE);
+        let devices = ask_each(&wanted, |device| DevicePlans::of(device, options))?.0;
+        Ok(Self { devices })
+    }
+}
+
+impl DevicePlans {
+    /// Looks for what makes the program of one device fit.
+    ///
+    /// # Errors
+    /// When neither a capacity is given nor one is recorded.
+    pub fn of(device: &Device<'_>, options: &PlanOptions) -> Result<Self> {
+        Self::within(device, options, STEPS)
+    }
+
+    /// What would have made room for a request that was refused, for answers that have a line for it. `None` where none was,
+    /// and where the program does not have to be changed or nothing can be said.
+    pub fn of_failure(device: &Device<'_>) -> Option<Self> {
+        let has_failed = device.track.action_counts()[Action::Oom as usize] > 0;
+        let is_short = u64::from(device.history().entries()) * PLAYS_OF_A_LINE <= STEPS_OF_A_LINE;
+        if device.id() <= HOST_DEVICE || !has_failed || !is_short {
+            return None;
+        }
+        let plans = Self::within(device, &PlanOptions::default(), STEPS_OF_A_LINE).ok()?;
+        plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
+    }
+
+    /// As [`DevicePlans::of`], in so many steps.
+    fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
+        let program = match program(device) {
+            Ok(_) if keeps_nothing(device) => return Ok(Self::refused(device, SINGLE)),
+            Ok(program) => program,
+            Err(reason) => return Ok(Self::refused(device, reason)),
+        };
+        let mut stage = Stage::new(device.track, program, options.capacity, options.context);
+        let Some(capacity) = stage.capacity else {
+            let missing = "expected the memory of the device, such as --capacity 24GiB: no refused request tells it";
+            return Err(Error::Request(missing.to_owned()));
+        };
+        let mut goal = Goal::Device(capacity);
+        let mut unfinished = None;
+        if !stage.program.refusals.is_empty() {
+            let (before, found) = match complete_steps(device, &stage) {
+                Ok(found) => found,
+                Err(reason) => return Ok(Self::refused(device, reason)),
+            };
+            stage.program = before;
+            goal = Goal::Device(capacity.saturating_sub(found.more));
+            unfinished = Some(found);
+        }
+        if reserved_before(&stage.program) > goal.bytes() {
+            return Ok(Self::refused(device, LATE));
+        }
+        let holders = could_be_checkpointed(device);
+        let sought = Sought { goal, is_estimate: unfinished.is_some(), steps };
+        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &holders) })
+    }
+
+    /// Looks for what reaches a goal.
+    fn reaching(device: &Device<'_>, stage: &Stage, sought: Sought, holders: &Holders) -> Self {
+        let goal = sought.goal;
+        let editor = Editor::new(device);
+        let mut settings = vec![stage.settings.clone()];
+        if matches!(goal, Goal::Device(_)) {
+            settings.extend(advisable(&stage.settings));
+            // The program is changed under the recorded settings and these.
+            settings[1..].sort_by_key(|settings| !settings.expandable_segments);
+            settings.retain(|settings| refuses(settings, stage.capacity.is_some()).is_none());
+        }
+        let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };
+        plans.difference = Some(stage.difference.clone());
+        plans.lacks = stage.lacks;
+        if settings.is_empty() || refuses(&stage.settings, stage.capacity.is_some()).is_some() {
+            plans.refused = refuses(&stage.settings, stage.capacity.is_some());
+            return plans;
+        }
+        let search = Search::new(stage, &editor, sought, settings);
+        // Without changes nothing is refused.
+        let as_it_is = search.play(&[], 0..1).ok().flatten();
+        plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
+        let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);
+        plans.as_it_is = as_it_is.and_then(|tried| plan(stage, &search, &Moves::checkpoints(Vec::new()), tried));
+        if plans.fits {
+            return plans;
+        }
+        let moves = match goal {
+            Goal::Device(_) => {
+                let loss = editor.losses(&stage.program);
+                let refusal =
+                    |because: &String| Refusal { edit: Edit::ChunkLoss { pieces: 4 }, because: because.clone() };
+                plans.not_played.extend(loss.as_ref().err().map(refusal));
+                Moves::all(holders.functions.clone(), loss.ok(), peak)
+            }
+            Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
+        };
+        let told = |tried: Tried| plan(stage, &search, &moves, tried);
+        let others = 1..search.settings.len();
+        plans.settings_tried = others.len();
+        let by_settings = search.play(&[], others).ok().flatten();
+        let mut found = match by_settings {
+            Some(tried) if tried.fits && !tried.is_tight => Found { plans: vec![tried], ..Found::default() },
+            by_settings => {
+                let usual = search.settings.iter().skip(1).take_while(|settings| settings.expandable_segments).count();
+                let mut found = search.run(&moves, MOST_PLANS - 1, 1 + usual.min(1));
+                found.add(by_settings, goal);
+                found
+            }
+        };
+        plans.not_played.append(&mut found.refused);
+        plans.plans = found.plans.into_iter().filter_map(told).collect();
+        let least = plans.as_it_is.as_ref().map(|plan| plans.measure(plan));
+        let nearest = found.nearest.and_then(told);
+        plans.nearest = nearest.filter(|plan| least.is_none_or(|least| plans.measure(plan) < least));
+        (plans.tried, plans.is_cut) = (search.tried(), search.is_cut());
+        plans
+    }
+
+    /// Nothing is known yet.
+    fn none(device: &Device<'_>) -> Self {
+        let history = device.history();
+        Self {
+            device: device.id(),
+            goal: Goal::Device(0),
+            capacity: None,
+            refused: None,
+            difference: None,
+            lacks: "",
+            recorded_conf: recorded_settings(device.track).alloc_conf,
+            as_it_is: None,
+            fits: false,
+            settings_tried: 0,
+            plans: Vec::new(),
+            nearest: None,
+            not_played: Vec::new(),
+            tried: 0,
+            is_cut: false,
+            unfinished: None,
+            is_partial: history.completeness.has_baseline && device.steps().map_or(true, |steps| steps.ends.is_empty()),
+            forward_us: None,
+            completeness: history.completeness,
+            anomalies: history.anomalies.clone(),
+        }
+    }
+
+    fn refused(device: &Device<'_>, reason: &'static str) -> Self {
+        Self { refused: Some(reason), ..Self::none(device) }
+    }
+
+    /// What counts of a plan: what it needs, or has allocated.
+    pub fn measure(&self, plan: &Plan) -> u64 {
+        match self.goal {
+            // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
+            Goal::Device(bytes) if plan.outcome.failure().is_none() && plan.outcome.max_reserved <= bytes => {
+                plan.needs.filter(|&needs| needs <= bytes).unwrap_or(plan.outcome.max_reserved)
+            }
+            Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
+            Goal::Allocated(_) => plan.outcome.max_allocated,
+        }
+    }
+
+    /// The best of it.
+    pub fn best(&self) -> Option<&Plan> {
+        self.plans.first()
+    }
+}
+
+/// Whether nothing is recorded but what was there, and the last thing that happened.
+fn keeps_nothing(device: &Device<'_>) -> bool {
+    device.history().entries() <= 1 && device.history().completeness.has_baseline
+}
+
+/// The cheapest calls that are to be checkpointed so that no more than so many bytes are allocated at once.
+pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
+    let goal = Goal::Allocated(bytes);
+    let refused = |reason| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
+    let program = match program(device) {
+        Ok(program) if program.refusals.is_empty() => program,
+        Ok(_) => return refused("the recording runs out of memory: what would have followed is not known"),
+        Err(reason) => return refused(reason),
+    };
+    let stage = Stage::new(device.track, program, None, None);
+    let sought = Sought { goal, is_estimate: false, steps: STEPS };
+    DevicePlans::reaching(device, &stage, sought, &could_be_checkpointed(device))
+}
+
+/// A plan as it was played.
+fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
+    let settings = &search.settings[tried.settings];
+    let (program, assumptions) = search.program(&tried.edits).ok()?;
+    let change = |edit: &Edit| {
+        let code = moves.function(edit).map(|function| function.change.clone());
+        Change { edit: edit.clone(), code }
+    };
+    let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(stage, &program, settings));
+    Some(Plan {
+        alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
+        changes: tried.edits.iter().map(change).collect(),
+        recompute_us: moves.time(&tried.edits),
+        needs: needs.flatten(),
+        is_tight: tried.is_tight,
+        outcome: tried.outcome,
+        assumptions,
+    })
+}
+
+/// A device on which a program always works: the smallest, if a few plays find it.
+fn needs(stage: &Stage, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
+    let setup = stage.setup(settings);
+    let search = CapacitySearch {
+        program,
+        settings,
+        placement: setup.placement,
+        context: stage.context,
+        least: program.live_bytes(&SizeRules::device(settings)).max(reserved_before(program)),
+        refusals_fail: true,
+        budget: STEPS_OF_NEEDS,
+    };
+    search.enough()
+}
+
+/// Bytes of the segments that are there before the first step.
+fn reserved_before(program: &Program) -> u64 {
+    program.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
+}

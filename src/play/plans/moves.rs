@@ -1,0 +1,193 @@
+//! What could be changed about a program, and how much trouble each change is.
+
+use crate::play::changes::HeldByCalls;
+use crate::play::changes::{Edit, LossFigures, Optimizer};
+
+/// Functions that are checkpointed.
+const FUNCTIONS: usize = 8;
+/// Beyond every so many-th call hardly anything changes.
+const MOST_EVERY: usize = 16;
+/// Ranks that share what an optimizer works on: a machine's.
+const RANKS: u32 = 8;
+/// Numbers of pieces in which a loss is computed.
+const PIECES: [u32; 3] = [4, 8, 16];
+/// A loss is not split further once its logits are less than one part in so many of the peak.
+const MINOR: u64 = 50;
+
+/// What could be changed.
+#[derive(Debug)]
+pub(super) struct Moves {
+    /// Functions worth checkpointing, those that hold most first.
+    pub functions: Vec<HeldByCalls>,
+    /// Everything else.
+    pub others: Vec<Edit>,
+    /// Mean time of logits and loss in a forward pass in microseconds, where the file has times.
+    loss_us: Option<i64>,
+}
+
+impl Moves {
+    /// All there is for a program with such functions, such a loss where one is known, and such a peak.
+    pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64) -> Self {
+        let others = [
+            Edit::Optimizer(Optimizer::Adam8bit),
+            Edit::OffloadActivations,
+            Edit::OffloadOptimizer,
+            Edit::ShardOptimizer { ranks: RANKS, keeps_gradients: false },
+            Edit::ShardGradients { ranks: RANKS },
+        ];
+        let pieces = loss.and_then(|loss| most_pieces(loss.logits_bytes, peak));
+        let others = pieces.map(|pieces| Edit::ChunkLoss { pieces }).into_iter().chain(others).collect();
+        Self { others, loss_us: loss.and_then(|loss| loss.forward_us), ..Self::checkpoints(functions) }
+    }
+
+    /// Checkpointing alone.
+    pub fn checkpoints(functions: Vec<HeldByCalls>) -> Self {
+        Self { functions: worthwhile(functions), others: Vec::new(), loss_us: None }
+    }
+
+    /// The function that a change checkpoints.
+    pub fn function(&self, edit: &Edit) -> Option<&HeldByCalls> {
+        let Edit::Checkpoint { site, .. } = edit else { return None };
+        self.functions.iter().find(|function| function.label == *site)
+    }
+
+    /// Mean time in microseconds that what is changed takes to run again, for each forward pass. `None` where the file has no
+    /// times.
+    pub fn time(&self, edits: &[Edit]) -> Option<i64> {
+        edits.iter().try_fold(0i64, |sum, edit| {
+            let time = match edit {
+                Edit::Checkpoint { every, .. } => recompute_us(self.function(edit)?, *every)?,
+                Edit::ChunkLoss { .. } => self.loss_us?,
+                _ => 0,
+            };
+            Some(sum.saturating_add(time))
+        })
+    }
+
+    /// Sets of the other changes: none, then those that are the least trouble.
+    pub fn sets(&self) -> Vec<Vec<Edit>> {
+        let mut sets = vec![Vec::new()];
+        for (index, edit) in self.others.iter().enumerate() {
+            sets.push(vec![edit.clone()]);
+            sets.extend(self.others[index + 1..].iter().map(|other| vec![edit.clone(), other.clone()]));
+        }
+        sets.sort_by_key(|set| set.iter().map(trouble).sum::<u32>());
+        sets
+    }
+}
+
+/// The largest number of pieces that still makes a difference to a peak.
+fn most_pieces(logits: u64, peak: u64) -> Option<u32> {
+    let is_minor = |pieces: &u32| logits / u64::from(*pieces) * MINOR < peak;
+    let most = PIECES.iter().copied().find(is_minor).or(PIECES.last().copied());
+    most.filter(|_| logits.saturating_mul(MINOR) >= peak)
+}
+
+/// Smaller numbers of pieces, the smallest first.
+pub(super) fn fewer_pieces(than: u32) -> impl Iterator<Item = u32> {
+    PIECES.into_iter().take_while(move |&pieces| pieces < than)
+}
+
+/// Functions that no other one beats by holding more and running again in less time.
+fn worthwhile(mut functions: Vec<HeldByCalls>) -> Vec<HeldByCalls> {
+    let mut least = i64::MAX;
+    // Each holds less than those before it.
+    functions.retain(|function| {
+        let Some(time) = function.recompute_us else { return true };
+        let is_quicker = time < least;
+        least = least.min(time);
+        is_quicker
+    });
+    functions.truncate(FUNCTIONS);
+    functions
+}
+
+/// Each second, third... call of a function, as far as that makes a difference.
+pub(super) fn sparser(function: &HeldByCalls) -> impl Iterator<Item = usize> + use<> {
+    let calls = function.calls;
+    let differs = move |every: &usize| calls.div_ceil(*every) < calls.div_ceil(every - 1);
+    (2..=calls.min(MOST_EVERY)).filter(differs)
+}
+
+/// Some of the calls of a function checkpointed.
+pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Edit {
+    Edit::Checkpoint { site: function.label.clone(), every }
+}
+
+/// How much trouble a change is, to put plans in order: a line, a loss that is written anew or an optimizer with other rounding,
+/// copies to the host in every step, other machines.
+pub(super) fn trouble(edit: &Edit) -> u32 {
+    match edit {
+        Edit::Checkpoint { .. } => 2,
+        Edit::ChunkLoss { .. } | Edit::Optimizer(_) => 3,
+        Edit::OffloadActivations | Edit::OffloadOptimizer => 5,
+        Edit::ShardOptimizer { .. } => 6,
+        Edit::ShardGradients { .. } => 7,
+        // Another batch, or another program: neither is tried.
+        Edit::Accumulate { .. } | Edit::Inference => 8,
+    }
+}
+
+/// Mean time in microseconds that checkpointed calls take when they run again, for each forward pass. `None` where the file
+/// has no times.
+fn recompute_us(function: &HeldByCalls, every: usize) -> Option<i64> {
+    let (all, some) = (function.calls.max(1) as i64, function.calls.div_ceil(every.max(1)) as i64);
+    Some(function.recompute_us?.saturating_mul(some) / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::play::changes::CodeChange;
+
+    fn function(label: &str, bytes: u64, calls: usize, recompute_us: Option<i64>) -> HeldByCalls {
+        HeldByCalls { label: label.to_owned(), calls, bytes, recompute_us, change: CodeChange::Wrap(None) }
+    }
+
+    #[test]
+    fn functions_that_hold_less_and_take_longer_are_left_out() {
+        let all = [("block", 90, 50), ("attention", 60, 20), ("norm", 50, 30), ("mlp", 40, 10)];
+        let all = all.map(|(label, bytes, time)| function(label, bytes, 4, Some(time)));
+        let labels: Vec<String> = worthwhile(all.to_vec()).into_iter().map(|function| function.label).collect();
+        assert_eq!(labels, ["block", "attention", "mlp"]);
+        let untimed = [function("a", 2, 4, None), function("b", 1, 4, None)];
+        assert_eq!(worthwhile(untimed.to_vec()).len(), 2);
+    }
+
+    #[test]
+    fn fewer_calls_take_less_time() {
+        let function = function("block", 90, 5, Some(50));
+        // Every second is three of five calls, every third or fourth two, every fifth one.
+        assert_eq!(sparser(&function).collect::<Vec<_>>(), [2, 3, 5]);
+        assert_eq!([1, 2, 3, 5].map(|every| recompute_us(&function, every)), [Some(50), Some(30), Some(20), Some(10)]);
+    }
+
+    #[test]
+    fn sets_come_in_order_of_trouble() {
+        let sets = Moves::all(Vec::new(), None, 100).sets();
+        assert_eq!(sets.len(), 1 + 5 + 10);
+        assert_eq!(sets[..2], [vec![], vec![Edit::Optimizer(Optimizer::Adam8bit)]]);
+        let trouble: Vec<u32> = sets.iter().map(|set| set.iter().map(trouble).sum()).collect();
+        assert!(trouble.is_sorted());
+    }
+
+    #[test]
+    fn a_loss_is_split_as_far_as_it_matters() {
+        assert_eq!(
+            [10, 20, 79, 80, 160, 5000].map(|logits| most_pieces(logits, 1000)),
+            [None, Some(4), Some(4), Some(8), Some(16), Some(16)]
+        );
+        assert_eq!(fewer_pieces(16).collect::<Vec<_>>(), [4, 8]);
+    }
+
+    #[test]
+    fn what_runs_again_takes_time() {
+        let loss = LossFigures { logits_bytes: 500, forward_us: Some(7) };
+        let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000);
+        let block = checkpoint(&moves.functions[0], 2);
+        let time = |edits: &[Edit]| moves.time(edits);
+        assert_eq!(time(&[]), Some(0));
+        assert_eq!(time(&[block.clone(), Edit::OffloadOptimizer]), Some(20));
+        assert_eq!(time(&[block, Edit::ChunkLoss { pieces: 16 }]), Some(27));
+    }
+}

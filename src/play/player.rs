@@ -1,0 +1,308 @@
+//! A program played on an allocator.
+
+use super::program::{Program, Step, StepKind};
+use super::rounds::Rounds;
+use crate::allocator::{
+    Allocator, BlockId, Limits, Placement, PoolIndex, Request, Restored, SegmentEvent, SizeRules, Threshold,
+};
+use crate::facts::segments::layout::SegmentLayout;
+use crate::model::{AllocatorSettings, BlockState, SegmentType};
+use crate::replay::{Metric, Track};
+
+/// What a program is played on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The allocator's rules.
+    pub rules: SizeRules,
+    /// What it may reserve.
+    pub limits: Limits,
+    /// Where the driver puts segments.
+    pub placement: Placement,
+    /// Whether segments lie where they were recorded, as far as the play makes the same ones.
+    pub recorded_addresses: bool,
+}
+
+impl Setup {
+    /// An allocator with these settings, on a device with `capacity` bytes for it and `context` bytes more; a device
+    /// without end where there is none.
+    pub fn new(settings: &AllocatorSettings, capacity: Option<u64>, context: u64) -> Self {
+        let total = capacity.map(|capacity| capacity.saturating_add(context));
+        Self {
+            rules: SizeRules::device(settings),
+            limits: Limits::of(settings, capacity, total),
+            placement: Placement::LowestFree,
+            recorded_addresses: false,
+        }
+    }
+
+    /// The settings of a recording on its own device, with segments where they were.
+    pub fn as_recorded(track: Track<'_>, program: &Program) -> Self {
+        let mut setup = Self { recorded_addresses: true, ..Self::new(&recorded_settings(track), None, 0) };
+        if program.releases.retries > 0 || !program.refusals.is_empty() {
+            // Whatever the driver refused exceeded what it had, and so the most that was ever reserved.
+            let reserved = track.history.maxima[Metric::Reserved as usize].bytes;
+            setup.limits.capacity = Threshold::new(u64::try_from(reserved).unwrap_or(0));
+        }
+        setup
+    }
+}
+
+/// The settings of a recording. Before PyTorch 2.3 nothing is recorded of them; what is mapped shows that segments grow in
+/// place.
+pub(crate) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
+    let settings = track.snapshot.settings.clone();
+    let grows = !settings.recorded && track.history.segments.iter().any(|span| span.expandable);
+    AllocatorSettings { expandable_segments: settings.expandable_segments || grows, ..settings }
+}
+
+/// How a play went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The entry whose request was refused, at which the play ended; `None` when it went to the end.
+    pub fails_at: Option<u32>,
+    /// `max_memory_allocated()`, in bytes.
+    pub max_allocated: u64,
+    /// The most bytes in blocks that were not free.
+    pub max_active: u64,
+    /// The most bytes that callers had asked for.
+    pub max_requested: u64,
+    /// `max_memory_reserved()`.
+    pub max_reserved: u64,
+    /// The most reserved bytes that no block in use had.
+    pub max_inactive: u64,
+    /// `num_alloc_retries`.
+    pub retries: u64,
+    /// `num_device_alloc`.
+    pub device_allocs: u64,
+    /// `num_device_free`.
+    pub device_frees: u64,
+    /// Requests that were refused when they were recorded: entry, and whether they are served here.
+    pub refusals: Vec<(u32, bool)>,
+}
+
+impl Outcome {
+    /// The first entry whose request is refused, be it one that was refused when it was recorded.
+    pub fn failure(&self) -> Option<u32> {
+        let refused = self.refusals.iter().find(|(_, served)| !served).map(|&(entry, _)| entry);
+        refused.or(self.fails_at)
+    }
+}
+
+/// What is told while a program is played.
+pub(super) trait Observer {
+    /// Whether every step must be played, since somebody listens.
+    const LISTENS: bool = true;
+    /// The allocator asked the driver for memory or gave it back, for the step at `entry`.
+    fn segment(&mut self, entry: u32, event: SegmentEvent);
+    /// So many bytes are reserved after the step at `entry`.
+    fn reserved(&mut self, entry: u32, bytes: u64);
+}
+
+/// Nobody listens.
+impl Observer for () {
+    const LISTENS: bool = false;
+
+    fn segment(&mut self, _: u32, _: SegmentEvent) {}
+    fn reserved(&mut self, _: u32, _: u64) {}
+}
+
+/// A play at some step: what it takes to go on from there.
+#[derive(Clone, Debug)]
+pub(super) struct Player {
+    pub allocator: Allocator,
+    /// Steps played.
+    pub done: usize,
+    pub outcome: Outcome,
+    /// Pools of the allocator by the program's number of them: small and large.
+    pools: Vec<[PoolIndex; 2]>,
+    /// The block of each allocation that was made.
+    pub(super) blocks: Vec<Option<BlockId>>,
+    /// Requests so far whose address is known.
+    addressed: usize,
+    /// Steps applied: fewer than are done where rounds of a loop were skipped.
+    pub applied: u64,
+    pub(super) rounds: Rounds,
+}
+
+impl Player {
+    /// Stands before the first step.
+    pub fn new(program: &Program, setup: &Setup) -> Self {
+        let base = if setup.placement == Placement::Descending { 0 } else { program.lowest_address() };
+        let mut allocator = Allocator::new(setup.rules.clone(), setup.limits, setup.placement, base);
+        let mut blocks = vec![None; program.allocations];
+        let layout = &program.start;
+        let mut requested = program.start_requested.iter().copied().peekable();
+        for segment in &layout.segments {
+            let pieces = layout.pieces_of(segment);
+            let pool = allocator.pool(segment.stream.unwrap_or(0), segment.pool, segment.segment_type);
+            let &SegmentLayout { addr, size, expandable, .. } = segment;
+            let tiles = pieces.iter().map(|piece| {
+                let held = piece.state != BlockState::Inactive;
+                let asked = requested.next_if(|_| held).map_or(0, |(_, requested)| requested);
+                (piece.size, asked, piece.state)
+            });
+            let restored = Restored { pool, addr, size, expandable };
+            allocator.restore(&restored, tiles, |number, block| {
+                if let Some(slot) = pieces[number].allocation.and_then(|index| blocks.get_mut(index)) {
+                    *slot = Some(block);
+                }
+            });
+        }
+        let kinds = [SegmentType::Small, SegmentType::Large];
+        let pools = program.pools.iter();
+        let pools = pools.map(|&(stream, private)| kinds.map(|kind| allocator.pool(stream, private, kind))).collect();
+        for &private in &program.plain_pools {
+            allocator.keep_plain(private);
+        }
+        // Where segments lie as recorded, no two rounds are the same.
+        let mut rounds = if setup.recorded_addresses { Rounds::default() } else { Rounds::of(program) };
+        for (allocation, block) in (0u32..).zip(&blocks) {
+            if let Some(block) = block {
+                rounds.own(block.row(), allocation);
+            }
+        }
+        let outcome = Outcome::default();
+        let mut player = Self { allocator, done: 0, outcome, pools, blocks, addressed: 0, applied: 0, rounds };
+        player.measure();
+        player
+    }
+
+    /// Plays to the end, or to a request that is refused.
+    pub fn run(&mut self, program: &Program, setup: &Setup, observer: &mut impl Observer) {
+        self.run_to(program.len(), program, setup, observer);
+    }
+
+    /// Plays until so many steps are done, or to a request that is refused.
+    pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
+        while self.done < end && self.outcome.fails_at.is_none() {
+            if self.rounds.begin_at(self.done) && !O::LISTENS {
+                self.skip_rounds(program, end);
+                continue;
+            }
+            let step = program.steps[self.done];
+            self.done += 1;
+            self.applied += 1;
+            self.apply(program, setup, &step);
+            if self.allocator.has_events() {
+                for event in self.allocator.drain_events() {
+                    observer.segment(step.entry, event);
+                }
+                observer.reserved(step.entry, self.allocator.stats().reserved);
+            }
+            let stats = self.allocator.stats();
+            self.outcome.max_inactive = self.outcome.max_inactive.max(stats.reserved - stats.active);
+        }
+        let stats = self.allocator.stats();
+        self.outcome.max_reserved = stats.reserved_peak;
+        self.outcome.retries = stats.retries;
+        self.outcome.device_allocs = stats.device_allocs;
+        self.outcome.device_frees = stats.device_frees;
+    }
+
+    #[inline]
+    fn apply(&mut self, program: &Program, setup: &Setup, step: &Step) {
+        match step.kind {
+            StepKind::Alloc | StepKind::Refused => self.request(program, setup, step),
+            StepKind::Free | StepKind::CompleteFree => {
+                if let Some(block) = self.blocks.get_mut(step.allocation as usize).and_then(Option::take) {
+                    self.allocator.free(block);
+                }
+            }
+            StepKind::RequestFree => {
+                if let Some(&Some(block)) = self.blocks.get(step.allocation as usize) {
+                    self.allocator.request_free(block);
+                }
+            }
+            StepKind::EmptyCache => self.allocator.empty_cache(),
+            StepKind::ReleasePool => {
+                if let Some(private) = program.pools[step.pool as usize].1 {
+                    self.allocator.release_pool(private);
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, program: &Program, setup: &Setup, step: &Step) {
+        // What was refused is recorded as rounded.
+        let was_refused = step.kind == StepKind::Refused;
+        let bytes = if was_refused { step.bytes } else { setup.rules.round(step.bytes) };
+        let [small, large] = self.pools[step.pool as usize];
+        let pool = if setup.rules.is_large(bytes) { large } else { small };
+        let address = if setup.recorded_addresses { self.address_of(program, step.entry) } else { None };
+        let is_capturing = program.pools[step.pool as usize].1.is_some();
+        let request = Request { pool, bytes, requested: step.bytes, is_capturing, address };
+        let served = self.allocator.alloc(request);
+        if was_refused {
+            self.outcome.refusals.push((step.entry, served.is_some()));
+            if let Some(block) = served {
+                self.measure();
+                self.allocator.free(block);
+            }
+            return;
+        }
+        let Some(block) = served else {
+            self.outcome.fails_at = Some(step.entry);
+            return;
+        };
+        self.measure();
+        self.rounds.own(block.row(), step.allocation);
+        if let Some(slot) = self.blocks.get_mut(step.allocation as usize) {
+            *slot = Some(block);
+        }
+    }
+
+    /// Where the driver put what it gave for the request at an entry.
+    fn address_of(&mut self, program: &Program, entry: u32) -> Option<u64> {
+        while let Some(&(at, addr)) = program.addresses.get(self.addressed) {
+            if at >= entry {
+                return (at == entry).then_some(addr);
+            }
+            self.addressed += 1;
+        }
+        None
+    }
+
+    /// Takes the counters into the maxima. They are highest right after a request.
+    #[inline]
+    fn measure(&mut self) {
+        let stats = self.allocator.stats();
+        let outcome = &mut self.outcome;
+        outcome.max_allocated = outcome.max_allocated.max(stats.allocated);
+        outcome.max_active = outcome.max_active.max(stats.active);
+        outcome.max_requested = outcome.max_requested.max(stats.requested);
+    }
+}
+
+/// Plays a program from start to end.
+pub fn play(program: &Program, setup: &Setup) -> Outcome {
+    let mut player = Player::new(program, setup);
+    player.run(program, setup, &mut ());
+    player.outcome
+}
+
+/// The blocks that are allocated where a program allocates most: allocation and bytes.
+pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup) -> Vec<(usize, u64)> {
+    let most = play(program, setup).max_allocated;
+    let mut player = Player::new(program, setup);
+    // Blocks that another stream may still use are not allocated any more.
+    let mut is_pending = vec![false; program.allocations];
+    for step in &program.steps {
+        if player.outcome.max_allocated >= most {
+            break;
+        }
+        player.apply(program, setup, step);
+        if let Some(is_pending) = is_pending.get_mut(step.allocation as usize) {
+            *is_pending = step.kind == StepKind::RequestFree;
+        }
+    }
+    let held = player.blocks.iter().zip(is_pending).enumerate().filter(|(_, (_, is_pending))| !is_pending);
+    held.filter_map(|(index, (block, _))| Some((index, player.allocator.size((*block)?)))).collect()
+}
+
+/// Plays a program from start to the request that was refused at an entry, that included: how it went, and what is reserved
+/// then.
+pub(crate) fn play_to_refusal(program: &Program, setup: &Setup, entry: u32) -> (Outcome, u64) {
+    let mut player = Player::new(program, setup);
+    player.run_to(program.steps_to_refusal(entry), program, setup, &mut ());
+    (player.outcome, player.allocator.stats().reserved)
+}

@@ -1,0 +1,405 @@
+//! A recording as what its program asked of the allocator.
+//!
+//! A trace tells what the allocator did: the requests and frees of the program, and between them what it asked of the
+//! driver and gave back for them. Only the former are played; the latter follow. What has to be found out is where a
+//! request began: a retry waits for pending frees and gives memory back before the entry of its block is written, and all
+//! of that happens only because the search for a free block had failed before.
+
+use super::repetition::Repetition;
+use crate::allocator::SizeRules;
+use crate::facts::segments::layout::Layout;
+use crate::model::trace_entry::TraceEntry;
+use crate::model::{Action, PoolId, Segment, StackId};
+use crate::replay::{Instant, NEVER, SegmentSpan, Track};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// A step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub kind: StepKind,
+    /// Index into [`Program::pools`], for requests.
+    pub pool: u16,
+    /// The allocation concerned, as an index into [`crate::replay::History::allocations`].
+    pub allocation: u32,
+    /// The entry it was recorded by, counted within the trace.
+    pub entry: u32,
+    /// Bytes asked for.
+    pub bytes: u64,
+}
+
+/// What a step asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    /// A block.
+    Alloc,
+    /// A block that was refused: what the program would have done with it is not known.
+    Refused,
+    /// The free of a block that no other stream uses.
+    Free,
+    /// The free of a block that another stream uses.
+    RequestFree,
+    /// That stream is done with it.
+    CompleteFree,
+    /// `torch.cuda.empty_cache()`.
+    EmptyCache,
+    /// Nobody needs a private pool any more: its memory may be given back.
+    ReleasePool,
+}
+
+/// What is given back in a recording, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Releases {
+    /// Requests for which memory was given back first.
+    pub retries: u32,
+    /// Calls of `empty_cache`.
+    pub empty_cache: u32,
+    /// Of these, those that may as well be retries of the next request: what they gave back has no stack, as in PyTorch 2.0.
+    pub uncertain_calls: u32,
+    /// Of the former, those that may as well be `empty_cache` right before a request: neither has a stack.
+    pub uncertain: u32,
+}
+
+/// What a recording's program asked for on one device, ready to be played any number of times.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) steps: Vec<Step>,
+    /// Stream and private pool of requests.
+    pub(crate) pools: Vec<(u64, Option<PoolId>)>,
+    /// The loop that most of the steps are of.
+    pub(super) repetition: Option<Repetition>,
+    /// Segments and blocks before the first step.
+    pub(crate) start: Layout,
+    /// Bytes asked for by the blocks that are there then.
+    pub(crate) start_requested: Vec<(usize, u64)>,
+    /// Number of allocations.
+    pub(crate) allocations: usize,
+    /// Address that the driver gave for the memory made for a request, by the entry of the request, in order.
+    pub(crate) addresses: Vec<(u32, u64)>,
+    /// Private pools whose segments do not grow in place although the setting is on.
+    pub(crate) plain_pools: Vec<PoolId>,
+    /// What was given back.
+    pub releases: Releases,
+    /// Whether the program asked for more after a request was refused.
+    pub goes_on: bool,
+    /// Requests that were refused: entry, and bytes that the device had for the process then.
+    pub refusals: Vec<(u32, u64)>,
+}
+
+impl Program {
+    /// The program of one device. `None` where streams and pools are more than anything real has.
+    pub fn of(track: Track<'_>) -> Option<Self> {
+        let (snapshot, history) = (track.snapshot, track.history);
+        let mut reader = Reader::new(track);
+        for (entry, recorded) in (0..).zip(snapshot.entries.rows(history.rows.clone())) {
+            reader.read(entry, &recorded)?;
+        }
+        reader.flush();
+        let mut start = Layout::at(track, 0);
+        // Where no block tells, whose a segment is shows when it is given back.
+        for segment in start.segments.iter_mut().filter(|segment| segment.stream.is_none()) {
+            let owner = reader.owners.get(&segment.addr);
+            (segment.stream, segment.pool) = owner.map_or((None, segment.pool), |&(stream, pool)| (Some(stream), pool));
+        }
+        let held = start.pieces.iter().filter_map(|piece| piece.allocation);
+        let start_requested = held.map(|index| (index, history.allocations[index].requested)).collect();
+        let refused = reader.steps.iter().position(|step| step.kind == StepKind::Refused);
+        let goes_on = refused.is_some_and(|at| reader.steps[at..].iter().any(|step| step.kind == StepKind::Alloc));
+        Some(Self {
+            repetition: Repetition::of(&reader.steps, history.allocations.len()),
+            steps: reader.steps,
+            pools: reader.pools,
+            start,
+            start_requested,
+            allocations: history.allocations.len(),
+            addresses: reader.addresses,
+            plain_pools: plain_pools(track),
+            releases: reader.releases,
+            goes_on,
+            refusals: reader.refusals,
+        })
+    }
+
+    /// The same after its steps were changed: they may repeat otherwise.
+    #[must_use]
+    pub(crate) fn with_its_loop(self) -> Self {
+        Self { repetition: Repetition::of(&self.steps, self.allocations), ..self }
+    }
+
+    /// What comes before an instant, without requests that are refused later.
+    #[must_use]
+    pub(crate) fn up_to(&self, instant: Instant) -> Self {
+        let end = self.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
+        let mut refusals = self.refusals.clone();
+        refusals.retain(|&(entry, _)| entry < instant);
+        Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, ..self.clone() }.with_its_loop()
+    }
+
+    /// Number of steps: what a play of it costs.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to play.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Number of steps up to the request that was refused at an entry, that included.
+    pub(crate) fn steps_to_refusal(&self, entry: u32) -> usize {
+        let is_it = |step: &Step| step.kind == StepKind::Refused && step.entry == entry;
+        self.steps.iter().position(is_it).map_or(self.steps.len(), |index| index + 1)
+    }
+
+    /// Bytes that the blocks in use need at their most, rounded but without what is not split off: no allocator does with
+    /// less, wherever it puts them.
+    pub(crate) fn live_bytes(&self, rules: &SizeRules) -> u64 {
+        self.live_bytes_to(self.steps.len(), rules)
+    }
+
+    /// As [`Program::live_bytes`], of the first steps.
+    pub(crate) fn live_bytes_to(&self, end: usize, rules: &SizeRules) -> u64 {
+        let mut sizes = vec![0; self.allocations];
+        let mut live = 0u64;
+        for &(index, requested) in &self.start_requested {
+            sizes[index] = rules.round(requested);
+            live = live.saturating_add(sizes[index]);
+        }
+        let mut most = live;
+        for step in self.steps.iter().take(end) {
+            if step.kind == StepKind::Refused {
+                most = most.max(live.saturating_add(step.bytes));
+            }
+            let Some(size) = sizes.get_mut(step.allocation as usize) else { continue };
+            match step.kind {
+                StepKind::Alloc => {
+                    *size = rules.round(step.bytes);
+                    live = live.saturating_add(*size);
+                    most = most.max(live);
+                }
+                StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree => {
+                    live = live.saturating_sub(std::mem::take(size));
+                }
+                StepKind::Refused | StepKind::EmptyCache | StepKind::ReleasePool => {}
+            }
+        }
+        most
+    }
+
+    /// Lowest address that the driver gave, as far as known.
+    pub(super) fn lowest_address(&self) -> u64 {
+        let made = self.addresses.iter().map(|&(_, addr)| addr);
+        let there = self.start.segments.first().map(|segment| segment.addr);
+        made.chain(there).min().unwrap_or(0)
+    }
+}
+
+fn plain_pools(track: Track<'_>) -> Vec<PoolId> {
+    if !track.snapshot.settings.expandable_segments {
+        return Vec::new();
+    }
+    let plain = track.snapshot.segments_of(track.device()).iter().filter(|segment| !segment.is_expandable);
+    let mut pools: Vec<PoolId> = plain.filter_map(private_pool).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    pools
+}
+
+fn private_pool(segment: &Segment) -> Option<PoolId> {
+    segment.pool.filter(|&pool| pool != (0, 0))
+}
+
+struct Reader<'a> {
+    track: Track<'a>,
+    steps: Vec<Step>,
+    pools: Vec<(u64, Option<PoolId>)>,
+    known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
+    /// Segments of private pools at the end, in address order: entries before PyTorch 2.15 do not name their pool.
+    private: Vec<&'a Segment>,
+    addresses: Vec<(u32, u64)>,
+    releases: Releases,
+    refusals: Vec<(u32, u64)>,
+    /// Entries since the last step that are about segments.
+    segments: Vec<TraceEntry>,
+    /// Pending frees that completed since the last step.
+    completed: Vec<Step>,
+    /// Bytes reserved so far.
+    reserved: u64,
+    /// Private pools that nobody needs any more, by number.
+    released: Vec<u16>,
+    /// Stack of the last free that was requested.
+    freed_by: StackId,
+    /// Stream and pool of segments that are given back, by address.
+    owners: HashMap<u64, (u64, Option<PoolId>), RandomState>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(track: Track<'a>) -> Self {
+        let segments = track.snapshot.segments_of(track.device()).iter();
+        Self {
+            track,
+            steps: Vec::with_capacity(track.history.rows.len()),
+            pools: Vec::new(),
+            known_pools: HashMap::default(),
+            private: segments.filter(|segment| private_pool(segment).is_some()).collect(),
+            addresses: Vec::new(),
+            releases: Releases::default(),
+            refusals: Vec::new(),
+            segments: Vec::new(),
+            completed: Vec::new(),
+            reserved: u64::try_from(track.history.start.reserved).unwrap_or(0),
+            released: Vec::new(),
+            freed_by: StackId::EMPTY,
+            owners: HashMap::default(),
+        }
+    }
+
+    fn read(&mut self, entry: u32, recorded: &TraceEntry) -> Option<()> {
+        let allocation = self.track.history.links.get(entry as usize).copied().unwrap_or(u32::MAX);
+        let step = Step { kind: StepKind::Free, pool: 0, allocation, entry, bytes: recorded.size };
+        match recorded.action {
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.reserved = self.reserved.saturating_add(recorded.size);
+                self.segments.push(*recorded);
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.reserved = self.reserved.saturating_sub(recorded.size);
+                let context = self.track.snapshot.contexts.get(recorded.context);
+                self.owners.entry(recorded.addr).or_insert((context.stream, context.pool));
+                self.segments.push(*recorded);
+            }
+            Action::FreeRequested => {
+                self.flush();
+                self.freed_by = recorded.stack;
+                self.steps.push(Step { kind: StepKind::RequestFree, ..step });
+            }
+            Action::FreeCompleted => self.complete(step, recorded.stack),
+            Action::Alloc => {
+                let pool = self.pool_of(recorded, allocation)?;
+                self.request(Step { kind: StepKind::Alloc, pool, ..step }, recorded.stack);
+            }
+            Action::Oom => {
+                let pool = self.pool_of(recorded, u32::MAX)?;
+                self.refusals.push((entry, self.reserved.saturating_add(recorded.addr)));
+                self.request(Step { kind: StepKind::Refused, pool, ..step }, recorded.stack);
+            }
+            Action::Snapshot | Action::Annotate => self.flush(),
+            Action::Unknown => {}
+        }
+        Some(())
+    }
+
+    /// A free completes: at once, or when another stream is done with the block. In the latter case it is the next request
+    /// that notices, whose stack is another one.
+    fn complete(&mut self, step: Step, stack: StackId) {
+        let is_pending = !self.segments.is_empty() || !self.completed.is_empty() || stack != self.freed_by;
+        if let Some(last) = self
+            .steps
+            .last_mut()
+            .filter(|last| !is_pending && last.kind == StepKind::RequestFree && last.allocation == step.allocation)
+        {
+            last.kind = StepKind::Free;
+            return;
+        }
+        self.completed.push(Step { kind: StepKind::CompleteFree, ..step });
+    }
+
+    /// A request, with what came before its entry: of that, what was given back for it, and the pending frees that it
+    /// waited for, belong to it.
+    fn request(&mut self, step: Step, stack: StackId) {
+        let segments = std::mem::take(&mut self.segments);
+        let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
+        // The stack tells. Without one, memory that is made, or a refusal, ends a retry; a free block of an expandable
+        // segment may do so as well, but looks like `empty_cache` then.
+        let may_retry = stack != StackId::EMPTY
+            || step.kind == StepKind::Refused
+            || segments.last().is_some_and(|last| !is_release(last));
+        let own = segments.iter().rev().take_while(|entry| !is_release(entry) || entry.stack == stack);
+        let own = if may_retry { own.count() } else { 0 };
+        let (before, own) = segments.split_at(segments.len() - own);
+        let is_retry = own.iter().any(is_release);
+        self.release_pools(&segments, step.entry);
+        if let Some(last) = before.iter().rfind(|entry| is_release(entry)) {
+            let may_be_retry = step.kind == StepKind::Refused || !segments.iter().all(is_release);
+            self.releases.uncertain_calls += u32::from(may_be_retry && last.stack == StackId::EMPTY);
+            self.steps.append(&mut self.completed);
+            self.empty_cache(step.entry);
+        }
+        if is_retry {
+            self.releases.retries += 1;
+            let may_be_empty_cache = stack == StackId::EMPTY && step.kind == StepKind::Alloc;
+            self.releases.uncertain += u32::from(may_be_empty_cache);
+        } else if step.kind != StepKind::Refused {
+            // What is refused waits for pending frees even where there is nothing to give back.
+            self.steps.append(&mut self.completed);
+        }
+        let made = segments.iter().find(|entry| !is_release(entry));
+        self.addresses.extend(made.map(|entry| (step.entry, entry.addr)));
+        self.steps.push(step);
+        self.steps.append(&mut self.completed);
+    }
+
+    fn empty_cache(&mut self, entry: u32) {
+        self.releases.empty_cache += 1;
+        self.steps.push(Step { kind: StepKind::EmptyCache, pool: 0, allocation: u32::MAX, entry, bytes: 0 });
+    }
+
+    /// Private pools whose memory is given back for the first time.
+    fn release_pools(&mut self, segments: &[TraceEntry], entry: u32) {
+        for released in segments.iter().filter(|entry| entry.action == Action::SegmentFree) {
+            let context = self.track.snapshot.contexts.get(released.context);
+            let Some(private) = context.pool.filter(|&pool| pool != (0, 0)) else { continue };
+            let numbers = (0u16..).zip(&self.pools).filter(|&(_, &(_, pool))| pool == Some(private));
+            let Some(pool) = numbers.map(|(number, _)| number).next() else { continue };
+            if !self.released.contains(&pool) {
+                self.released.push(pool);
+                let kind = StepKind::ReleasePool;
+                self.steps.push(Step { kind, pool, allocation: u32::MAX, entry, bytes: 0 });
+            }
+        }
+    }
+
+    /// Ends what came since the last step: memory that was given back without a request.
+    fn flush(&mut self) {
+        self.steps.append(&mut self.completed);
+        let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
+        if self.segments.iter().any(is_release) {
+            let entry = self.steps.last().map_or(0, |last| last.entry + 1);
+            let segments = std::mem::take(&mut self.segments);
+            self.release_pools(&segments, entry);
+            self.empty_cache(entry);
+        }
+        self.segments.clear();
+    }
+
+    /// The number of a request's pool.
+    fn pool_of(&mut self, recorded: &TraceEntry, allocation: u32) -> Option<u16> {
+        let context = self.track.snapshot.contexts.get(recorded.context);
+        let private = context.pool.or_else(|| self.private_pool_at(allocation)).filter(|&pool| pool != (0, 0));
+        let key = (context.stream, private);
+        if let Some(&known) = self.known_pools.get(&key) {
+            return Some(known);
+        }
+        let number = u16::try_from(self.pools.len()).ok()?;
+        self.pools.push(key);
+        self.known_pools.insert(key, number);
+        Some(number)
+    }
+
+    /// The private pool in whose final segment an allocation lies, if the segment was there then.
+    fn private_pool_at(&self, allocation: u32) -> Option<PoolId> {
+        if self.private.is_empty() {
+            return None;
+        }
+        let allocation = self.track.history.allocations.get(allocation as usize)?;
+        let after = self.private.partition_point(|segment| segment.address <= allocation.addr);
+        let segment = self.private.get(after.checked_sub(1)?)?;
+        if allocation.addr - segment.address >= segment.total_size {
+            return None;
+        }
+        let lasts =
+            |span: &&SegmentSpan| span.gone == NEVER && span.addr <= allocation.addr && allocation.addr < span.end();
+        let span = self.track.history.segments.iter().find(lasts)?;
+        private_pool(segment).filter(|_| span.made <= allocation.born)
+    }
+}

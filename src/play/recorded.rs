@@ -1,0 +1,125 @@
+//! The recorded settings, played: by how much that differs from the recording.
+
+use super::program::Program;
+use crate::allocator::SegmentEvent;
+use crate::model::Action;
+use crate::play::player::{Observer, Outcome, Player, Setup};
+use crate::replay::{Metric, Track};
+use std::collections::BTreeMap;
+
+/// A play beside the recording that it should repeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Played less recorded maxima, in the order of [`Metric::ALL`].
+    pub maxima: [i64; 4],
+    /// Segments made in the play, and in the recording.
+    pub device_allocs: (u64, u64),
+    /// Segments given back in the play, and in the recording.
+    pub device_frees: (u64, u64),
+    /// Segments made and given back up to the first that differs in action, address or size.
+    pub equal_segments: u64,
+    /// The first entry at which they differ.
+    pub first: Option<u32>,
+    /// Whether plain segments lie in another order than the recorded ones. Of free blocks of one size the allocator takes
+    /// the one with the lowest address, so only their order matters.
+    pub other_order: bool,
+}
+
+impl Difference {
+    /// Whether the play is what was recorded.
+    pub fn is_none(&self) -> bool {
+        self.first.is_none() && self.maxima == [0; 4]
+    }
+
+    /// Whether segments lie in the order of the recorded ones.
+    pub fn keeps_order(&self) -> bool {
+        self.is_none() && !self.other_order
+    }
+
+    /// The largest difference between two maxima, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.maxima.iter().map(|bytes| bytes.unsigned_abs()).max().unwrap_or(0)
+    }
+}
+
+struct Follower {
+    recorded: Vec<(u32, SegmentEvent)>,
+    /// Played address of each plain segment by its recorded one.
+    placed: BTreeMap<u64, u64>,
+    /// Whether segments must lie where they were recorded.
+    same_addresses: bool,
+    difference: Difference,
+}
+
+impl Follower {
+    /// Takes note of where a segment lies; whether it is the one that was recorded.
+    fn is_recorded(&mut self, recorded: SegmentEvent, played: SegmentEvent) -> bool {
+        if (recorded.action, recorded.size) != (played.action, played.size) {
+            return false;
+        }
+        if self.same_addresses {
+            return recorded.addr == played.addr;
+        }
+        match played.action {
+            Action::SegmentAlloc => {
+                let below = self.placed.range(..recorded.addr).next_back().is_none_or(|(_, &addr)| addr < played.addr);
+                let above = self.placed.range(recorded.addr..).next().is_none_or(|(_, &addr)| played.addr < addr);
+                self.difference.other_order |= !(below && above);
+                self.placed.insert(recorded.addr, played.addr);
+                true
+            }
+            Action::SegmentFree => self.placed.remove(&recorded.addr).is_none_or(|addr| addr == played.addr),
+            _ => true,
+        }
+    }
+}
+
+impl Observer for Follower {
+    fn segment(&mut self, entry: u32, event: SegmentEvent) {
+        let is_made = matches!(event.action, Action::SegmentAlloc | Action::SegmentMap);
+        let counts = if is_made { &mut self.difference.device_allocs } else { &mut self.difference.device_frees };
+        counts.0 += 1;
+        if self.difference.first.is_none() {
+            match self.recorded.get(self.difference.equal_segments as usize).copied() {
+                Some((_, recorded)) if self.is_recorded(recorded, event) => self.difference.equal_segments += 1,
+                Some((at, _)) => self.difference.first = Some(at.min(entry)),
+                None => self.difference.first = Some(entry),
+            }
+        }
+    }
+
+    fn reserved(&mut self, _: u32, _: u64) {}
+}
+
+/// Plays a program and compares it with what was recorded of it.
+pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, Difference) {
+    let (snapshot, history) = (track.snapshot, track.history);
+    let mut follower = Follower {
+        recorded: Vec::new(),
+        placed: BTreeMap::new(),
+        same_addresses: setup.recorded_addresses,
+        difference: Difference::default(),
+    };
+    for (entry, recorded) in (0..).zip(snapshot.entries.rows(history.rows.clone())) {
+        let counts = match recorded.action {
+            Action::SegmentAlloc | Action::SegmentMap => &mut follower.difference.device_allocs,
+            Action::SegmentFree | Action::SegmentUnmap => &mut follower.difference.device_frees,
+            _ => continue,
+        };
+        counts.1 += 1;
+        let event = SegmentEvent { action: recorded.action, addr: recorded.addr, size: recorded.size };
+        follower.recorded.push((entry, event));
+    }
+    let mut player = Player::new(program, setup);
+    player.run(program, setup, &mut follower);
+    let Follower { recorded, mut difference, .. } = follower;
+    if difference.first.is_none() {
+        difference.first = recorded.get(difference.equal_segments as usize).map(|&(entry, _)| entry);
+    }
+    let outcome = player.outcome;
+    let played = [outcome.max_allocated, outcome.max_active, outcome.max_requested, outcome.max_reserved];
+    for (metric, played) in Metric::ALL.into_iter().zip(played) {
+        difference.maxima[metric as usize] = (played as i64).wrapping_sub(history.maxima[metric as usize].bytes);
+    }
+    (outcome, difference)
+}

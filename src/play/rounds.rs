@@ -1,0 +1,161 @@
+//! Rounds of a loop that need not be played, since they repeat what was played before.
+
+use super::program::{Program, StepKind};
+use super::repetition::Repetition;
+use crate::allocator::Standing;
+use crate::play::player::Player;
+
+/// A play at the start of an earlier round.
+#[derive(Clone, Debug)]
+struct Earlier {
+    standing: Standing,
+    /// Allocation of each block in use, in address order.
+    owners: Vec<u32>,
+    /// Steps that were done then.
+    done: usize,
+    /// Number of the first allocation made afterwards.
+    next: u32,
+}
+
+/// What a play keeps to find out that it goes round in circles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rounds {
+    /// The step at which a round begins next; `None` where nothing repeats itself any more.
+    next: Option<usize>,
+    /// Allocation by row of the allocator's table.
+    owners: Vec<u32>,
+    earlier: Option<Earlier>,
+}
+
+impl Rounds {
+    /// Nothing was played yet.
+    pub fn of(program: &Program) -> Self {
+        Self { next: program.repetition.as_ref().map(|repetition| repetition.start), ..Self::default() }
+    }
+
+    /// Whether a round begins after so many steps.
+    #[inline]
+    pub fn begin_at(&self, done: usize) -> bool {
+        self.next == Some(done)
+    }
+
+    /// Takes note of whose a block is.
+    #[inline]
+    pub fn own(&mut self, row: u32, allocation: u32) {
+        let row = row as usize;
+        if row >= self.owners.len() {
+            self.owners.resize(row + 1, u32::MAX);
+        }
+        self.owners[row] = allocation;
+    }
+}
+
+impl Player {
+    /// At the start of a round: where the allocator stands as at the start of an earlier one, all rounds that are as many
+    /// further on are as good as played, up to `end` at most.
+    pub(super) fn skip_rounds(&mut self, program: &Program, end: usize) {
+        let Some(repetition) = &program.repetition else { return };
+        let standing = self.allocator.standing();
+        // To compare costs as much as to play so many steps: no more than half of the time goes into it.
+        let stride = (standing.block_count() / repetition.period + 1) * repetition.period;
+        let next = self.done + stride;
+        self.rounds.next = (next < repetition.end).then_some(next);
+        let owners: Vec<u32> = standing.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
+        if let Some(earlier) = self.rounds.earlier.take() {
+            if earlier.is_repeated(repetition, &standing, &owners, self.done) {
+                self.repeat(&earlier, repetition, &standing, end);
+                self.rounds.next = None;
+                return;
+            }
+            self.rounds.earlier = Some(earlier);
+        }
+        // Each one kept is twice as far from the start as the one before, so circles of any length are found.
+        let far = |done: usize| done - repetition.start;
+        if self.rounds.earlier.as_ref().is_none_or(|earlier| far(self.done) >= 2 * far(earlier.done)) {
+            let made = program.steps[self.done..].iter().find(|step| step.kind == StepKind::Alloc);
+            let next = made.map_or(u32::MAX, |step| step.allocation);
+            self.rounds.earlier = Some(Earlier { standing, owners, done: self.done, next });
+        }
+    }
+
+    /// Goes as many whole circles ahead as there are.
+    fn repeat(&mut self, earlier: &Earlier, repetition: &Repetition, standing: &Standing, end: usize) {
+        let circle = self.done - earlier.done;
+        let times = end.min(repetition.end).saturating_sub(self.done) / circle;
+        self.done += times * circle;
+        self.allocator.count_again(earlier.standing.stats(), times as u64);
+        // What lives on is of the last round now.
+        let higher = (times * (circle / repetition.period)) as u32 * repetition.made;
+        let moved: Vec<_> = standing.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
+        let moved = moved.into_iter().filter(|&owner| owner >= earlier.next);
+        let moved: Vec<_> =
+            moved.map(|owner| (owner, self.blocks.get_mut(owner as usize).and_then(Option::take))).collect();
+        for (owner, block) in moved {
+            if let Some(slot) = self.blocks.get_mut(owner as usize + higher as usize) {
+                *slot = block;
+            }
+        }
+    }
+}
+
+impl Earlier {
+    /// Whether all that follows repeats what came after this: the allocator stands alike, and each block belongs to the
+    /// allocation that stands for the same one so many rounds later, or to one that outlives all rounds.
+    fn is_repeated(&self, repetition: &Repetition, standing: &Standing, owners: &[u32], done: usize) -> bool {
+        let higher = ((done - self.done) / repetition.period) as u64 * u64::from(repetition.made);
+        let is_same = |(&then, &now): (&u32, &u32)| {
+            if now >= self.next && higher > 0 {
+                u64::from(then) + higher == u64::from(now)
+            } else {
+                then == now && repetition.outlives(now)
+            }
+        };
+        self.standing == *standing && self.owners.iter().zip(owners).all(is_same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recording;
+    use crate::allocator::SegmentEvent;
+    use crate::input::ReadOptions;
+    use crate::input::alloc_conf::{Rest, parse};
+    use crate::play::player::{Observer, Setup};
+    use crate::replay::Track;
+
+    /// Has every step played.
+    struct Listener;
+
+    impl Observer for Listener {
+        fn segment(&mut self, _: u32, _: SegmentEvent) {}
+        fn reserved(&mut self, _: u32, _: u64) {}
+    }
+
+    #[test]
+    fn rounds_that_are_skipped_are_as_good_as_played() {
+        let path = "fixtures/snapshots/big_1m/snapshot.pickle.zst";
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let program = Program::of(Track::new(&recording.snapshot, &recording.histories[0])).unwrap();
+        let mib = |mib: u64| Some(mib << 20);
+        // With 4600 MiB memory is given back in every round, and with 4400 MiB the program fails.
+        for (conf, capacity) in [
+            ("", None),
+            ("expandable_segments:True", mib(4330)),
+            ("max_split_size_mb:32", None),
+            ("max_split_size_mb:32", mib(4600)),
+            ("max_split_size_mb:32", mib(4400)),
+        ] {
+            let setup = Setup::new(&parse(conf, Rest::AfterLast).unwrap(), capacity, 0);
+            let [mut skipping, mut playing] = [(); 2].map(|()| Player::new(&program, &setup));
+            skipping.run(&program, &setup, &mut ());
+            playing.run(&program, &setup, &mut Listener);
+            assert_eq!(skipping.outcome, playing.outcome, "{conf} on {capacity:?}");
+            assert_eq!(skipping.allocator.stats(), playing.allocator.stats(), "{conf} on {capacity:?}");
+            assert_eq!(skipping.allocator.standing(), playing.allocator.standing(), "{conf} on {capacity:?}");
+            assert_eq!(skipping.allocator.limits(), playing.allocator.limits(), "{conf} on {capacity:?}");
+            let fails = playing.outcome.fails_at.is_some();
+            assert!(fails || 10 * skipping.applied < playing.applied, "{conf}: {} steps", skipping.applied);
+        }
+    }
+}

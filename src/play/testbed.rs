@@ -1,0 +1,214 @@
+//! A device's program, with what every play of it needs to know.
+
+use super::capacity::Search;
+use super::program::Program;
+use super::recorded::{Difference, compare};
+use super::{CurvePoint, DEFAULT_CONTEXT, Run, Trust};
+use crate::allocator::{Placement, SegmentEvent};
+use crate::facts::device::Device;
+use crate::model::{AllocatorSettings, HOST_DEVICE};
+use crate::play::changes::{Edit, Edited};
+use crate::play::player::{Observer, Player, Setup, play, recorded_settings};
+use crate::replay::{Completeness, Track};
+
+/// Plays of the whole program that [`Stage::new`] takes at most.
+pub(super) const PLAYS_TO_PREPARE: u64 = 4;
+
+/// What every run on a device needs.
+pub(crate) struct Stage {
+    pub program: Program,
+    /// The recorded settings.
+    pub settings: AllocatorSettings,
+    /// Bytes that the allocator can use, where they are known or were given.
+    pub capacity: Option<u64>,
+    /// Whether the recording tells them itself.
+    pub capacity_recorded: bool,
+    /// Bytes that CUDA keeps of the device.
+    pub context: u64,
+    /// The recorded settings, played, against the recording.
+    pub difference: Difference,
+    /// Where the driver puts segments, if the recording shows it.
+    pub placement: Option<Placement>,
+    /// What the recording lacks, in words; empty where it is complete.
+    pub lacks: &'static str,
+    /// What was reserved before the first entry, which the device had to have.
+    pub reserved_at_start: u64,
+}
+
+/// What a device's program asked for, or why it cannot be played.
+pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
+    if let Some(reason) = refusal(device) {
+        return Err(reason);
+    }
+    Program::of(device.track).ok_or("the recording has more streams and pools than can be played")
+}
+
+/// Where the driver puts segments, if a recording under these settings shows it.
+pub(crate) fn placement_of(track: Track<'_>, program: &Program, settings: &AllocatorSettings) -> Option<Placement> {
+    if settings.expandable_segments {
+        return None;
+    }
+    let setup = Setup { recorded_addresses: false, ..Setup::as_recorded(track, program) };
+    let placements = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
+    placements.into_iter().find(|&placement| {
+        let (_, difference) = compare(track, program, &Setup { placement, ..setup.clone() });
+        difference.keeps_order()
+    })
+}
+
+/// Why settings cannot be played on a device whose size is known or not.
+pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
+    let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
+    match () {
+        () if settings.other_backend => Some("another allocator: its rules are the driver's own"),
+        () if settings.record_stream_reuse => {
+            Some("reuse in captured graphs goes by their order, which is not recorded")
+        }
+        () if has_fraction && !is_known_device => Some("a fraction of an unknown device: --capacity names it"),
+        () => None,
+    }
+}
+
+/// Why a device's program cannot be played.
+pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
+    let (snapshot, history) = (device.track.snapshot, device.history());
+    match () {
+        () if !snapshot.notes.format.has_segments() => Some("only snapshots tell what was asked of the allocator"),
+        () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators is played"),
+        () if history.entries() == 0 => Some("no history was recorded"),
+        () if history.completeness.truncated => Some("the file ends inside the history"),
+        () => None,
+    }
+}
+
+/// What keeps plays from being exact.
+pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str {
+    match () {
+        () if anomalies > 0 => "the recording contradicts itself",
+        () if completeness.has_baseline => "the recording starts late: what it starts from is rebuilt",
+        () if !completeness.is_complete() => "the recording is not complete",
+        () => "",
+    }
+}
+
+impl Stage {
+    /// Plays the recorded settings, to see how far plays of this program are to be trusted. `capacity` is the device's total,
+    /// `context` what CUDA keeps of it, where they were given.
+    pub fn new(track: Track<'_>, program: Program, capacity: Option<u64>, context: Option<u64>) -> Self {
+        let settings = recorded_settings(track);
+        // Every refused request tells how much the device had for the process; the least of them is safe to assume.
+        let told = program.refusals.iter().map(|&(_, bytes)| bytes).min();
+        let context = context.or_else(|| Some(capacity?.saturating_sub(told?))).unwrap_or(DEFAULT_CONTEXT);
+
+        let (_, difference) = compare(track, &program, &Setup::as_recorded(track, &program));
+        let placement = placement_of(track, &program, &settings);
+        let history = track.history;
+        Self {
+            settings,
+            capacity: capacity.map(|total| total.saturating_sub(context)).or(told),
+            capacity_recorded: capacity.is_none() && told.is_some(),
+            context,
+            difference,
+            placement,
+            lacks: lacks(history.completeness, history.anomalies.total()),
+            reserved_at_start: u64::try_from(history.start.reserved).unwrap_or(0),
+            program,
+        }
+    }
+
+    /// How settings are played here.
+    pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
+        let setup = Setup::new(settings, self.capacity, self.context);
+        Setup { placement: self.placement.unwrap_or_default(), ..setup }
+    }
+
+    /// Plays some settings; the capacities on which they work are looked for in `budget` steps.
+    pub fn run(&self, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
+        self.run_program(&self.program, settings, is_recorded, budget)
+    }
+
+    /// Plays some settings with a program that was changed; `changes` are their names.
+    pub fn run_changed(
+        &self,
+        edited: &Edited,
+        changes: &[Edit],
+        settings: &AllocatorSettings,
+        is_recorded: bool,
+        budget: u64,
+    ) -> Run {
+        let mut run = self.run_program(&edited.program, settings, is_recorded, budget);
+        run.changes = changes.iter().map(ToString::to_string).collect();
+        run.assumptions.clone_from(&edited.assumptions);
+        if run.trust == Trust::Exact {
+            run.trust = Trust::Predicted;
+            "what the changes do is assumed".clone_into(&mut run.because);
+        }
+        run
+    }
+
+    fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
+        let refusal = refuses(settings, self.capacity.is_some());
+        let mut run = Run::refused(settings, is_recorded, refusal.unwrap_or_default());
+        if refusal.is_some() {
+            return run;
+        }
+        let setup = self.setup(settings);
+        let outcome = play(program, &setup);
+        // Within one expandable segment addresses do not depend on the driver.
+        if self.placement.is_none() && !settings.expandable_segments {
+            let others = [Placement::Ascending, Placement::Descending].into_iter();
+            let others = others.map(|placement| play(program, &Setup { placement, ..setup.clone() }).max_reserved);
+            let all: Vec<u64> = others.chain([outcome.max_reserved]).collect();
+            let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
+            run.reserved_range = (least < most).then_some((least, most));
+            "where the driver puts segments is not known: three ways of it were played".clone_into(&mut run.because);
+        }
+        if !self.lacks.is_empty() {
+            self.lacks.clone_into(&mut run.because);
+        } else if !self.difference.is_none() {
+            "the recorded settings, played, are not quite what was recorded".clone_into(&mut run.because);
+        }
+        run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
+        // What was there before the first entry may have been asked for anew.
+        let reserved_at_start = if program.start.segments.is_empty() { 0 } else { self.reserved_at_start };
+        let search = Search {
+            program,
+            settings,
+            placement: setup.placement,
+            context: self.context,
+            least: program.live_bytes(&setup.rules).max(reserved_at_start),
+            refusals_fail: true,
+            budget,
+        };
+        run.capacities = search.run();
+        if program.goes_on {
+            run.as_it_went = Search { refusals_fail: false, least: reserved_at_start, ..search }.enough();
+        }
+        run.outcome = Some(outcome);
+        run
+    }
+
+    /// Reserved memory over a play.
+    pub fn curve(&self, setup: &Setup) -> Vec<CurvePoint> {
+        curve(&self.program, setup)
+    }
+}
+
+/// Reserved memory over a play of any program.
+pub(crate) fn curve(program: &Program, setup: &Setup) -> Vec<CurvePoint> {
+    let mut player = Player::new(program, setup);
+    let mut curve = Curve(vec![(0, player.allocator.stats().reserved)]);
+    player.run(program, setup, &mut curve);
+    curve.0
+}
+
+/// Reserved bytes after each step that changes them.
+struct Curve(Vec<CurvePoint>);
+
+impl Observer for Curve {
+    fn segment(&mut self, _: u32, _: SegmentEvent) {}
+
+    fn reserved(&mut self, entry: u32, bytes: u64) {
+        self.0.push((entry, bytes));
+    }
+}
