@@ -280,23 +280,48 @@ pub fn play(program: &Program, setup: &Setup) -> Outcome {
     player.outcome
 }
 
-/// The blocks that are allocated where a program allocates most: allocation and bytes.
-pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup) -> Vec<(usize, u64)> {
-    let most = play(program, setup).max_allocated;
+/// Where a program allocates most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Highest {
+    /// The step that reaches it, as an index into [`Program::steps`]; `None` before the first.
+    pub step: Option<usize>,
+    /// The blocks that are allocated then: allocation and bytes.
+    pub blocks: Vec<(usize, u64)>,
+}
+
+/// Plays a program until it has so many bytes allocated, which is the most that it ever has.
+pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Highest {
     let mut player = Player::new(program, setup);
     // Blocks that another stream may still use are not allocated any more.
     let mut is_pending = vec![false; program.allocations];
-    for step in &program.steps {
+    let mut reached = None;
+    for (place, step) in program.steps.iter().enumerate() {
         if player.outcome.max_allocated >= most {
             break;
         }
+        reached = Some(place);
         player.apply(program, setup, step);
         if let Some(is_pending) = is_pending.get_mut(step.allocation as usize) {
             *is_pending = step.kind == StepKind::RequestFree;
         }
     }
     let held = player.blocks.iter().zip(is_pending).enumerate().filter(|(_, (_, is_pending))| !is_pending);
-    held.filter_map(|(index, (block, _))| Some((index, player.allocator.size((*block)?)))).collect()
+    let blocks = held.filter_map(|(index, (block, _))| Some((index, player.allocator.size((*block)?)))).collect();
+    Highest { step: reached, blocks }
+}
+
+/// Plays a program and calls `visit` with the bytes allocated before the first step, and then with each step and the bytes
+/// after it.
+pub(crate) fn allocated_over_time(program: &Program, setup: &Setup, mut visit: impl FnMut(Option<&Step>, u64)) {
+    let mut player = Player::new(program, setup);
+    visit(None, player.allocator.stats().allocated);
+    for step in &program.steps {
+        player.apply(program, setup, step);
+        if player.outcome.fails_at.is_some() {
+            return;
+        }
+        visit(Some(step), player.allocator.stats().allocated);
+    }
 }
 
 /// Plays a program from start to the request that was refused at an entry, that included: how it went, and what is reserved

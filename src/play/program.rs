@@ -84,6 +84,8 @@ pub struct Program {
     pub goes_on: bool,
     /// Requests that were refused: entry, and bytes that the device had for the process then.
     pub refusals: Vec<(u32, u64)>,
+    /// The instant at which it ends, where it is a part of the recorded one.
+    pub(crate) until: Option<Instant>,
 }
 
 impl Program {
@@ -117,6 +119,7 @@ impl Program {
             releases: reader.releases,
             goes_on,
             refusals: reader.refusals,
+            until: None,
         })
     }
 
@@ -132,7 +135,8 @@ impl Program {
         let end = self.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
         let mut refusals = self.refusals.clone();
         refusals.retain(|&(entry, _)| entry < instant);
-        Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, ..self.clone() }.with_its_loop()
+        Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, until: Some(instant), ..self.clone() }
+            .with_its_loop()
     }
 
     /// Number of steps: what a play of it costs.

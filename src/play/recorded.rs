@@ -4,7 +4,7 @@ use super::program::Program;
 use crate::allocator::SegmentEvent;
 use crate::model::Action;
 use crate::play::player::{Observer, Outcome, Player, Setup};
-use crate::replay::{Metric, Track};
+use crate::replay::{Instant, Metric, Track};
 use std::collections::BTreeMap;
 
 /// A play beside the recording that it should repeat.
@@ -100,7 +100,8 @@ pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, 
         same_addresses: setup.recorded_addresses,
         difference: Difference::default(),
     };
-    for (entry, recorded) in (0..).zip(snapshot.entries.rows(history.rows.clone())) {
+    let end = program.until.unwrap_or(history.entries());
+    for (entry, recorded) in (0..end).zip(snapshot.entries.rows(history.rows.clone())) {
         let counts = match recorded.action {
             Action::SegmentAlloc | Action::SegmentMap => &mut follower.difference.device_allocs,
             Action::SegmentFree | Action::SegmentUnmap => &mut follower.difference.device_frees,
@@ -117,9 +118,22 @@ pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, 
         difference.first = recorded.get(difference.equal_segments as usize).map(|&(entry, _)| entry);
     }
     let outcome = player.outcome;
+    let maxima = maxima(track, program.until);
     let played = [outcome.max_allocated, outcome.max_active, outcome.max_requested, outcome.max_reserved];
     for (metric, played) in Metric::ALL.into_iter().zip(played) {
-        difference.maxima[metric as usize] = (played as i64).wrapping_sub(history.maxima[metric as usize].bytes);
+        difference.maxima[metric as usize] = (played as i64).wrapping_sub(maxima[metric as usize]);
     }
     (outcome, difference)
+}
+
+/// The recorded maxima up to an instant, in the order of [`Metric::ALL`].
+fn maxima(track: Track<'_>, until: Option<Instant>) -> [i64; 4] {
+    let Some(until) = until else { return track.history.maxima.map(|maximum| maximum.bytes) };
+    let mut maxima = Metric::ALL.map(|metric| track.history.start.get(metric));
+    track.walk_to(until, |_, counters| {
+        for (maximum, metric) in maxima.iter_mut().zip(Metric::ALL) {
+            *maximum = (*maximum).max(counters.get(metric));
+        }
+    });
+    maxima
 }

@@ -1,26 +1,16 @@
 //! A history with some of its calls checkpointed.
 
-use crate::play::changes::recompute::Recompute;
-use crate::replay::{Instant, Metric, NEVER, Track};
+use super::overlay::Point;
+use crate::play::changes::Chosen;
+use crate::replay::{History, Instant, Metric, NEVER, Track};
 
 /// The highest point of a history in which calls are checkpointed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewPeak {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Highest {
     /// Bytes allocated there.
     pub bytes: i64,
     /// The instant of the recorded history at which it is reached.
     pub instant: Instant,
-    /// The call, counted among those checkpointed, that runs again at that moment.
-    pub rerun: Option<usize>,
-}
-
-/// A point of a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    /// So many bytes are allocated from now on.
-    Level(i64),
-    /// So many are for a moment: while a call runs again.
-    Spike(i64),
 }
 
 /// The allocated bytes of a history at each instant.
@@ -48,14 +38,14 @@ impl AllocatedCurve {
         Self { allocated }
     }
 
-    /// The peak with these calls checkpointed. Once one runs again there are so many bytes of workspaces more.
-    pub(super) fn peak(&self, calls: &[&Recompute], workspace_bytes: u64) -> NewPeak {
-        let mut peak = NewPeak { bytes: i64::MIN, ..NewPeak::default() };
-        self.walk(calls, workspace_bytes, |range, shift, rerun| {
-            if let Some((call, bytes)) = rerun {
+    /// The peak with these calls checkpointed.
+    pub(super) fn peak(&self, chosen: &Chosen, history: &History) -> Highest {
+        let mut peak = Highest { bytes: i64::MIN, instant: 0 };
+        self.walk(chosen, history, |range, shift, rerun| {
+            if let Some(bytes) = rerun {
                 let bytes = self.allocated[range.start as usize] + shift + bytes;
                 if bytes > peak.bytes {
-                    peak = NewPeak { bytes, instant: range.start, rerun: Some(call) };
+                    peak = Highest { bytes, instant: range.start };
                 }
                 return;
             }
@@ -64,7 +54,7 @@ impl AllocatedCurve {
             let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
             if highest.saturating_add(shift) > peak.bytes {
                 let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
-                peak = NewPeak { bytes: highest + shift, instant: range.start + place as u32, rerun: None };
+                peak = Highest { bytes: highest + shift, instant: range.start + place as u32 };
             }
         });
         peak
@@ -73,15 +63,15 @@ impl AllocatedCurve {
     /// Calls `visit` with each instant from one on and what is allocated at it, with these calls checkpointed.
     pub(super) fn points(
         &self,
-        calls: &[&Recompute],
-        workspace_bytes: u64,
+        chosen: &Chosen,
+        history: &History,
         from: Instant,
         visit: &mut dyn FnMut(Instant, Point),
     ) {
-        self.walk(calls, workspace_bytes, |stretch, shift, rerun| {
+        self.walk(chosen, history, |stretch, shift, rerun| {
             let level = |at: Instant| self.allocated[at as usize] + shift;
             match rerun {
-                Some((_, bytes)) if stretch.start >= from => {
+                Some(bytes) if stretch.start >= from => {
                     visit(stretch.start, Point::Spike(level(stretch.start) + bytes));
                 }
                 Some(_) => {}
@@ -94,13 +84,13 @@ impl AllocatedCurve {
     /// runs again with the most that it has allocated by then.
     fn walk(
         &self,
-        calls: &[&Recompute],
-        workspace_bytes: u64,
-        mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<(usize, i64)>),
+        chosen: &Chosen,
+        history: &History,
+        mut visit: impl FnMut(std::ops::Range<Instant>, i64, Option<i64>),
     ) {
         let mut changes: Vec<(Instant, CurveChange)> = Vec::new();
         let mut reruns = Vec::new();
-        for (call, recompute) in calls.iter().enumerate() {
+        for (call, recompute) in chosen.calls.iter().enumerate() {
             if recompute.resume != NEVER {
                 changes.push((recompute.resume, CurveChange::Rerun(call)));
             }
@@ -117,7 +107,9 @@ impl AllocatedCurve {
             }
             reruns.push(recompute.rerun_peak_bytes as i64);
         }
-        let first = calls.iter().map(|recompute| recompute.resume).min();
+        let first = chosen.calls.iter().map(|recompute| recompute.resume).min();
+        let requested = |like: u32| history.allocations.get(like as usize).map_or(0, |allocation| allocation.requested);
+        let workspace_bytes: u64 = chosen.workspaces.iter().map(|workspace| requested(workspace.like)).sum();
         changes.extend(
             first.filter(|&first| first != NEVER).map(|first| (first, CurveChange::Drop(-(workspace_bytes as i64)))),
         );
@@ -130,7 +122,7 @@ impl AllocatedCurve {
                 from = at.min(end);
             }
             match change {
-                CurveChange::Rerun(call) => visit(at..at + 1, shift, Some((call, reruns[call]))),
+                CurveChange::Rerun(call) => visit(at..at + 1, shift, Some(reruns[call])),
                 CurveChange::Drop(bytes) => shift -= bytes,
                 CurveChange::Return(bytes) => shift += bytes,
             }

@@ -2,20 +2,17 @@
 //!
 //! `torch.utils.checkpoint` trades memory for time: what a forward function keeps for backward is dropped when the
 //! function returns, and the function runs again right before its backward. Which functions would be worth it follows
-//! from the recording of a run without: `recompute` works out what would change about each call, `curve` plays
-//! the history with those changes.
+//! from the recording of a run without: [`crate::play::changes`] works out what would change about each call, and each
+//! candidate is played as a whole, as `simulate --checkpoint` plays it.
 
-mod blocks;
 mod candidate;
 mod curve;
 mod obstacle;
 mod optimizer;
 mod overlay;
-mod play;
 mod remaining_peak;
 
-pub use candidate::{Candidate, Plan};
-pub use curve::NewPeak;
+pub use candidate::{Candidate, EveryNth};
 pub use obstacle::NoCandidates;
 pub use optimizer::OptimizerPeak;
 pub use overlay::CurveOptions;
@@ -25,10 +22,12 @@ use crate::analysis::diff::DeviceOverlay;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::time::moment::Moment;
-use crate::facts::training::{Calls, Phase};
+use crate::facts::training::Phase;
 use crate::model::{DeviceId, Format};
-use crate::play::changes::passes::Passes;
-use crate::play::changes::{Checkpointed, HeldByCalls};
+use crate::play::Program;
+use crate::play::changes::Checkpointed;
+use crate::play::changes::Editor;
+use crate::play::changes::checkpointable::{Checkpointable, PassObstacle};
 use crate::play::plans::{DevicePlans, checkpointed_below};
 use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use candidate::Workbench;
@@ -120,40 +119,45 @@ impl CheckpointReport {
 impl DeviceCheckpoint {
     fn of(device: &Device<'_>, options: &CheckpointOptions) -> Self {
         let (track, history, phases) = (device.track, device.history(), device.phases());
-        let calls = Calls::of(track, phases, device.sites(), device.roles());
+        let editor = Editor::new(device);
         let peak = history.maxima[Metric::Allocated as usize];
-        let passes = Passes::of(phases, &calls, history, peak.instant);
-        let bench = Workbench::new(device, &calls, &passes);
+        let functions = Checkpointable::new(device, editor.choice());
         let none = match () {
             () if history.entries() == 0 => Some(NoCandidates::NoHistory),
-            () if calls.functions.is_empty() && !has_python(device) => Some(NoCandidates::NoStacks),
+            () if !editor.choice().has_functions() && !has_python(device) => Some(NoCandidates::NoStacks),
             () if track.snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
-            () if bench.passes() == 0 => Some(NoCandidates::NoTrainingStep),
-            () => bench.obstacle(peak.instant),
+            () if functions.passes() == 0 => Some(NoCandidates::NoTrainingStep),
+            () => functions.obstacle(peak.instant).map(|obstacle| match obstacle {
+                PassObstacle::Unfinished => NoCandidates::Unfinished,
+                PassObstacle::NoBackward => NoCandidates::NoBackward,
+            }),
         };
-        let (mut candidates, untried) = if none.is_none() { bench.candidates() } else { Default::default() };
+        let program = none.is_none().then(|| Program::of(track)).flatten();
+        let bench = program.map(|program| Workbench::new(device, &editor, &functions, program));
+        let top = options.top.unwrap_or(usize::MAX);
+        let (candidates, left_out, untried) =
+            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top));
         let nothing = match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
             _ => NoCandidates::NothingSaves,
         };
-        let none = none.or(candidates.is_empty().then_some(nothing));
+        let none = none.or((candidates.is_empty() && left_out == 0).then_some(nothing));
         let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
-        let curves = candidates.first().zip(options.curves).map(|(best, options)| bench.curves(best, options));
-        let left_out = candidates.len().saturating_sub(options.top.unwrap_or(usize::MAX));
-        candidates.truncate(options.top.unwrap_or(usize::MAX));
+        let best = candidates.first().zip(options.curves).zip(bench.as_ref());
+        let curves = best.and_then(|((best, options), bench)| bench.curves(best, options));
         Self {
             device: device.id(),
             entries: history.entries(),
             peak: Moment::of(track, device.annotations(), peak.instant),
             phase: phases.at(peak.instant),
             peak_bytes: peak.bytes,
-            activation_bytes: bench.activation_bytes(peak.instant),
-            passes: bench.passes(),
-            without_backward: bench.is_open(),
+            activation_bytes: functions.activation_bytes(peak.instant),
+            passes: functions.passes(),
+            without_backward: functions.is_open(),
             optimizer: in_optimizer
-                .then(|| OptimizerPeak::of(device, peak.instant, bench.held_in_forward(peak.instant))),
-            forward_us: bench.forward_us(),
-            checkpointed: bench.checkpointed(),
+                .then(|| OptimizerPeak::of(device, peak.instant, functions.held_in_forward(peak.instant))),
+            forward_us: functions.forward_us(),
+            checkpointed: functions.checkpointed(),
             candidates,
             left_out,
             untried,
@@ -165,31 +169,6 @@ impl DeviceCheckpoint {
             anomalies: history.anomalies.clone(),
         }
     }
-}
-
-/// Functions that could be checkpointed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holders {
-    /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
-    /// peak ends, the most first.
-    pub functions: Vec<HeldByCalls>,
-    /// Mean time of a forward pass in microseconds, where the file has times.
-    pub forward_us: Option<i64>,
-}
-
-/// What could be checkpointed on a device, wherever its peak lies.
-pub(crate) fn could_be_checkpointed(device: &Device<'_>) -> Holders {
-    let (history, phases) = (device.history(), device.phases());
-    let calls = Calls::of(device.track, phases, device.sites(), device.roles());
-    let peak = history.maxima[Metric::Allocated as usize];
-    let passes = Passes::of(phases, &calls, history, peak.instant);
-    let bench = Workbench::new(device, &calls, &passes);
-    if bench.passes() == 0 || bench.is_open() {
-        return Holders::default();
-    }
-    // The first forward of all may come behind the peak, and the last step may not finish.
-    let before = if passes.entries[0].end < peak.instant { peak.instant } else { history.entries() };
-    Holders { functions: bench.holders(before), forward_us: bench.forward_us() }
 }
 
 fn has_python(device: &Device<'_>) -> bool {

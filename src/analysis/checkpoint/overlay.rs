@@ -1,10 +1,18 @@
 //! Memory over time with calls checkpointed, beside what was recorded: as many points as a picture has columns.
 
-use super::curve::Point;
 use crate::analysis::diff::overlay::{Columns, Sampler};
 use crate::analysis::diff::{Align, DeviceOverlay};
 use crate::analysis::timeline::{COLUMNS, XAxis};
 use crate::replay::{Instant, Metric, Track};
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// So many bytes are allocated from now on.
+    Level(i64),
+    /// So many are for a moment: while a call runs again.
+    Spike(i64),
+}
 
 /// How to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

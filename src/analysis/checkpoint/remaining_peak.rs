@@ -1,15 +1,21 @@
 //! What is in the way of a lower peak.
 
-use super::curve::NewPeak;
-use crate::facts::grouping::attribution::Row;
+use crate::facts::device::Device;
+use crate::facts::grouping::attribution::{Attribution, Row};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
-use crate::play::changes::recompute::Recompute;
-use crate::replay::{History, Instant};
+use crate::play::changes::{Chosen, Edited};
+use crate::play::{Highest, StepKind};
+use crate::replay::{Instant, Metric};
 use std::collections::HashSet;
 
+/// Number of rows of a [`RemainingPeak`].
+const ROWS: usize = 5;
+
 /// The highest point that is left.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemainingPeak {
     /// Where it is in the recorded history.
     pub moment: Moment,
@@ -25,21 +31,79 @@ pub struct RemainingPeak {
     pub rows: Vec<Row>,
 }
 
-/// The blocks at a new peak by their allocation, with the sizes they were recorded with. Those of a call that runs again
-/// right there are not among them.
-pub(super) fn blocks_left(history: &History, recomputes: &[&Recompute], peak: &NewPeak) -> Vec<(usize, u64)> {
-    let instant = peak.instant;
-    let mut gone: HashSet<u32> = HashSet::new();
-    for (call, recompute) in recomputes.iter().enumerate() {
-        // What runs again right here is not back yet.
-        let is_rerun = peak.rerun == Some(call);
-        let is_gone = |from: Instant, to: Instant| from < instant && (instant < to || (is_rerun && instant == to));
-        gone.extend(recompute.gaps.iter().filter(|gap| is_gone(gap.from, gap.to)).map(|gap| gap.allocation));
+impl RemainingPeak {
+    /// The highest point of a play with calls checkpointed, which has so many bytes.
+    pub(super) fn of_play(
+        device: &Device<'_>,
+        changed: &Edited,
+        chosen: &Chosen,
+        highest: Highest,
+        bytes: i64,
+    ) -> Self {
+        let (history, steps) = (device.history(), &changed.program.steps);
+        let peak = highest.step.and_then(|step| steps.get(step));
+        // What a call that runs again makes comes at the entry in front of which it does so.
+        let recorded = peak.map(|step| changed.recorded_instant(step, history));
+        let rerun = recorded == Some(None);
+        let instant = recorded.flatten().or(peak.map(|step| step.entry)).unwrap_or(0);
+        let is_workspace = |origin: u32| chosen.workspaces.iter().any(|workspace| workspace.like == origin);
+        let (mut again, mut workspaces): (HashSet<u32>, HashSet<u32>) = Default::default();
+        let made = steps[..highest.step.map_or(0, |step| step + 1)].iter().filter(|step| step.kind == StepKind::Alloc);
+        for step in made.filter(|step| changed.recorded_instant(step, history).is_none()) {
+            match changed.origin(step.allocation) {
+                Some(origin) if is_workspace(origin) => workspaces.insert(step.allocation),
+                _ if rerun && step.entry == instant => again.insert(step.allocation),
+                _ => false,
+            };
+        }
+        let sum = |wanted: &HashSet<u32>| {
+            let blocks = highest.blocks.iter().filter(|(index, _)| wanted.contains(&(*index as u32)));
+            blocks.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
+        };
+        let (rerun_bytes, workspace_bytes) = (sum(&again), sum(&workspaces));
+        let others = highest.blocks.iter().filter(|(index, _)| {
+            let index = *index as u32;
+            !again.contains(&index) && !workspaces.contains(&index)
+        });
+        let others = others.filter_map(|&(index, bytes)| Some((changed.origin(index as u32)? as usize, bytes)));
+        let rows = rows(device, instant, others);
+        let rest =
+            rows.iter().fold(rerun_bytes.saturating_add(workspace_bytes), |sum, row| sum.saturating_add(row.bytes));
+        debug_assert_eq!(rest, bytes as u64, "rows sum to the peak");
+        Self { rerun, rerun_bytes, workspace_bytes, rows, ..Self::at(device, instant) }
     }
-    let inputs = recomputes.iter().flat_map(|recompute| &recompute.inputs);
-    let waiting = inputs.filter(|input| input.from <= instant && instant < input.to);
-    let waiting = waiting.map(|input| (input.allocation as usize, input.bytes));
-    let there = history.allocations.iter().enumerate().filter(|(_, allocation)| allocation.allocated_at(instant));
-    let left = there.filter(|(index, _)| !gone.contains(&(*index as u32)));
-    left.map(|(index, allocation)| (index, allocation.size)).chain(waiting).collect()
+
+    /// An instant of the recording, without what checkpointed calls would not hold there.
+    pub(super) fn of_recording(device: &Device<'_>, chosen: &Chosen, instant: Instant) -> Self {
+        let gaps = chosen.calls.iter().flat_map(|call| &call.gaps);
+        let gone: HashSet<u32> =
+            gaps.filter(|gap| gap.from < instant && instant < gap.to).map(|gap| gap.allocation).collect();
+        let inputs = chosen.calls.iter().flat_map(|call| &call.inputs);
+        let waiting = inputs.filter(|input| input.from <= instant && instant < input.to);
+        let waiting = waiting.map(|input| (input.allocation as usize, input.bytes));
+        let there = device.history().allocations.iter().enumerate();
+        let there = there.filter(|(_, allocation)| allocation.allocated_at(instant));
+        let left = there.filter(|(index, _)| !gone.contains(&(*index as u32)));
+        let left = left.map(|(index, allocation)| (index, allocation.size)).chain(waiting);
+        Self { rows: rows(device, instant, left), ..Self::at(device, instant) }
+    }
+
+    fn at(device: &Device<'_>, instant: Instant) -> Self {
+        let moment = Moment::of(device.track, device.annotations(), instant);
+        Self { moment, phase: device.phases().at(instant), ..Self::default() }
+    }
+}
+
+/// Blocks by site, the largest first.
+fn rows(device: &Device<'_>, instant: Instant, blocks: impl Iterator<Item = (usize, u64)>) -> Vec<Row> {
+    let filter = Filter::default();
+    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site).inferring(
+        device,
+        Inference::On,
+        Metric::Allocated,
+        Some(instant),
+    );
+    let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
+    attribution.keep_top(ROWS);
+    attribution.rows
 }

@@ -21,7 +21,7 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Edit, Editor};
-use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, recorded_settings};
+use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
 use prediction::Stage;
 use scaling::Scaling;
@@ -357,7 +357,9 @@ fn peak(stage: &Stage<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<
         Metric::Allocated,
         None,
     );
-    let blocks = blocks_at_peak(&scaled.program, &Setup { limits: Limits::default(), ..stage.setup() });
+    let setup = Setup { limits: Limits::default(), ..stage.setup() };
+    let most = play(&scaled.program, &setup).max_allocated;
+    let blocks = blocks_at_peak(&scaled.program, &setup, most).blocks;
     let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
     attribution.keep_top(top.unwrap_or(usize::MAX));
     attribution

@@ -1,10 +1,11 @@
 //! `torch.utils.checkpoint` around calls of functions.
 
 use super::draft::{Changes, Draft, free, is_free};
-use crate::play::changes::{Chosen, Gap, Recompute};
+use super::{Chosen, Gap, Recompute};
 use crate::play::{Step, StepKind};
 use crate::replay::{History, NEVER};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
 pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
@@ -13,7 +14,7 @@ pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
     let place = |instant: u32| places.get(instant as usize).copied().unwrap_or(end);
     let steps = std::mem::take(&mut draft.program.steps);
     let mut changes = Changes::default();
-    let mut calls: Vec<&Recompute> = chosen.calls.iter().collect();
+    let mut calls: Vec<&Recompute> = chosen.calls.iter().map(Arc::as_ref).collect();
     calls.sort_by_key(|call| call.resume);
     // Each thread of the engine has workspaces of its own, made at the first use and never freed.
     let mut workspaces: HashMap<Option<u32>, Vec<Step>> = HashMap::new();
@@ -21,18 +22,24 @@ pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
         let is_it = |step: &&Step| step.kind == StepKind::Alloc && step.allocation == workspace.like;
         workspaces.entry(workspace.behind).or_default().extend(steps.iter().find(is_it));
     }
-    for call in calls.into_iter().filter(|call| call.resume != NEVER) {
+    for call in calls {
+        for input in &call.inputs {
+            changes.free_at(place(input.to), input.allocation, input.to);
+        }
+        // Where no backward follows, what is dropped does not come back.
+        let comes_back = call.resume != NEVER;
+        let is_dropped = |gap: &&Gap| !comes_back || gap.to == call.resume;
+        let (dropped, released): (Vec<&Gap>, Vec<&Gap>) = call.gaps.iter().partition(is_dropped);
+        for gap in dropped {
+            changes.free_at(place(gap.from), gap.allocation, gap.from);
+        }
+        if !comes_back {
+            continue;
+        }
         let resume = place(call.resume);
         for workspace in workspaces.remove(&None).unwrap_or_default() {
             let allocation = draft.add(workspace.allocation);
             changes.insert(resume, Step { allocation, entry: call.resume, ..workspace });
-        }
-        for input in &call.inputs {
-            changes.free_at(place(input.to), input.allocation, input.to);
-        }
-        let (dropped, released): (Vec<Gap>, Vec<Gap>) = call.gaps.iter().partition(|gap| gap.to == call.resume);
-        for gap in dropped {
-            changes.free_at(place(gap.from), gap.allocation, gap.from);
         }
         let steps = &steps[place(call.start)..place(call.stop).max(place(call.start))];
         let copies = Again { draft, changes: &mut changes, resume, call, history }.run(steps, &mut workspaces);

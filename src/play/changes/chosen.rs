@@ -1,26 +1,30 @@
 //! Calls that were chosen to be checkpointed, rather than found to be worth it.
 
 use super::passes::Passes;
-use super::recompute::{Recompute, Recomputing};
+use super::recompute::{Recompute, RecomputeTables, Recomputing};
 use crate::facts::device::Device;
-use crate::facts::training::{Call, Calls, FunctionId, Phase};
+use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 /// The functions of a device whose calls can be chosen.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    calls: Calls,
-    passes: Passes,
+    pub(super) calls: Calls,
+    pub(super) passes: Passes,
     /// Functions that forward passes call, not checkpointed yet, with their labels.
     functions: Vec<(FunctionId, String)>,
+    tables: RecomputeTables,
+    /// What becomes of each of the calls, worked out when it is first asked for.
+    recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
 
 /// Calls that are checkpointed together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// The calls, in the order of their starts; none lies in another one.
-    pub calls: Vec<Recompute>,
+    pub calls: Vec<Arc<Recompute>>,
     /// Workspaces that the engine's thread makes for itself.
     pub workspaces: Vec<Workspace>,
 }
@@ -46,24 +50,18 @@ pub(crate) struct Release {
 }
 
 impl Choice {
-    /// Finds the functions of a device. An error says why none can be chosen.
-    pub fn of(device: &Device<'_>) -> Result<Self, &'static str> {
+    /// Finds the functions of a device.
+    pub fn of(device: &Device<'_>) -> Self {
         let (track, history, phases) = (device.track, device.history(), device.phases());
         let calls = whole(Calls::of(track, phases, device.sites(), device.roles()), track);
         let peak = history.maxima[Metric::Allocated as usize];
         let passes = Passes::of(phases, &calls, history, peak.instant);
-        if passes.entries.is_empty() {
-            return Err("no forward pass is known that a backward pass follows");
-        }
-        if passes.is_open {
-            return Err(
-                "no backward pass follows the forward passes: when what they keep would be needed is not known",
-            );
-        }
         let is_open = |id: FunctionId| calls.of_function(id).any(|call| !call.checkpointed);
         let functions = calls.functions().filter(|&(id, _)| is_open(id));
         let functions = functions.map(|(id, function)| (id, device.sites().label(function.frame))).collect();
-        Ok(Self { calls, passes, functions })
+        let tables = RecomputeTables::of(device, &passes);
+        let recomputes = calls.calls.iter().map(|_| OnceLock::new()).collect();
+        Self { calls, passes, functions, tables, recomputes }
     }
 
     /// The functions with a label, or if there are none those whose labels contain it.
@@ -108,11 +106,12 @@ impl Choice {
             over = if is_outermost { call.end } else { over };
             is_outermost
         });
-        let recomputing = Recomputing::new(device, &self.calls, &self.passes);
+        let recomputing = self.recomputing(device);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
-        let likes = recomputing.workspaces_of_operators(&chosen, first_step);
-        let calls: Vec<Recompute> = chosen.into_iter().filter_map(|call| recomputing.of(call)).collect();
-        let mut again: Vec<&Recompute> = calls.iter().collect();
+        let likes = recomputing.workspaces(&chosen, first_step);
+        let calls: Vec<Arc<Recompute>> =
+            chosen.into_iter().filter_map(|call| self.recompute_of(&recomputing, call)).collect();
+        let mut again: Vec<&Recompute> = calls.iter().map(Arc::as_ref).collect();
         again.sort_by_key(|call| call.resume);
         let workspace = |like: u32| {
             let operator = recomputing.operator(like);
@@ -125,7 +124,7 @@ impl Choice {
     /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
     /// function made and that are not returned by the outermost one. The blocks in the order of their indexes.
     pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
-        let recomputing = Recomputing::new(device, &self.calls, &self.passes);
+        let recomputing = self.recomputing(device);
         let mut around: Vec<&Call> = Vec::new();
         let mut calls = self.calls.calls.iter().peekable();
         let mut releases = Vec::new();
@@ -148,8 +147,36 @@ impl Choice {
         releases
     }
 
+    /// A function.
+    pub fn function(&self, id: FunctionId) -> Option<&ForwardFunction> {
+        self.calls.function(id)
+    }
+
+    /// Whether there are any forward functions.
+    pub fn has_functions(&self) -> bool {
+        !self.calls.functions.is_empty()
+    }
+
+    /// The entry at which the forward pass behind an instant begins.
+    pub fn end_of_step(&self, instant: Instant, entries: u32) -> u32 {
+        self.passes.end_of_step(instant, entries)
+    }
+
+    /// Looks up what becomes of calls.
+    pub(super) fn recomputing<'c>(&'c self, device: &'c Device<'_>) -> Recomputing<'c> {
+        Recomputing::new(device, &self.calls, &self.passes, &self.tables)
+    }
+
+    /// What becomes of one of the calls when it is checkpointed; `None` when it keeps nothing for backward.
+    pub(super) fn recompute_of(&self, recomputing: &Recomputing<'_>, call: &Call) -> Option<Arc<Recompute>> {
+        let calls = &self.calls.calls;
+        let first = calls.partition_point(|other| other.start < call.start);
+        let place = first + calls[first..].iter().position(|other| other == call)?;
+        self.recomputes.get(place)?.get_or_init(|| recomputing.of(call).map(Arc::new)).clone()
+    }
+
     /// Calls of a function that are not checkpointed yet.
-    fn open_calls(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
+    pub(super) fn open_calls(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
         self.calls.of_function(function).filter(|call| !call.checkpointed)
     }
 }

@@ -25,6 +25,7 @@ mod accumulate;
 mod autocast;
 mod change;
 mod checkpoint;
+pub(crate) mod checkpointable;
 mod chosen;
 mod chunks;
 mod draft;
@@ -46,12 +47,14 @@ pub use optimizer::Optimizer;
 pub use recompute::{Gap, Recompute};
 
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase};
+use crate::facts::training::{Category, FunctionId, Phase};
 use crate::model::HOST_DEVICE;
 use crate::play::Program;
 
-use crate::replay::Allocation;
-use draft::Draft;
+use super::{Step, StepKind};
+use crate::replay::{Allocation, History, Instant, Metric};
+use checkpointable::Checkpointable;
+use draft::{Draft, is_free};
 use shard::OtherGradients;
 use std::sync::OnceLock;
 use trained::Trained;
@@ -68,6 +71,28 @@ pub struct Edited {
     pub assumptions: Vec<String>,
 }
 
+impl Edited {
+    /// The recorded allocation that an allocation stands for.
+    pub(crate) fn origin(&self, allocation: u32) -> Option<u32> {
+        self.origins.get(allocation as usize).copied().flatten()
+    }
+
+    /// The recorded instant right behind a step: `None` for a step that was not recorded where it is, such as those of a call
+    /// that runs again.
+    pub(crate) fn recorded_instant(&self, step: &Step, history: &History) -> Option<Instant> {
+        let instant = step.entry + 1;
+        let is_there = |origin: u32| history.allocations.get(origin as usize);
+        match step.kind {
+            StepKind::Alloc => self.origin(step.allocation).and_then(is_there).is_some_and(|it| it.born == instant),
+            kind if is_free(kind) => {
+                self.origin(step.allocation).and_then(is_there).is_some_and(|it| it.freed == instant)
+            }
+            _ => true,
+        }
+        .then_some(instant)
+    }
+}
+
 /// Why a program cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -81,7 +106,7 @@ pub struct Refusal {
 #[derive(Debug)]
 pub struct Editor<'d, 'a> {
     device: &'d Device<'a>,
-    choice: OnceLock<Result<Choice, &'static str>>,
+    choice: OnceLock<Choice>,
     trained: OnceLock<Result<Trained, String>>,
     releases: OnceLock<Result<Vec<Release>, &'static str>>,
 }
@@ -101,7 +126,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         edits.sort();
         edits.dedup();
         if let Some(first) = edits.first()
-            && let Some(because) = self.obstacle(program)
+            && let Some(because) = self.obstacle(program, &edits)
         {
             return Err(Refusal { edit: first.clone(), because: because.to_owned() });
         }
@@ -132,7 +157,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// The functions that [`Edit::Checkpoint`] can name and that a forward pass calls more than once; none where no
     /// training step is known.
     pub fn sites(&self) -> Vec<&str> {
-        self.choice().map_or(Vec::new(), |choice| choice.repeated().collect())
+        self.choice().repeated().collect()
     }
 
     /// What is known of the losses that [`Edit::ChunkLoss`] would compute in pieces.
@@ -144,10 +169,14 @@ impl<'d, 'a> Editor<'d, 'a> {
     }
 
     /// Why a program cannot be changed at all.
-    fn obstacle(&self, program: &Program) -> Option<&'static str> {
+    fn obstacle(&self, program: &Program, edits: &[Edit]) -> Option<&'static str> {
+        let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
+        // Where the pass that holds the peak finishes, what its backward frees is known whatever fails elsewhere.
+        let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
+        let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
         match () {
             () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
-            () if !program.refusals.is_empty() => {
+            () if !program.refusals.is_empty() && !(edits.iter().all(is_checkpoint) && is_finished()) => {
                 Some("the recording runs out of memory: what would have followed is not known")
             }
             () => None,
@@ -177,7 +206,14 @@ impl<'d, 'a> Editor<'d, 'a> {
         for edit in edits {
             let Edit::Checkpoint { site, every } = edit else { continue };
             let refused = |because: String| Refusal { edit: edit.clone(), because };
-            let choice = self.choice().map_err(|because| refused(because.to_owned()))?;
+            let choice = self.choice();
+            if choice.passes.entries.is_empty() {
+                return Err(refused("no forward pass is known that a backward pass follows".to_owned()));
+            }
+            if choice.passes.is_open {
+                let because = "no backward pass follows the forward passes: what it would need again is not known";
+                assumptions.push(because.to_owned());
+            }
             match choice.find(site)[..] {
                 [(function, label)] => {
                     functions.push((*function, *every));
@@ -197,8 +233,8 @@ impl<'d, 'a> Editor<'d, 'a> {
                 }
             }
         }
-        if let (Ok(choice), Some(first)) = (self.choice(), edits.first()) {
-            let chosen = choice.recompute(self.device, &functions);
+        if let Some(first) = edits.first() {
+            let chosen = self.choice().recompute(self.device, &functions);
             if chosen.calls.is_empty() {
                 let because = "its calls keep nothing for backward".to_owned();
                 return Err(Refusal { edit: first.clone(), because });
@@ -208,14 +244,43 @@ impl<'d, 'a> Editor<'d, 'a> {
         Ok(assumptions)
     }
 
-    fn choice(&self) -> Result<&Choice, &'static str> {
-        self.choice.get_or_init(|| Choice::of(self.device)).as_ref().map_err(|because| *because)
+    /// The functions of the device whose calls can be checkpointed.
+    pub(crate) fn choice(&self) -> &Choice {
+        self.choice.get_or_init(|| Choice::of(self.device))
+    }
+
+    /// A program with the first call of each function and every so many-th after it checkpointed in each forward pass, and the
+    /// calls that are. `None` where they keep nothing for backward. Of a program that ends at an instant, the calls before.
+    pub(crate) fn checkpoint_calls(
+        &self,
+        program: &Program,
+        functions: &[(FunctionId, usize)],
+    ) -> Option<(Edited, Chosen)> {
+        let mut chosen = self.choice().recompute(self.device, functions);
+        if let Some(until) = program.until {
+            chosen.calls.retain(|call| call.end_of_use() <= until);
+        }
+        if chosen.calls.is_empty() {
+            return None;
+        }
+        let mut draft = Draft::of(program);
+        checkpoint::apply(&mut draft, &chosen, self.device.history());
+        let (program, origins) = draft.finish();
+        Some((Edited { program, origins, assumptions: Vec::new() }, chosen))
     }
 
     /// When what forward keeps for backward could be let go of.
     fn releases(&self) -> Result<&[Release], &'static str> {
         let releases = || {
-            let choice = self.choice()?;
+            let choice = self.choice();
+            if choice.passes.entries.is_empty() {
+                return Err("no forward pass is known that a backward pass follows");
+            }
+            if choice.passes.is_open {
+                return Err(
+                    "no backward pass follows the forward passes: when what they keep would be needed is not known",
+                );
+            }
             if self.device.history().completeness.has_baseline {
                 return Err("the recording starts late: what was there before is not known to be needed");
             }

@@ -33,6 +33,13 @@ pub struct Recompute {
     pub rerun_peak_bytes: u64,
 }
 
+impl Recompute {
+    /// The instant from which on nothing is different from the recording but what lives on.
+    pub(super) fn end_of_use(&self) -> Instant {
+        if self.resume == NEVER { self.stop } else { self.resume.max(self.stop) }
+    }
+}
+
 /// A time without a block that was recorded, or with one that was recorded as freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -51,15 +58,9 @@ const CHUNK: u32 = 1024;
 /// No node of backward makes and frees as many blocks in a row; it bounds the time for damaged files.
 const LONGEST_NODE: usize = 256;
 
-/// Works out [`Recompute`]s for the calls of one device.
-pub(crate) struct Recomputing<'a> {
-    sites: &'a Sites<'a>,
-    pub(crate) track: Track<'a>,
-    phases: &'a Phases,
-    roles: &'a Roles,
-    pub(crate) actions: &'a [Action],
-    pub(crate) calls: &'a Calls,
-    passes: &'a Passes,
+/// What [`Recomputing`] looks up, made once for a device.
+#[derive(Debug)]
+pub(crate) struct RecomputeTables {
     /// How many allocations of each size there are, where no backward follows.
     of_size: HashMap<u64, u32>,
     /// The allocation freed at each instant; [`NEVER`] for none.
@@ -69,10 +70,9 @@ pub(crate) struct Recomputing<'a> {
     autocast: Autocast,
 }
 
-impl<'a> Recomputing<'a> {
-    pub(crate) fn new(device: &'a Device<'_>, calls: &'a Calls, passes: &'a Passes) -> Self {
+impl RecomputeTables {
+    pub(crate) fn of(device: &Device<'_>, passes: &Passes) -> Self {
         let (track, history) = (device.track, device.history());
-        let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
         let mut freed_at = vec![NEVER; history.entries() as usize + 1];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(slot) = freed_at.get_mut(allocation.freed as usize) {
@@ -82,12 +82,40 @@ impl<'a> Recomputing<'a> {
         let born = |&index: &u32| history.allocations.get(index as usize).map_or(0, |allocation| allocation.born);
         let youngest_freed =
             freed_at.chunks(CHUNK as usize).map(|chunk| chunk.iter().map(born).max().unwrap_or(0)).collect();
-        let actions = track.actions();
         let mut of_size: HashMap<u64, u32> = HashMap::new();
         for allocation in history.allocations.iter().filter(|_| passes.is_open) {
             *of_size.entry(allocation.requested).or_default() += 1;
         }
-        let autocast = Autocast::of(track, sites, phases, roles);
+        let autocast = Autocast::of(track, device.sites(), device.phases(), device.roles());
+        Self { of_size, freed_at, youngest_freed, autocast }
+    }
+}
+
+/// Works out [`Recompute`]s for the calls of one device.
+pub(crate) struct Recomputing<'a> {
+    sites: &'a Sites<'a>,
+    pub(super) track: Track<'a>,
+    phases: &'a Phases,
+    roles: &'a Roles,
+    pub(super) actions: &'a [Action],
+    pub(super) calls: &'a Calls,
+    passes: &'a Passes,
+    of_size: &'a HashMap<u64, u32>,
+    freed_at: &'a [u32],
+    youngest_freed: &'a [Instant],
+    autocast: &'a Autocast,
+}
+
+impl<'a> Recomputing<'a> {
+    pub(crate) fn new(
+        device: &'a Device<'_>,
+        calls: &'a Calls,
+        passes: &'a Passes,
+        tables: &'a RecomputeTables,
+    ) -> Self {
+        let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
+        let RecomputeTables { of_size, freed_at, youngest_freed, autocast } = tables;
+        let (track, actions) = (device.track, device.track.actions());
         Self { sites, track, phases, roles, actions, calls, passes, of_size, freed_at, youngest_freed, autocast }
     }
 
@@ -162,14 +190,9 @@ impl<'a> Recomputing<'a> {
     }
 
     /// The workspaces that the engine's thread makes for itself when it runs these calls again for the first time, by those
-    /// that the calls have made. cuBLAS has one for each thread, made at the first use and never freed; those that
-    /// backward needs itself are there already from the first step on, which ends at an instant.
-    pub(crate) fn workspaces<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, first_step: Instant) -> Vec<u32> {
-        self.new_to_engine(calls.into_iter().flat_map(|call| self.born_in(call)), first_step)
-    }
-
-    /// The same with those that another call of forward has made because it ran one of their operators first.
-    pub(crate) fn workspaces_of_operators(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
+    /// that forward has made for the same operators. cuBLAS has one for each thread, made at the first use and never freed; those
+    /// that backward needs itself are there from the first step on, which ends at an instant.
+    pub(crate) fn workspaces(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
         let made = calls.iter().flat_map(|call| self.born_in(call));
         let operators: HashSet<Option<FrameId>> = made.map(|index| self.operator(index)).collect();
         let of_forward = (0..self.track.history.allocations.len() as u32).filter(|&index| {

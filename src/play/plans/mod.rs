@@ -11,11 +11,11 @@ pub use search::Goal;
 pub use unfinished::Unfinished;
 
 use crate::allocator::SizeRules;
-use crate::analysis::checkpoint::{Holders, could_be_checkpointed};
 use crate::error::{Error, Result};
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
+use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Edit, Editor, Refusal};
 use crate::play::{
     Difference, Outcome, Program, Search as CapacitySearch, Stage, advisable, program, recorded_settings, refuses,
@@ -201,15 +201,15 @@ impl DevicePlans {
         if reserved_before(&stage.program) > goal.bytes() {
             return Ok(Self::refused(device, LATE));
         }
-        let holders = could_be_checkpointed(device);
+        let editor = Editor::new(device);
         let sought = Sought { goal, is_estimate: unfinished.is_some(), steps };
-        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &holders) })
+        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &editor) })
     }
 
     /// Looks for what reaches a goal.
-    fn reaching(device: &Device<'_>, stage: &Stage, sought: Sought, holders: &Holders) -> Self {
+    fn reaching(device: &Device<'_>, stage: &Stage, sought: Sought, editor: &Editor<'_, '_>) -> Self {
         let goal = sought.goal;
-        let editor = Editor::new(device);
+        let holders = Checkpointable::new(device, editor.choice()).for_search();
         let mut settings = vec![stage.settings.clone()];
         if matches!(goal, Goal::Device(_)) {
             settings.extend(advisable(&stage.settings));
@@ -224,7 +224,7 @@ impl DevicePlans {
             plans.refused = refuses(&stage.settings, stage.capacity.is_some());
             return plans;
         }
-        let search = Search::new(stage, &editor, sought, settings);
+        let search = Search::new(stage, editor, sought, settings);
         // Without changes nothing is refused.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
@@ -330,7 +330,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
     };
     let stage = Stage::new(device.track, program, None, None);
     let sought = Sought { goal, is_estimate: false, steps: STEPS };
-    DevicePlans::reaching(device, &stage, sought, &could_be_checkpointed(device))
+    DevicePlans::reaching(device, &stage, sought, &Editor::new(device))
 }
 
 /// A plan as it was played.

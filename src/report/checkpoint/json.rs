@@ -1,7 +1,7 @@
 //! The JSON of `memviz checkpoint`.
 
 use super::words;
-use crate::analysis::checkpoint::{Candidate, NoCandidates, OptimizerPeak, Plan, RemainingPeak};
+use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates, OptimizerPeak, RemainingPeak};
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::facts::training::Phase;
 use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
@@ -212,8 +212,8 @@ impl From<&HeldByCalls> for FunctionToCheckpoint {
     }
 }
 
-impl From<&Plan> for CheckpointPlan {
-    fn from(plan: &Plan) -> Self {
+impl From<&EveryNth> for CheckpointPlan {
+    fn from(plan: &EveryNth) -> Self {
         Self { every: plan.every, predicted_peak_allocated_bytes: plan.predicted_peak_bytes }
     }
 }

@@ -1,7 +1,7 @@
 //! What reports say about checkpointing, in words; shared by text, Markdown, JSON and the picture.
 
 use crate::analysis::checkpoint::DeviceCheckpoint;
-use crate::analysis::checkpoint::{Candidate, NoCandidates, Plan};
+use crate::analysis::checkpoint::{Candidate, EveryNth, NoCandidates};
 use crate::facts::grouping::attribution::Row;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
@@ -230,8 +230,8 @@ pub fn more(left_out: usize) -> String {
 }
 
 /// The lines of a plan that read differently: which calls, and the one that saves least of those that it stands for.
-pub fn plan(candidate: &Candidate) -> Vec<(String, Plan)> {
-    let same = |a: &Plan, b: &Plan| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
+pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
+    let same = |a: &EveryNth, b: &EveryNth| signed(a.predicted_peak_bytes) == signed(b.predicted_peak_bytes);
     candidate
         .plan
         .chunk_by(same)

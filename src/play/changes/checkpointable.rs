@@ -1,0 +1,280 @@
+//! Functions whose calls could be checkpointed, and what these hold.
+
+use super::chosen::Choice;
+use super::functions::{Checkpointed, CodeChange, HeldByCalls};
+use super::recompute::{Gap, Recomputing};
+use crate::facts::code::frames::FrameKind;
+use crate::facts::device::Device;
+use crate::facts::training::{Call, ForwardFunction, FunctionId, Phase};
+use crate::model::Action;
+use crate::replay::{Allocation, History, Instant, Metric, NEVER};
+use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Entries that are looked at for all functions together, about: a few seconds' work.
+const MOST_PLAYED: usize = 20_000_000;
+/// Functions that are tried even if they take longer.
+const FEWEST_TRIED: usize = 32;
+
+/// The functions of a device that could be checkpointed.
+pub(crate) struct Checkpointable<'c, 'a> {
+    device: &'c Device<'a>,
+    choice: &'c Choice,
+    recomputing: Recomputing<'c>,
+}
+
+/// Functions that could be checkpointed, for a search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holders {
+    /// Those that a forward pass calls more than once, by what their calls hold when the forward pass before the recorded
+    /// peak ends, the most first.
+    pub functions: Vec<HeldByCalls>,
+    /// Mean time of a forward pass in microseconds, where the file has times.
+    pub forward_us: Option<i64>,
+}
+
+/// Why the pass that a peak lies in does not show what checkpointing would save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassObstacle {
+    /// It does not finish: it runs out of memory, or the file was cut off in it.
+    Unfinished,
+    /// No backward follows it.
+    NoBackward,
+}
+
+impl<'c, 'a> Checkpointable<'c, 'a> {
+    pub(crate) fn new(device: &'c Device<'a>, choice: &'c Choice) -> Self {
+        Self { device, choice, recomputing: choice.recomputing(device) }
+    }
+
+    /// Number of forward passes.
+    pub(crate) fn passes(&self) -> usize {
+        self.choice.passes.entries.len()
+    }
+
+    /// Whether no backward follows them.
+    pub(crate) fn is_open(&self) -> bool {
+        self.choice.passes.is_open
+    }
+
+    /// Of what is allocated at an instant, what forward made and backward will free; where no backward follows, what
+    /// outlives its forward pass.
+    pub(crate) fn activation_bytes(&self, instant: Instant) -> u64 {
+        let is_kept = |allocation: &&Allocation| {
+            if self.choice.passes.is_open {
+                let entry = History::entry_before(allocation.born);
+                let pass = entry.and_then(|entry| self.choice.passes.around(entry));
+                return pass.is_some_and(|pass| allocation.freed > pass.end);
+            }
+            allocation.freed != NEVER
+                && self.device.phases().at(allocation.born) == Phase::Forward
+                && self.device.phases().at(allocation.freed) == Phase::Backward
+        };
+        let there = self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant));
+        there.filter(is_kept).map(|allocation| allocation.size).sum()
+    }
+
+    /// Mean time of a forward pass.
+    pub(crate) fn forward_us(&self) -> Option<i64> {
+        Some(self.choice.passes.mean_us(self.device.track, &[])?.0)
+    }
+
+    /// Why the pass that a peak lies in does not tell what checkpointing would save.
+    pub(crate) fn obstacle(&self, peak: Instant) -> Option<PassObstacle> {
+        let passes = &self.choice.passes.entries;
+        let behind = passes.partition_point(|pass| pass.start < peak);
+        let pass = behind.checked_sub(1).and_then(|index| passes.get(index));
+        let no_backward = !self.choice.passes.is_open
+            && self.device.phases().at(peak) == Phase::Forward
+            && pass.is_none_or(|pass| pass.end < peak);
+        let start = if no_backward { peak } else { pass?.start };
+        let end = passes.get(behind).map_or(self.device.history().entries(), |next| next.start);
+        let actions = self.device.track.actions();
+        let fails = |entry: u32| {
+            actions[entry as usize] == Action::Oom
+                && matches!(self.device.phases().at(entry + 1), Phase::Forward | Phase::Backward)
+        };
+        let is_cut = self.device.history().completeness.truncated && behind == passes.len();
+        if is_cut || (start..end).any(fails) {
+            return Some(PassObstacle::Unfinished);
+        }
+        no_backward.then_some(PassObstacle::NoBackward)
+    }
+
+    /// Functions that run under `torch.utils.checkpoint` already: those it calls itself, not what these call.
+    pub(crate) fn checkpointed(&self) -> Vec<Checkpointed> {
+        let mut found = Vec::new();
+        for (id, function) in self.choice.calls.functions() {
+            let passes = self.choice.passes.split(self.choice.calls.of_function(id));
+            let most = |wanted: fn(&Call) -> bool| {
+                passes.iter().map(|calls| calls.iter().filter(|call| wanted(call)).count()).max().unwrap_or(0)
+            };
+            let calls = most(|call| call.is_checkpoint);
+            if calls > 0 {
+                let label = self.device.sites().label(function.frame);
+                found.push(Checkpointed { label, calls, other_calls: most(|call| !call.checkpointed) });
+            }
+        }
+        found
+    }
+
+    /// Functions worth a try at a peak, and how many are left out because there are so many.
+    pub(crate) fn promising(&self, peak: Instant) -> (Vec<FunctionId>, usize) {
+        let mut functions = self.repeated_functions();
+        let untried = self.keep_promising(&mut functions, peak);
+        (functions, untried)
+    }
+
+    /// What could be checkpointed, wherever the recorded peak lies.
+    pub(crate) fn for_search(&self) -> Holders {
+        if self.passes() == 0 || self.is_open() {
+            return Holders::default();
+        }
+        let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
+        // The first forward of all may come behind the peak, and the last step may not finish.
+        let before = if self.choice.passes.entries[0].end < peak { peak } else { self.device.history().entries() };
+        Holders { functions: self.holders(before), forward_us: self.forward_us() }
+    }
+
+    /// The label of a function.
+    pub(crate) fn label(&self, function: &ForwardFunction) -> String {
+        self.device.sites().label(function.frame)
+    }
+
+    /// The most calls of a function in a pass, and the mean time that they take in microseconds, where the file has times.
+    pub(crate) fn calls(&self, function: FunctionId) -> (usize, Option<i64>) {
+        let passes = self.choice.passes.split(self.choice.open_calls(function));
+        let time = self.choice.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
+        (passes.iter().map(Vec::len).max().unwrap_or(0), time)
+    }
+
+    /// The function whose calls hold most when the last forward pass before an instant ends.
+    pub(crate) fn held_in_forward(&self, before: Instant) -> Option<HeldByCalls> {
+        self.held_most(self.end_of_forward(before)?)
+    }
+
+    /// What the calls of each function that can be wrapped hold when the last forward pass before an instant ends, the most
+    /// first.
+    pub(crate) fn holders(&self, before: Instant) -> Vec<HeldByCalls> {
+        let can_be_wrapped =
+            |id: &FunctionId| self.choice.calls.function(*id).is_some_and(|it| self.can_be_wrapped(it));
+        let functions = || self.repeated_functions().into_iter().filter(can_be_wrapped).collect();
+        self.end_of_forward(before).map_or(Vec::new(), |instant| self.held_by_each(functions(), instant))
+    }
+
+    /// Whether calls of a function can be checkpointed without a change of somebody else's code, and whether anybody would: of
+    /// installed packages modules alone, and none of PyTorch's own that are a single operator, such as a dropout.
+    fn can_be_wrapped(&self, function: &ForwardFunction) -> bool {
+        let is_module = self.device.snapshot().strings.get(function.name) == "forward";
+        let is_single = function.first_line == function.last_line;
+        let is_torch = self.device.sites().package_of(function.frame) == "torch";
+        self.is_users(function) || (is_module && !(is_torch && is_single))
+    }
+
+    /// When the last forward pass before an instant ends.
+    fn end_of_forward(&self, instant: Instant) -> Option<Instant> {
+        let behind = self.choice.passes.entries.partition_point(|pass| pass.end <= instant);
+        self.choice.passes.entries.get(behind.checked_sub(1)?).map(|pass| pass.end)
+    }
+
+    /// The function whose calls hold most at an instant that they would not hold if they were checkpointed.
+    fn held_most(&self, instant: Instant) -> Option<HeldByCalls> {
+        self.held_by_each(self.repeated_functions(), instant).into_iter().next()
+    }
+
+    /// What the calls of some functions hold at an instant that they would not hold if they were checkpointed, the most
+    /// first; of functions that hold the same the outermost, which has the fewest calls.
+    fn held_by_each(&self, mut functions: Vec<FunctionId>, instant: Instant) -> Vec<HeldByCalls> {
+        self.keep_promising(&mut functions, instant);
+        let held = |&id: &FunctionId| {
+            let passes = self.choice.passes.split(self.choice.open_calls(id));
+            let recomputes =
+                passes.iter().flatten().filter_map(|call| self.choice.recompute_of(&self.recomputing, call));
+            let bytes = recomputes.map(|recompute| held_at(&recompute.gaps, instant)).sum();
+            let calls = passes.iter().map(Vec::len).max()?;
+            let function = self.choice.calls.function(id)?;
+            let recompute_us = self.choice.passes.mean_us(self.device.track, &passes).map(|(_, calls)| calls);
+            let label = self.device.sites().label(function.frame);
+            Some((id, HeldByCalls { label, calls, bytes, recompute_us, change: self.change(function) }))
+        };
+        let mut all: Vec<(FunctionId, HeldByCalls)> = functions.par_iter().filter_map(held).collect();
+        all.retain(|(_, held)| held.bytes > 0);
+        all.sort_by_key(|(id, held)| (Reverse(held.bytes), held.calls, *id));
+        all.into_iter().map(|(_, held)| held).collect()
+    }
+
+    /// Functions that a forward pass calls more than once; of several that do nothing but call each other, one.
+    fn repeated_functions(&self) -> Vec<FunctionId> {
+        let mut by_calls: HashMap<Vec<u32>, FunctionId> = HashMap::new();
+        for (id, function) in self.choice.calls.functions() {
+            let passes = self.choice.passes.split(self.choice.open_calls(id));
+            if passes.iter().all(|calls| calls.len() < 2) {
+                continue;
+            }
+            // Of functions that do nothing but call each other the user's own stands for all, else the outermost.
+            let key = passes.iter().flatten().flat_map(|call| [call.start, call.end]).collect();
+            let best = by_calls.entry(key).or_insert(id);
+            if self.is_users(function) && !self.choice.calls.function(*best).is_some_and(|best| self.is_users(best)) {
+                *best = id;
+            }
+        }
+        let mut functions: Vec<FunctionId> = by_calls.into_values().collect();
+        functions.sort_unstable();
+        functions
+    }
+
+    /// Keeps as many functions as there is time to try, those during whose calls most of what is there at an instant was
+    /// allocated: the others cannot hold more. Says how many are left out.
+    fn keep_promising(&self, functions: &mut Vec<FunctionId>, instant: Instant) -> usize {
+        let entries = self.device.history().entries() as usize;
+        let most = (MOST_PLAYED / entries.max(1)).max(FEWEST_TRIED);
+        let untried = functions.len().saturating_sub(most);
+        if untried == 0 {
+            return 0;
+        }
+        // Bytes there that were allocated up to each instant.
+        let mut held = vec![0u64; entries + 1];
+        for allocation in self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant))
+        {
+            if let Some(held) = held.get_mut(allocation.born as usize) {
+                *held = held.saturating_add(allocation.size);
+            }
+        }
+        let mut sum = 0u64;
+        for held in &mut held {
+            sum = sum.saturating_add(*held);
+            *held = sum;
+        }
+        let up_to = |instant: u32| held.get(instant as usize).copied().unwrap_or(sum);
+        let during = |call: &Call| up_to(call.end).saturating_sub(up_to(call.start));
+        functions.sort_by_cached_key(|&function| {
+            Reverse(self.choice.open_calls(function).map(during).fold(0, u64::saturating_add))
+        });
+        functions.truncate(most);
+        functions.sort_unstable();
+        untried
+    }
+
+    fn is_users(&self, function: &ForwardFunction) -> bool {
+        self.device.sites().kind(function.frame) == FrameKind::User
+    }
+
+    /// What to write where.
+    pub(crate) fn change(&self, function: &ForwardFunction) -> CodeChange {
+        if self.device.sites().package_of(function.frame) == "transformers" {
+            return CodeChange::Transformers;
+        }
+        match function.caller {
+            Some(caller) if self.device.sites().kind(caller) != FrameKind::User => {
+                CodeChange::WrapForward(self.device.sites().label(caller))
+            }
+            caller => CodeChange::Wrap(caller.map(|caller| self.device.sites().label(caller))),
+        }
+    }
+}
+
+/// What gaps leave out at an instant: bytes that are there as recorded and would not be.
+pub(crate) fn held_at(gaps: &[Gap], instant: Instant) -> u64 {
+    gaps.iter().filter(|gap| gap.from <= instant && instant < gap.to).map(|gap| gap.bytes).sum()
+}
