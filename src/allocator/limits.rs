@@ -86,6 +86,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Whether nothing limits what may be reserved.
+    pub fn is_endless(&self) -> bool {
+        self.capacity.limit() >= ADDRESS_SPACE && self.allowed.is_none() && self.collected.is_none()
+    }
+
     /// What settings allow on a device with `capacity` bytes for the allocator and `total` bytes in all, as far as known.
     /// A memory fraction means nothing where the latter is not.
     pub fn of(settings: &AllocatorSettings, capacity: Option<u64>, total: Option<u64>) -> Self {

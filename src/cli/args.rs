@@ -1,6 +1,6 @@
 //! What commands have in common of what can be typed.
 
-use super::Failure;
+use crate::cli::outcome::Failure;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Inference};
 use crate::model::View;

@@ -1,6 +1,6 @@
 //! Which format an answer is written in: the one asked for, or the one that the output file's name stands for.
 
-use super::Failure;
+use crate::cli::outcome::Failure;
 use crate::report::page::PageFormat;
 use crate::report::{AnswerFormat, PictureFormat};
 use clap::ValueEnum;

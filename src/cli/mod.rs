@@ -9,80 +9,20 @@ mod command;
 mod desktop;
 mod files;
 mod format;
+mod outcome;
 mod output;
 mod progress;
 mod recording;
 #[cfg(feature = "view")]
 mod serve;
 
-use crate::report::safe;
-use clap::Command;
+pub use outcome::Outcome;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use command::{COMMANDS, Run};
+use command::{COMMANDS, Run, command_line};
+use outcome::{Failure, complain};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
-
-/// How a run ended. The numbers are the exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Done.
-    Done = 0,
-    /// A requested check failed.
-    CheckFailed = 1,
-    /// The command could not do its work.
-    Failed = 2,
-}
-
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        Self::from(outcome as u8)
-    }
-}
-
-/// Why a command failed, with the file concerned in front.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// A one-line message.
-    Message(String),
-    /// The reader of the output went away: no failure at all.
-    ClosedPipe,
-}
-
-impl Failure {
-    pub(crate) fn about(path: &str, error: &crate::Error) -> Self {
-        Self::Message(format!("{path}: {error}"))
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
-            _ => Self::Message(error.to_string()),
-        }
-    }
-}
-
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
-
-const EXAMPLES: &str = "\
-Examples:
-  memviz snapshot.pickle                        # the verdict in one screen, and what to type next
-  memviz report snapshot.pickle -o report.html  # all of it, on a page";
-
-/// The whole command line, for clap.
-fn command_line() -> Command {
-    Command::new("memviz")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(env!("CARGO_PKG_DESCRIPTION"))
-        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
-        .after_help(format!("{EXAMPLES}\n\n{EXIT_CODES}"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands(COMMANDS.iter().map(command::Entry::command))
-}
 
 /// The command that `arguments` ask for.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
@@ -151,12 +91,6 @@ fn refuse(error: &clap::Error) -> Outcome {
     }
     complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
     Outcome::Failed
-}
-
-/// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.
-fn complain(message: &str) {
-    // There is nobody left to tell when standard error is closed.
-    let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
 }
 
 #[cfg(test)]

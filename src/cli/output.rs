@@ -1,9 +1,10 @@
 //! Where answers go and what they look like there.
 
 use super::args::{Color, SharedArgs};
+use super::desktop;
 use super::files::Staged;
 use super::format::{self, Format};
-use super::{Failure, desktop};
+use crate::cli::outcome::Failure;
 use crate::report::{TextStyle, safe};
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};

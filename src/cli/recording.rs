@@ -1,9 +1,10 @@
 //! One recording to its answer: what commands about a single input have in common.
 
 use super::args::{CommonArgs, SharedArgs};
+use super::output;
 use super::progress::Progress;
-use super::{Failure, Outcome, complain, output};
 use crate::Recording;
+use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::input::ReadOptions;
 use crate::model::View;
 use crate::ranks::MAX_THREADS;

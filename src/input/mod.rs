@@ -4,6 +4,8 @@
 //! [`MemoryTimeline`], or an error that says what was
 //! expected, what was found and where. Nothing in a file is ever executed.
 
+#[cfg(all(test, feature = "compressed"))]
+mod agreement;
 pub mod alloc_conf;
 pub mod collect;
 mod compressed;

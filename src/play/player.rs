@@ -114,7 +114,7 @@ pub(super) struct Player {
     pub done: usize,
     pub outcome: Outcome,
     /// Pools of the allocator by the program's number of them: small and large.
-    pools: Vec<[PoolIndex; 2]>,
+    pub(super) pools: Vec<[PoolIndex; 2]>,
     /// The block of each allocation that was made.
     pub(super) blocks: Vec<Option<BlockId>>,
     /// Requests so far whose address is known.

@@ -91,9 +91,16 @@ pub struct Program {
 impl Program {
     /// The program of one device. `None` where streams and pools are more than anything real has.
     pub fn of(track: Track<'_>) -> Option<Self> {
+        Self::within(track, None)
+    }
+
+    /// What a device's program asked for before an instant, as [`Program::of`] has it.
+    pub(crate) fn within(track: Track<'_>, until: Option<Instant>) -> Option<Self> {
         let (snapshot, history) = (track.snapshot, track.history);
         let mut reader = Reader::new(track);
-        for (entry, recorded) in (0..).zip(snapshot.entries.rows(history.rows.clone())) {
+        let end = until.map_or(history.entries(), |until| until.min(history.entries()));
+        let allocations = history.allocations.partition_point(|allocation| allocation.born <= end);
+        for (entry, recorded) in (0..end).zip(snapshot.entries.rows(history.rows.clone())) {
             reader.read(entry, &recorded)?;
         }
         reader.flush();
@@ -108,18 +115,18 @@ impl Program {
         let refused = reader.steps.iter().position(|step| step.kind == StepKind::Refused);
         let goes_on = refused.is_some_and(|at| reader.steps[at..].iter().any(|step| step.kind == StepKind::Alloc));
         Some(Self {
-            repetition: Repetition::of(&reader.steps, history.allocations.len()),
+            repetition: Repetition::of(&reader.steps, allocations),
             steps: reader.steps,
             pools: reader.pools,
             start,
             start_requested,
-            allocations: history.allocations.len(),
+            allocations,
             addresses: reader.addresses,
             plain_pools: plain_pools(track),
             releases: reader.releases,
             goes_on,
             refusals: reader.refusals,
-            until: None,
+            until,
         })
     }
 

@@ -1,18 +1,46 @@
 //! The JSON of every command as JSON Schema, made from the types that write it.
 
-use super::{ANSWERS, Answer};
+use super::Answer;
+use super::check::words::CheckedInput;
+use crate::analysis::checkpoint::CheckpointReport;
+use crate::analysis::diff::DiffReport;
+use crate::analysis::fit::FitReport;
+use crate::analysis::fragmentation::FragmentationReport;
+use crate::analysis::info::InfoReport;
+use crate::analysis::leaks::LeakReport;
+use crate::analysis::oom::OomReport;
+use crate::analysis::peak::PeakReport;
+use crate::analysis::ranks::RanksReport;
+use crate::analysis::simulate::SimulateReport;
+use crate::analysis::triage::TriageReport;
 use crate::wire::SCHEMA_VERSION;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{Schema, json_schema};
 use serde_json::Value;
 
 /// A command, and what makes the schema of its answer.
-pub(super) type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+type Described = (&'static str, fn(&mut SchemaGenerator) -> Schema);
 
 /// An answer, as it stands in the list.
-pub(super) const fn answer<A: Answer + ?Sized>() -> Described {
+const fn answer<A: Answer + ?Sized>() -> Described {
     (A::COMMAND, |generator| generator.subschema_for::<A::Json>())
 }
+
+/// Every answer that is written as JSON. A new command is a new line.
+const ANSWERS: &[Described] = &[
+    answer::<TriageReport>(),
+    answer::<InfoReport>(),
+    answer::<PeakReport>(),
+    answer::<FragmentationReport>(),
+    answer::<OomReport>(),
+    answer::<LeakReport>(),
+    answer::<CheckpointReport>(),
+    answer::<SimulateReport>(),
+    answer::<FitReport>(),
+    answer::<DiffReport>(),
+    answer::<[CheckedInput]>(),
+    answer::<RanksReport>(),
+];
 
 /// The commands that have a schema.
 pub fn commands() -> impl Iterator<Item = &'static str> {

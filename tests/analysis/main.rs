@@ -7,6 +7,7 @@ mod code;
 mod comparison;
 mod each;
 mod fragmentation;
+mod layers;
 mod leaks;
 mod oom;
 mod scene;

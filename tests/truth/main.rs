@@ -1,5 +1,6 @@
 //! What memviz computes against what PyTorch counted, and against second ways to the same figures.
 
+mod agreement;
 mod edit;
 mod excerpt;
 mod fit;

@@ -8,7 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::training::FunctionId;
 use crate::play::changes::checkpointable::{Checkpointable, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
-use crate::play::{Program, Setup, Stage, allocated_over_time, blocks_at_peak, play};
+use crate::play::{Program, Setup, Stage, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
@@ -27,7 +27,7 @@ pub struct Candidate {
     pub predicted_peak_bytes: i64,
     /// The recorded peak less that.
     pub saved_bytes: i64,
-    /// Every call checkpointed, every second, every third...
+    /// Every call checkpointed, every second, every third...; empty where that was not asked for.
     pub plan: Vec<EveryNth>,
     /// What is in the way of a lower peak.
     pub limit: RemainingPeak,
@@ -75,28 +75,26 @@ struct Tried {
 }
 
 impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
-    /// Sets the program of a device up for plays.
+    /// Sets the program of a device up for plays; `None` where it has more streams and pools than can be played.
     pub(super) fn new(
         device: &'d Device<'a>,
         editor: &'w Editor<'d, 'a>,
         functions: &'w Checkpointable<'w, 'a>,
-        program: Program,
-    ) -> Self {
+    ) -> Option<Self> {
         let (entries, peak) = (device.history().entries(), device.history().maxima[Metric::Allocated as usize].instant);
         let is_long = entries > LONGEST_PLAY;
-        let program = match is_long {
-            true => program.up_to(editor.choice().end_of_step(peak, entries).max(PLAYED)),
-            false => program,
-        };
+        let until = is_long.then(|| editor.choice().end_of_step(peak, entries).max(PLAYED));
+        let program = Program::within(device.track, until)?;
         let stage = Stage::new(device.track, program, None, None);
         let setup = stage.setup(&stage.settings);
         let curve = is_long.then(|| AllocatedCurve::of(device.track));
-        Self { device, editor, functions, program: stage.program, setup, curve }
+        Some(Self { device, editor, functions, program: stage.program, setup, curve })
     }
 
     /// The functions that save something, the lowest new peak first, as many as are wanted; how many that leaves out, and how
-    /// many were not tried because there are so many.
-    pub(super) fn candidates(&self, top: usize) -> (Vec<Candidate>, usize, usize) {
+    /// many were not tried because there are so many. Of the others than the best, what needs more plays is left out if
+    /// `best_only`.
+    pub(super) fn candidates(&self, top: usize, best_only: bool) -> (Vec<Candidate>, usize, usize) {
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let (functions, untried) = self.functions.promising(peak);
         let tried: Vec<Option<(Candidate, Tried)>> = functions.into_par_iter().map(|id| self.candidate(id)).collect();
@@ -107,7 +105,11 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         });
         let left_out = tried.len().saturating_sub(top);
         tried.truncate(top);
-        let finished = tried.into_par_iter().map(|(candidate, tried)| self.finish(candidate, &tried));
+        let finished =
+            tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| match best_only && place > 0 {
+                true => candidate,
+                false => self.finish(candidate, &tried),
+            });
         (finished.collect(), left_out, untried)
     }
 
@@ -151,13 +153,13 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
 
     /// The peak with some of the calls of a function checkpointed; `None` where they keep nothing for backward.
     fn tried(&self, id: FunctionId, every: usize) -> Option<Tried> {
-        let (changed, chosen) = self.editor.checkpoint_calls(&self.program, &[(id, every)])?;
-        let bytes = play(&changed.program, &self.setup).max_allocated as i64;
+        let chosen = self.editor.choice().recompute(self.device, &[(id, every)]);
+        let changed = self.editor.checkpoint_calls(&self.program, &chosen)?;
+        let bytes = most_allocated(&changed.program, &self.setup) as i64;
         if let (Some(curve), Some(end)) = (&self.curve, self.program.until) {
-            let all = self.editor.choice().recompute(self.device, &[(id, every)]);
-            let rest = curve.peak(&all, self.device.history());
+            let rest = curve.peak(&chosen, self.device.history());
             if rest.instant > end {
-                return Some(Tried { changed, chosen: all, bytes: rest.bytes, beyond: Some(rest.instant) });
+                return Some(Tried { changed, chosen, bytes: rest.bytes, beyond: Some(rest.instant) });
             }
         }
         Some(Tried { changed, chosen, bytes, beyond: None })
@@ -189,8 +191,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
             }
             let from = self.program.until.filter(|_| played).map_or(0, |end| end + 1);
             if let Some(curve) = &self.curve {
-                let all = self.editor.choice().recompute(self.device, &[(candidate.function, 1)]);
-                curve.points(&all, history, from, visit);
+                curve.points(&tried.chosen, history, from, visit);
             }
         });
         Some(overlay)

@@ -24,7 +24,6 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::time::moment::Moment;
 use crate::facts::training::Phase;
 use crate::model::{DeviceId, Format};
-use crate::play::Program;
 use crate::play::changes::Checkpointed;
 use crate::play::changes::Editor;
 use crate::play::changes::checkpointable::{Checkpointable, PassObstacle};
@@ -44,6 +43,8 @@ pub struct CheckpointOptions {
     pub curves: Option<CurveOptions>,
     /// Bytes that allocated memory is to stay below: asks for the cheapest calls that do it.
     pub fit: Option<u64>,
+    /// Whether only the best candidate is shown in full: then sparser calls of the others are not played.
+    pub best_only: bool,
 }
 
 setters!(CheckpointOptions {
@@ -51,6 +52,7 @@ setters!(CheckpointOptions {
     devices: Vec<DeviceId>,
     curves: Option<CurveOptions>,
     fit: Option<u64>,
+    best_only: bool,
 });
 
 /// What checkpointing would do on one device.
@@ -132,11 +134,10 @@ impl DeviceCheckpoint {
                 PassObstacle::NoBackward => NoCandidates::NoBackward,
             }),
         };
-        let program = none.is_none().then(|| Program::of(track)).flatten();
-        let bench = program.map(|program| Workbench::new(device, &editor, &functions, program));
+        let bench = none.is_none().then(|| Workbench::new(device, &editor, &functions)).flatten();
         let top = options.top.unwrap_or(usize::MAX);
         let (candidates, left_out, untried) =
-            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top));
+            bench.as_ref().map_or_else(Default::default, |bench| bench.candidates(top, options.best_only));
         let nothing = match phases.at(peak.instant) {
             Phase::Optimizer => NoCandidates::PeakInOptimizer,
             _ => NoCandidates::NothingSaves,

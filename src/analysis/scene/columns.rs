@@ -1,12 +1,14 @@
 //! From a part of an axis to instants.
 
-use super::MOST_COLUMNS;
 use super::pyramid::Pyramid;
 use crate::analysis::timeline::XAxis;
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::replay::{Instant, Metric, Track};
 use std::borrow::Cow;
+
+/// The most columns of a part: more than any screen has.
+pub const MOST_COLUMNS: usize = 1 << 14;
 
 /// A part of an axis, in columns of equal width. The last one includes its right edge.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,7 +15,7 @@ mod pyramid;
 
 pub use bands::{BandedColumns, SceneBand};
 pub use blocks::{Shape, Shapes};
-pub use columns::{Columns, Part};
+pub use columns::{Columns, MOST_COLUMNS, Part};
 pub use difference::{Difference, DifferenceRow};
 pub use grouped::SceneGroup;
 pub use pyramid::Pyramid;
@@ -43,9 +43,6 @@ pub struct Scene<'a> {
     lives: HashMap<Metric, Arc<Lives>>,
     grouped: HashMap<(GroupBy, bool), Arc<Grouped>>,
 }
-
-/// The most columns of a part: more than any screen has.
-pub const MOST_COLUMNS: usize = 1 << 14;
 
 impl<'a> Scene<'a> {
     /// A device, with the maxima of its counters.

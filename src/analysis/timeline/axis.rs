@@ -1,7 +1,7 @@
 //! The x axis: steps to scale, start-up in a corner, and what nothing happens in folded.
 
-use super::XAxis;
 use super::idle::{Gap, folded};
+use super::parts::XAxis;
 
 /// From x, in microseconds or entries, to columns.
 ///

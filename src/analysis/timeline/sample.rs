@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::focus::StepSpan;
 use super::idle::{Gap, common, gaps};
-use super::{Column, OomMark, Ribbon, XAxis};
+use super::parts::{Column, OomMark, Ribbon, XAxis};
 use crate::facts::time::annotations::Annotations;
 use crate::replay::{Instant, Metric, Track};
 

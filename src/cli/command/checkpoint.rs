@@ -6,8 +6,9 @@ use crate::analysis::checkpoint::CurveOptions;
 use crate::analysis::timeline::XAxis;
 use crate::cli::args::CommonArgs;
 use crate::cli::format::RowsOrPicture;
+use crate::cli::outcome::{Failure, Outcome};
+use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
-use crate::cli::{Failure, Outcome, output};
 use crate::model::bytes::Bytes;
 use crate::report::{AnswerFormat, PictureFormat, checkpoint, plot_columns};
 use clap::Args;
@@ -53,7 +54,8 @@ impl Run for Checkpoint {
 fn tell(args: &Checkpoint, format: AnswerFormat) -> Result<Outcome, Failure> {
     let top = args.top.or(format.is_for_people().then_some(DEFAULT_TOP));
     let fit = args.fit.map(|bytes| bytes.0);
-    let options = CheckpointOptions { top, devices: args.common.devices(), curves: None, fit };
+    let options =
+        CheckpointOptions { top, devices: args.common.devices(), curves: None, fit, best_only: format.is_for_people() };
     let style = output::style(&args.common);
     with_recording(&args.common, |recording| Ok(Reply::rows(recording.checkpoint(&options)?, format, style)))
 }
@@ -63,7 +65,7 @@ fn draw(args: &Checkpoint, format: PictureFormat) -> Result<Outcome, Failure> {
     with_recording(&args.common, |recording| {
         let panels = if devices.is_empty() { recording.histories.len() } else { devices.len() };
         let curves = CurveOptions { axis: args.x, columns: plot_columns(panels) };
-        let options = CheckpointOptions { top: args.top, devices, curves: Some(curves), fit: None };
+        let options = CheckpointOptions { top: args.top, devices, curves: Some(curves), fit: None, best_only: true };
         let report = recording.checkpoint(&options)?;
         Ok(Reply::new(move |source, out| checkpoint::draw(source, &report).write_as(format, out)))
     })

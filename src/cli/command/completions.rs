@@ -1,7 +1,8 @@
 //! `memviz completions`.
 
 use super::Run;
-use crate::cli::{Failure, Outcome, command_line};
+use super::command_line;
+use crate::cli::outcome::{Failure, Outcome};
 use clap::Args;
 use clap_complete::Shell;
 use std::io::{self, Write};

@@ -2,8 +2,9 @@
 
 use super::{Run, examples};
 use crate::cli::args::CommonArgs;
+use crate::cli::outcome::{Failure, Outcome};
+use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
-use crate::cli::{Failure, Outcome, output};
 use crate::report::AnswerFormat;
 use clap::Args;
 

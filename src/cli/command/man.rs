@@ -1,7 +1,8 @@
 //! `memviz man`.
 
 use super::Run;
-use crate::cli::{Failure, Outcome, command_line};
+use super::command_line;
+use crate::cli::outcome::{Failure, Outcome};
 use clap::Args;
 use std::io::{self, Write};
 

@@ -22,7 +22,7 @@ mod triage;
 #[cfg(feature = "view")]
 mod view;
 
-use super::{Failure, Outcome};
+use crate::cli::outcome::{Failure, Outcome};
 use clap::{ArgMatches, Args, Command};
 
 /// Every command, in the order of the help. A new command is a new line.
@@ -49,6 +49,25 @@ pub const COMMANDS: &[Entry] = &[
     entry::<completions::Completions>("completions"),
     entry::<man::Man>("man"),
 ];
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
+
+const EXAMPLES: &str = "\
+Examples:
+  memviz snapshot.pickle                        # the verdict in one screen, and what to type next
+  memviz report snapshot.pickle -o report.html  # all of it, on a page";
+
+/// The whole command line, for clap.
+pub(crate) fn command_line() -> Command {
+    Command::new("memviz")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
+        .after_help(format!("{EXAMPLES}\n\n{EXIT_CODES}"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(COMMANDS.iter().map(Entry::command))
+}
 
 /// What a command does with what was typed.
 pub trait Run {

@@ -3,8 +3,9 @@
 use super::{Run, examples};
 use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
+use crate::cli::outcome::{Failure, Outcome};
+use crate::cli::output;
 use crate::cli::recording::{Reply, with_folded};
-use crate::cli::{Failure, Outcome, output};
 use crate::facts::grouping::GroupBy;
 use crate::report::AnswerFormat;
 use clap::Args;

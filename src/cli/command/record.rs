@@ -1,7 +1,7 @@
 //! `memviz record`.
 
 use super::Run;
-use crate::cli::{Failure, Outcome};
+use crate::cli::outcome::{Failure, Outcome};
 use clap::Args;
 use std::io::{self, Write};
 

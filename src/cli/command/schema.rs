@@ -1,7 +1,7 @@
 //! `memviz schema`.
 
 use super::Run;
-use crate::cli::{Failure, Outcome};
+use crate::cli::outcome::{Failure, Outcome};
 use crate::report::schema;
 use clap::Args;
 use std::io::{self, Write};

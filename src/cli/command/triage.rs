@@ -3,8 +3,9 @@
 use super::{Run, examples};
 use crate::analysis::triage::TriageOptions;
 use crate::cli::args::{CommonArgs, InferArgs};
+use crate::cli::outcome::{Failure, Outcome};
+use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
-use crate::cli::{Failure, Outcome, output};
 use crate::report::AnswerFormat;
 use clap::Args;
 

@@ -18,6 +18,3 @@ mod tables;
 pub mod template;
 pub mod text;
 pub mod value;
-
-#[cfg(all(test, feature = "compressed"))]
-mod agreement;

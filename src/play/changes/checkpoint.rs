@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
 pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
-    let places = draft.places(history.entries());
+    let places = draft.places(draft.program.until.unwrap_or(history.entries()));
     let end = draft.program.steps.len();
     let place = |instant: u32| places.get(instant as usize).copied().unwrap_or(end);
     let steps = std::mem::take(&mut draft.program.steps);

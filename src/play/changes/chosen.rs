@@ -29,6 +29,14 @@ pub(crate) struct Chosen {
     pub workspaces: Vec<Workspace>,
 }
 
+impl Chosen {
+    /// The calls that have run again before an instant.
+    pub fn until(&self, until: Instant) -> Self {
+        let calls = self.calls.iter().filter(|call| call.end_of_use() <= until);
+        Self { calls: calls.cloned().collect(), workspaces: self.workspaces.clone() }
+    }
+}
+
 /// A workspace that the engine's thread makes when it runs an operator for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {

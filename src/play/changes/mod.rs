@@ -47,7 +47,7 @@ pub use optimizer::Optimizer;
 pub use recompute::{Gap, Recompute};
 
 use crate::facts::device::Device;
-use crate::facts::training::{Category, FunctionId, Phase};
+use crate::facts::training::{Category, Phase};
 use crate::model::HOST_DEVICE;
 use crate::play::Program;
 
@@ -234,7 +234,8 @@ impl<'d, 'a> Editor<'d, 'a> {
             }
         }
         if let Some(first) = edits.first() {
-            let chosen = self.choice().recompute(self.device, &functions);
+            let all = self.choice().recompute(self.device, &functions);
+            let chosen = draft.program.until.map_or_else(|| all.clone(), |until| all.until(until));
             if chosen.calls.is_empty() {
                 let because = "its calls keep nothing for backward".to_owned();
                 return Err(Refusal { edit: first.clone(), because });
@@ -249,24 +250,18 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.choice.get_or_init(|| Choice::of(self.device))
     }
 
-    /// A program with the first call of each function and every so many-th after it checkpointed in each forward pass, and the
-    /// calls that are. `None` where they keep nothing for backward. Of a program that ends at an instant, the calls before.
-    pub(crate) fn checkpoint_calls(
-        &self,
-        program: &Program,
-        functions: &[(FunctionId, usize)],
-    ) -> Option<(Edited, Chosen)> {
-        let mut chosen = self.choice().recompute(self.device, functions);
-        if let Some(until) = program.until {
-            chosen.calls.retain(|call| call.end_of_use() <= until);
-        }
+    /// A program with calls checkpointed; `None` where none of them keeps anything for backward. Of a program that ends at an
+    /// instant, the calls before.
+    pub(crate) fn checkpoint_calls(&self, program: &Program, chosen: &Chosen) -> Option<Edited> {
+        let before = program.until.map(|until| chosen.until(until));
+        let chosen = before.as_ref().unwrap_or(chosen);
         if chosen.calls.is_empty() {
             return None;
         }
         let mut draft = Draft::of(program);
-        checkpoint::apply(&mut draft, &chosen, self.device.history());
+        checkpoint::apply(&mut draft, chosen, self.device.history());
         let (program, origins) = draft.finish();
-        Some((Edited { program, origins, assumptions: Vec::new() }, chosen))
+        Some(Edited { program, origins, assumptions: Vec::new() })
     }
 
     /// When what forward keeps for backward could be let go of.

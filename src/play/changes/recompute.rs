@@ -5,8 +5,9 @@ use super::passes::Passes;
 use crate::facts::code::sites::Sites;
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, Phase, Phases, Roles};
-use crate::model::{Action, FrameId};
+use crate::model::{Action, FrameId, StackId};
 use crate::replay::{Allocation, Instant, NEVER, Track};
+use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -67,6 +68,8 @@ pub(crate) struct RecomputeTables {
     freed_at: Vec<u32>,
     /// For each [`CHUNK`] of instants when the youngest of the blocks freed there was born.
     youngest_freed: Vec<Instant>,
+    /// The allocations that are never freed, in order.
+    staying: Vec<u32>,
     autocast: Autocast,
 }
 
@@ -87,7 +90,9 @@ impl RecomputeTables {
             *of_size.entry(allocation.requested).or_default() += 1;
         }
         let autocast = Autocast::of(track, device.sites(), device.phases(), device.roles());
-        Self { of_size, freed_at, youngest_freed, autocast }
+        let is_staying = |&index: &u32| history.allocations[index as usize].freed == NEVER;
+        let staying = (0..history.allocations.len() as u32).filter(is_staying).collect();
+        Self { of_size, freed_at, youngest_freed, staying, autocast }
     }
 }
 
@@ -103,6 +108,7 @@ pub(crate) struct Recomputing<'a> {
     of_size: &'a HashMap<u64, u32>,
     freed_at: &'a [u32],
     youngest_freed: &'a [Instant],
+    staying: &'a [u32],
     autocast: &'a Autocast,
 }
 
@@ -114,9 +120,22 @@ impl<'a> Recomputing<'a> {
         tables: &'a RecomputeTables,
     ) -> Self {
         let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
-        let RecomputeTables { of_size, freed_at, youngest_freed, autocast } = tables;
+        let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast } = tables;
         let (track, actions) = (device.track, device.track.actions());
-        Self { sites, track, phases, roles, actions, calls, passes, of_size, freed_at, youngest_freed, autocast }
+        Self {
+            sites,
+            track,
+            phases,
+            roles,
+            actions,
+            calls,
+            passes,
+            of_size,
+            freed_at,
+            youngest_freed,
+            staying,
+            autocast,
+        }
     }
 
     /// What checkpointing a call would change; `None` when it keeps nothing for backward.
@@ -194,24 +213,17 @@ impl<'a> Recomputing<'a> {
     /// that backward needs itself are there from the first step on, which ends at an instant.
     pub(crate) fn workspaces(&self, calls: &[&Call], first_step: Instant) -> Vec<u32> {
         let made = calls.iter().flat_map(|call| self.born_in(call));
-        let operators: HashSet<Option<FrameId>> = made.map(|index| self.operator(index)).collect();
-        let of_forward = (0..self.track.history.allocations.len() as u32).filter(|&index| {
-            let allocation = self.allocation(index);
-            allocation.freed == NEVER && self.phases.at(allocation.born) == Phase::Forward
-        });
-        self.new_to_engine(of_forward.filter(|&index| operators.contains(&self.operator(index))), first_step)
-    }
-
-    /// Of some blocks those that stay, are the only ones of their size, and that backward has none of in the first step.
-    fn new_to_engine(&self, blocks: impl Iterator<Item = u32>, first_step: Instant) -> Vec<u32> {
-        let stays = |allocation: &Allocation| allocation.freed == NEVER;
+        let stacks: HashSet<StackId, RandomState> = made.map(|index| self.track.stack_of(index as usize)).collect();
+        let operators: HashSet<Option<FrameId>> = stacks.into_iter().map(|stack| self.operator_of(stack)).collect();
+        let is_phase = |index: u32, phase: Phase| self.phases.at(self.allocation(index).born) == phase;
+        let requested = |index: u32| self.allocation(index).requested;
         let of_engine = |size: u64| {
-            let made = self.track.history.allocations.iter().take_while(|allocation| allocation.born <= first_step);
-            let mut staying = made.filter(|allocation| stays(allocation));
-            staying.any(|other| other.requested == size && self.phases.at(other.born) == Phase::Backward)
+            let made = self.staying.iter().take_while(|&&index| self.allocation(index).born <= first_step);
+            made.filter(|&&index| requested(index) == size).any(|&index| is_phase(index, Phase::Backward))
         };
-        let staying = blocks.filter(|&index| stays(self.allocation(index)));
-        let mut sizes: Vec<(u64, u32)> = staying.map(|index| (self.allocation(index).requested, index)).collect();
+        let staying = self.staying.iter().copied().filter(|&index| is_phase(index, Phase::Forward));
+        let staying = staying.filter(|&index| operators.contains(&self.operator(index)));
+        let mut sizes: Vec<(u64, u32)> = staying.map(|index| (requested(index), index)).collect();
         sizes.sort_unstable();
         // What is made more than once is kept by the program itself.
         let once = sizes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0]);
@@ -220,8 +232,12 @@ impl<'a> Recomputing<'a> {
 
     /// The line of Python that runs the operator which made a block.
     pub(crate) fn operator(&self, index: u32) -> Option<FrameId> {
-        let stack = self.track.snapshot.stacks.frame_ids(self.track.stack_of(index as usize));
-        stack.iter().copied().find(|&frame| self.sites.kind(frame).is_python())
+        self.operator_of(self.track.stack_of(index as usize))
+    }
+
+    fn operator_of(&self, stack: StackId) -> Option<FrameId> {
+        let frames = self.track.snapshot.stacks.frame_ids(stack);
+        frames.iter().copied().find(|&frame| self.sites.kind(frame).is_python())
     }
 
     /// Entries of the forward pass that an entry is part of.

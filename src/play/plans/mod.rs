@@ -4,6 +4,7 @@
 //! that was not played: some well-known tricks do nothing for a given program.
 
 mod moves;
+mod repeat;
 mod search;
 mod unfinished;
 
@@ -42,6 +43,10 @@ const LATE: &str = "more is reserved when the recording begins than the device h
 
 /// Why nothing can be said of a recording that kept nothing of what happened.
 const SINGLE: &str = "a single entry was kept: what the program needs at its most is not known";
+
+/// Why nothing can be said where what is played does not fail as the recording did.
+const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
+                             failed step differs is not known";
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -187,23 +192,27 @@ impl DevicePlans {
             let missing = "expected the memory of the device, such as --capacity 24GiB: no refused request tells it";
             return Err(Error::Request(missing.to_owned()));
         };
-        let mut goal = Goal::Device(capacity);
-        let mut unfinished = None;
+        let goal = Goal::Device(capacity);
+        let (mut unfinished, mut repeat) = (None, None);
         if !stage.program.refusals.is_empty() {
-            let (before, found) = match complete_steps(device, &stage) {
+            let (before, found, again) = match complete_steps(device, &stage) {
                 Ok(found) => found,
                 Err(reason) => return Ok(Self::refused(device, reason)),
             };
             stage.program = before;
-            goal = Goal::Device(capacity.saturating_sub(found.more));
             unfinished = Some(found);
+            repeat = Some(again);
         }
         if reserved_before(&stage.program) > goal.bytes() {
             return Ok(Self::refused(device, LATE));
         }
         let editor = Editor::new(device);
-        let sought = Sought { goal, is_estimate: unfinished.is_some(), steps };
-        Ok(Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &editor) })
+        let sought = Sought { goal, repeat, steps };
+        let plans = Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &editor) };
+        match plans.fits && unfinished.is_some() {
+            true => Ok(Self::refused(device, FITS_REPEATED)),
+            false => Ok(plans),
+        }
     }
 
     /// Looks for what reaches a goal.
@@ -329,7 +338,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
         Err(reason) => return refused(reason),
     };
     let stage = Stage::new(device.track, program, None, None);
-    let sought = Sought { goal, is_estimate: false, steps: STEPS };
+    let sought = Sought { goal, repeat: None, steps: STEPS };
     DevicePlans::reaching(device, &stage, sought, &Editor::new(device))
 }
 

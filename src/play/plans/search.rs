@@ -1,6 +1,7 @@
 //! Combinations of settings and changes, each played as a whole.
 
 use super::moves::{Moves, checkpoint, fewer_pieces, sparser, trouble};
+use super::repeat::Repeat;
 use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
@@ -39,12 +40,12 @@ impl Goal {
 }
 
 /// What a search is for, and what it may cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sought {
     /// What is to be reached.
     pub goal: Goal,
-    /// Whether what is to be reached is itself predicted.
-    pub is_estimate: bool,
+    /// What follows the program where it ends before the recording does.
+    pub repeat: Option<Repeat>,
     /// Steps that are played in all, about.
     pub steps: u64,
 }
@@ -89,7 +90,7 @@ pub(super) struct Search<'s, 'd, 'a> {
     stage: &'s Stage,
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
-    is_estimate: bool,
+    repeat: Option<Repeat>,
     /// The recorded ones first.
     pub settings: Vec<AllocatorSettings>,
     left: AtomicU64,
@@ -98,8 +99,8 @@ pub(super) struct Search<'s, 'd, 'a> {
 
 impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     pub fn new(stage: &'s Stage, editor: &'s Editor<'d, 'a>, sought: Sought, settings: Vec<AllocatorSettings>) -> Self {
-        let Sought { goal, is_estimate, steps } = sought;
-        Self { stage, editor, goal, is_estimate, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
+        let Sought { goal, repeat, steps } = sought;
+        Self { stage, editor, goal, repeat, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
     }
 
     /// What is to be reached.
@@ -121,9 +122,18 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     pub fn program(&self, edits: &[Edit]) -> Result<(Cow<'s, Program>, Vec<String>), Refusal> {
         let recorded = &self.stage.program;
         if edits.is_empty() {
-            return Ok((Cow::Borrowed(recorded), Vec::new()));
+            let program = match &self.repeat {
+                Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
+                None => Cow::Borrowed(recorded),
+            };
+            return Ok((program, Vec::new()));
         }
-        let Edited { program, assumptions, .. } = self.editor.apply(recorded, edits)?;
+        let changed = self.editor.apply(recorded, edits)?;
+        let changed = match &self.repeat {
+            Some(repeat) => repeat.apply(changed),
+            None => changed,
+        };
+        let Edited { program, assumptions, .. } = changed;
         Ok((Cow::Owned(program), assumptions))
     }
 
@@ -136,7 +146,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
-            let is_predicted = self.is_estimate || !edits.is_empty();
+            let is_predicted = self.repeat.is_some() || !edits.is_empty();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
             let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight };
             let rank = |tried: &Tried| {

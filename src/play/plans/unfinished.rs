@@ -1,110 +1,209 @@
-//! Recordings that run out of memory: the complete steps before, and how much more the step that failed needs.
+//! Recordings that run out of memory: the last complete step before, and what of it the failed step has done.
 
-use super::needs;
+use super::repeat::Repeat;
 use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase};
 use crate::model::{Action, StackId};
-use crate::play::{Program, Stage};
-use crate::replay::{History, Instant, Metric, Track};
+use crate::play::{Program, Stage, play};
+use crate::replay::{NEVER, Track};
+use std::collections::HashSet;
+use std::ops::Range;
 
 /// A recording that runs out of memory: what is played of it instead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unfinished {
     /// The entry at which the last complete step before the refused request ends.
     pub end: u32,
-    /// By how many bytes the step that ran out of memory needs more than those before, if it goes on as it began.
-    pub more: u64,
-    /// What it held where it failed, the request included, as a multiple of what the last complete step held at the same
-    /// request.
-    pub growth: f64,
+    /// Requests of the failed step, the refused one included.
+    pub requests: usize,
+    /// Of these, those that the complete step makes as well: same stack, same order, same size.
+    pub equal: usize,
 }
 
-const NONE: &str = "it runs out of memory before a step is complete: what would have followed is not known; a recording of a step \
-                    that fits, with a smaller batch, tells";
-const OTHER: &str = "it runs out of memory at a request that the complete steps before do not make: how much more the step needs \
-                     that failed is not known";
+impl Unfinished {
+    /// Whether the failed step asks for what the complete one asks for, as far as it goes: then what follows is taken to be
+    /// the rest of that one.
+    pub fn is_alike(&self) -> bool {
+        self.requests > 0 && (self.requests - self.equal) * MOST_OTHER <= self.requests
+    }
+}
 
-/// Of a program that runs out of memory the steps before that are complete. The reason where there are none.
-pub(super) fn complete_steps(device: &Device<'_>, stage: &Stage) -> Result<(Program, Unfinished), &'static str> {
+/// One request in so many may differ between two steps that are alike: the loss of one is still there, a table is made once.
+const MOST_OTHER: usize = 20;
+/// So many requests in a row have to be alike for two steps to go on together.
+const ALIKE: usize = 3;
+/// So many requests before the first forward pass are looked through for where its step begins.
+const LOOK_AHEAD: usize = 256;
+
+const NONE: &str = "it runs out of memory before a step with its optimizer is complete: what would have followed is not known; a \
+                    recording of a step that fits, with a smaller batch, shows it";
+const OTHER: &str = "it runs out of memory at a request that the complete steps before do not make: what would have followed is \
+                     not known";
+const OTHER_SIZES: &str = "the step that runs out of memory asks for other sizes than the complete ones before: what it would have \
+                           asked for behind that is not known";
+const REFUSED_OTHERWISE: &str = "the device, played, would have served what was refused: something that is not recorded refused \
+                                 it, such as torch.cuda.set_per_process_memory_fraction";
+
+/// Of a program that runs out of memory the steps before that are complete, and the last of them as what is repeated. The
+/// reason where there are none, or where the step that failed is another one.
+pub(super) fn complete_steps(
+    device: &Device<'_>,
+    stage: &Stage,
+) -> Result<(Program, Unfinished, Repeat), &'static str> {
     let refused = stage.program.refusals.first().map_or(0, |&(entry, _)| entry);
-    let steps = device.steps().map_err(|_| NONE)?;
-    let before = steps.ends.partition_point(|&end| end <= refused);
-    let mut ends = steps.ends[..before].iter().copied().rev();
-    let end = ends.next().filter(|&end| History::entry_before(end).is_some()).ok_or(NONE)?;
-    let program = stage.program.up_to(end);
-    let all = needs(stage, &stage.program, &stage.settings);
-    let some = needs(stage, &program, &stage.settings);
-    let (Some(all), Some(some)) = (all, some) else {
-        return Err("how much more the step needs that failed is not known");
+    let step = last_step(device, refused).ok_or(NONE)?;
+    let setup = stage.setup(&stage.settings);
+    if stage.capacity_recorded && play(&stage.program, &setup).failure().is_none() {
+        return Err(REFUSED_OTHERWISE);
+    }
+    let failed = Requests::of(device.track, step.end..refused + 1);
+    let complete = Requests::of(device.track, step.clone());
+    let places = complete.places_of(&failed);
+    places.last().copied().flatten().ok_or(OTHER)?;
+    let is_equal = |(request, place): (&Request, &Option<usize>)| {
+        place.is_some_and(|place| complete.0[place].bytes == request.bytes)
     };
-    if stage.capacity_recorded && stage.capacity.is_some_and(|capacity| all <= capacity) {
-        return Err(
-            "the device, played, would have served what was refused: something that is not recorded refused it, such \
-                    as torch.cuda.set_per_process_memory_fraction",
-        );
+    let equal = failed.0.iter().zip(&places).filter(|&pair| is_equal(pair)).count();
+    let unfinished = Unfinished { end: step.end, requests: failed.0.len(), equal };
+    if !unfinished.is_alike() {
+        return Err(OTHER_SIZES);
     }
-    let held = Held::of(device.track, ends.next().unwrap_or(0), end, refused).ok_or(OTHER)?;
-    // What is recorded of the step that failed needs so much more; all of it may need more than that.
-    let more = held.more().max(all.saturating_sub(some));
-    Ok((program, Unfinished { end, more, growth: held.growth() }))
+    let repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
+    Ok((stage.program.up_to(step.end), unfinished, repeat))
 }
 
-/// What two steps hold beyond the least that is there in each: bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
-    /// The complete step, at the request at which the other fails.
-    complete: u64,
-    /// At its most.
-    most: u64,
-    /// The other one when it fails, the request included.
-    failed: u64,
-}
-
-impl Held {
-    /// Compares the step between two instants with what follows up to a refused request. `None` where the complete step does
-    /// not make that request.
-    fn of(track: Track<'_>, start: Instant, end: Instant, refused: u32) -> Option<Self> {
-        let same = same_request(track, start, end, refused)?;
-        let begin = track.history.start.get(Metric::Allocated);
-        let (mut least, mut complete, mut most) = (begin, begin, begin);
-        let (mut failed_least, mut failed) = (i64::MAX, 0);
-        track.walk_to(refused + 1, |instant, counters| {
-            let now = counters.get(Metric::Allocated);
-            if instant <= start {
-                (least, most) = (now, now);
-            } else if instant <= end {
-                most = most.max(now);
-                if instant <= same + 1 {
-                    (least, complete) = (least.min(now), now);
-                }
+/// The entries of the last complete step before a refused request: one with its optimizer, behind which another forward has
+/// begun.
+fn last_step(device: &Device<'_>, refused: u32) -> Option<Range<u32>> {
+    let spans = || device.phases().spans.iter().filter(|span| span.start < refused);
+    let mut ends: Vec<u32> = Vec::new();
+    let (mut backward, mut optimizer) = (false, None);
+    for span in spans() {
+        match span.phase {
+            Phase::Backward => (backward, optimizer) = (true, None),
+            Phase::Optimizer if backward => optimizer = Some(span.end),
+            Phase::Forward | Phase::Data => {
+                ends.extend(optimizer.take());
+                backward = false;
             }
-            if instant >= end {
-                (failed_least, failed) = (failed_least.min(now), now);
+            _ => {}
+        }
+    }
+    let end = ends.pop()?;
+    let start = ends.pop().or_else(|| {
+        let first = spans().find(|span| matches!(span.phase, Phase::Forward | Phase::Data))?.start;
+        Some(begin_of_first(device.track, first, end))
+    })?;
+    Some(start..end)
+}
+
+/// Where the first step begins, of which the forward pass is known: at the first request behind the last one of the next step
+/// that is like it, as batches are copied to the device before forward begins.
+fn begin_of_first(track: Track<'_>, forward: u32, end: u32) -> u32 {
+    let is_alloc = |&entry: &u32| track.actions()[entry as usize] == Action::Alloc;
+    let next = (end..track.entries()).find(is_alloc).map(|entry| (track.stack(entry), track.sizes()[entry as usize]));
+    let before = (0..forward).rev().filter(is_alloc).take(LOOK_AHEAD);
+    let is_like = |&entry: &u32| Some((track.stack(entry), track.sizes()[entry as usize])) == next;
+    before.filter(is_like).last().unwrap_or(forward)
+}
+
+/// A request of a step.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    entry: u32,
+    stack: StackId,
+    bytes: i64,
+}
+
+/// The requests of a step, in order.
+struct Requests(Vec<Request>);
+
+impl Requests {
+    fn of(track: Track<'_>, entries: Range<u32>) -> Self {
+        let asks = |entry: &u32| matches!(track.actions()[*entry as usize], Action::Alloc | Action::Oom);
+        // A refused request is recorded as rounded.
+        let bytes = |entry: u32| match track.history.allocation_of(entry) {
+            Some(made) if track.actions()[entry as usize] == Action::Alloc => made.requested as i64,
+            _ => track.sizes()[entry as usize] as i64,
+        };
+        let request = |entry: u32| Request { entry, stack: track.stack(entry), bytes: bytes(entry) };
+        Self(entries.filter(asks).map(request).collect())
+    }
+
+    /// For each request of another step the place of the one that it repeats. Both steps are followed side by side; where they
+    /// part, they go on at the nearest place from which on a few requests are alike.
+    fn places_of(&self, other: &Self) -> Vec<Option<usize>> {
+        let is_alike = |own: usize, others: usize| match (self.0.get(own), other.0.get(others)) {
+            (Some(own), Some(others)) => own.stack == others.stack,
+            _ => false,
+        };
+        // The refused request is the last, with nothing behind it to compare.
+        let agrees = |own: usize, others: usize| {
+            let left = (other.0.len() - others).min(ALIKE);
+            left > 0 && (0..left).all(|ahead| is_alike(own + ahead, others + ahead))
+        };
+        let mut places = vec![None; other.0.len()];
+        let (mut own, mut others) = (0, 0);
+        while own < self.0.len() && others < other.0.len() {
+            if is_alike(own, others) {
+                places[others] = Some(own);
+                (own, others) = (own + 1, others + 1);
+                continue;
             }
-        });
-        let wanted = i64::try_from(*track.sizes().get(refused as usize)?).ok()?;
-        let above = |bytes: i64, least: i64| u64::try_from(bytes.saturating_sub(least)).ok().filter(|&held| held > 0);
-        Some(Self {
-            complete: above(complete, least)?,
-            most: above(most, least)?,
-            failed: above(failed.saturating_add(wanted), failed_least)?,
-        })
-    }
-
-    fn growth(self) -> f64 {
-        self.failed as f64 / self.complete as f64
-    }
-
-    /// What the step that failed would hold more at its most, if it went on as it began.
-    fn more(self) -> u64 {
-        (self.most as f64 * (self.growth() - 1.0)).max(0.0) as u64
+            let skips = (1..LOOK_AHEAD).flat_map(|both| (0..=both).map(move |skip| (skip, both - skip)));
+            let met = skips
+                .into_iter()
+                .find(|&(skip, skipped)| others + skipped < other.0.len() && agrees(own + skip, others + skipped));
+            let (skip, skipped) = met.unwrap_or((1, 1));
+            (own, others) = (own + skip, others + skipped);
+        }
+        places
     }
 }
 
-/// The entry of a complete step whose request is the one that was refused: that of the same stack which comes after as many.
-fn same_request(track: Track<'_>, start: Instant, end: Instant, refused: u32) -> Option<u32> {
-    let stack: StackId = track.stack(refused);
-    let is_like =
-        |entry: &u32| track.actions().get(*entry as usize) == Some(&Action::Alloc) && track.stack(*entry) == stack;
-    let before = (end..refused).filter(is_like).count();
-    (start..end).filter(is_like).nth(before)
+/// How the complete step is repeated: what of it is freed by the next one, and what is made once.
+fn repeat(
+    device: &Device<'_>,
+    step: Range<u32>,
+    refused: u32,
+    failed: &Requests,
+    complete: &Requests,
+    places: &[Option<usize>],
+) -> Repeat {
+    let history = device.history();
+    // The entry of the complete step at which the failed one is at an entry.
+    let at = |entry: u32| {
+        let next = failed.0.partition_point(|request| request.entry <= entry);
+        let place = places[next..].iter().flatten().next();
+        place.map_or(step.end, |&place| complete.0[place].entry)
+    };
+    let mut repeat = Repeat { entries: step.clone(), frees: Vec::new(), once: HashSet::new() };
+    for (index, block) in (0u32..).zip(&history.allocations) {
+        let is_of_step = step.start < block.born && block.born <= step.end;
+        if !is_of_step || block.freed <= step.end {
+            continue;
+        }
+        if block.freed != NEVER && block.freed <= refused {
+            repeat.frees.push((at(block.freed - 1), index));
+        } else if is_made_once(device, index) {
+            repeat.once.insert(index);
+        }
+    }
+    repeat.frees.sort_unstable();
+    repeat
+}
+
+/// Whether what a step makes and leaves behind is there for all that follow.
+fn is_made_once(device: &Device<'_>, index: u32) -> bool {
+    let category = device.categories().get(index as usize).category;
+    let born = device.history().allocations[index as usize].born;
+    matches!(
+        category,
+        Category::OptimizerState
+            | Category::Gradient
+            | Category::Parameter
+            | Category::Buffer
+            | Category::ModelState
+            | Category::Workspace
+    ) || matches!(device.phases().at(born), Phase::Optimizer | Phase::Backward)
 }

@@ -6,9 +6,10 @@ use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::facts::training::Phase;
 use crate::play::changes::{Checkpointed, CodeChange, HeldByCalls};
 use crate::report::Source;
+use crate::report::common::code_change;
 use crate::report::common::json::{AttributionRow, Head};
+use crate::report::fit::single::json::FitSearch;
 use crate::report::fragmentation::json::Instant;
-use crate::report::plan::json::FitSearch;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -237,7 +238,7 @@ impl From<&CodeChange> for Change {
             CodeChange::WrapForward(caller) => (ChangeKind::WrapForward, Some(caller.clone())),
             CodeChange::Transformers => (ChangeKind::Transformers, None),
         };
-        Self { kind, caller, code: words::change(change).1 }
+        Self { kind, caller, code: code_change::change(change).1 }
     }
 }
 

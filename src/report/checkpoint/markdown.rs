@@ -5,10 +5,11 @@ use crate::analysis::checkpoint::Candidate;
 use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
+use crate::report::common::code_change;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, signed};
 use crate::report::common::words::starred;
-use crate::report::plan::words as plan;
+use crate::report::fit::single::words as plan;
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -52,7 +53,7 @@ fn candidate(device: &DeviceCheckpoint, best: &Candidate, out: &mut dyn Write) -
     writeln!(out, "**Checkpoint {}: {}**\n", code(&best.label), words::effect(device, best))?;
     let facts: Vec<String> = std::iter::once(words::held(best)).chain(words::cost(device, best)).collect();
     list(&facts, out)?;
-    let (place, change) = words::change(&best.change);
+    let (place, change) = code_change::change(&best.change);
     writeln!(out, "{}:\n\n```python\n{change}\n```\n", escape(&capital(&place)))?;
 
     writeln!(out, "{}:\n", escape(&capital(&words::new_peak(device, best))))?;

@@ -6,11 +6,12 @@ use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
+use crate::report::common::code_change;
 use crate::report::common::fit::shorten;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::text::TextStyle;
-use crate::report::plan::words as plan;
+use crate::report::fit::single::words as plan;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
@@ -57,7 +58,7 @@ impl TextStyle {
         self.words("  ", &words::held(best), out)?;
         words::cost(device, best).iter().try_for_each(|cost| self.words("  ", cost, out))?;
 
-        let (place, code) = words::change(&best.change);
+        let (place, code) = code_change::change(&best.change);
         self.words("  ", &format!("{place}:"), out)?;
         // Code is to be copied as it is, however narrow the terminal.
         writeln!(out, "    {}", self.tint(code))?;

@@ -6,8 +6,9 @@ use crate::facts::grouping::attribution::Row;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Checkpointed, CodeChange};
+use crate::report::common::code_change::TIMES;
 use crate::report::common::notes::{self, duration, signed};
-use crate::report::common::words::count;
+use crate::report::common::words::{count, ordinal};
 use crate::report::percent;
 
 /// What a candidate's row is called that stands for the call that runs again.
@@ -18,8 +19,6 @@ pub const WORKSPACES: &str = "(workspaces of the autograd thread)";
 pub const ALTERNATIVES: &str = "alternatives: their savings do not add up";
 /// From this share of the peak on a remedy is worth a sentence.
 const MUCH_PERCENT: f64 = 5.0;
-/// Where times come from.
-pub const TIMES: &str = "CPU times of the recording: what launching took on the host, not what the GPU did";
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceCheckpoint) -> String {
@@ -247,48 +246,4 @@ pub fn plan(candidate: &Candidate) -> Vec<(String, EveryNth)> {
             Some((which, *least))
         })
         .collect()
-}
-
-/// `2nd`, `3rd`, `4th`, `11th`, `21st`.
-pub fn ordinal(number: usize) -> String {
-    let ending = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
-}
-
-/// A change of code: where, and what to write there.
-pub fn change(change: &CodeChange) -> (String, &'static str) {
-    const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
-    match change {
-        CodeChange::Wrap(Some(caller)) => {
-            (format!("at {caller}, instead of block(...), with the same arguments and results"), WRAP)
-        }
-        CodeChange::WrapForward(caller) => (
-            format!("{caller} calls it, which is installed code; for each of the modules, once after they are made"),
-            "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
-        ),
-        CodeChange::Wrap(None) => {
-            ("where it is called, instead of block(...), with the same arguments and results".to_owned(), WRAP)
-        }
-        CodeChange::Transformers => (
-            "once, after the model is made".to_owned(),
-            "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ordinals_end_as_people_say_them() {
-        let ends: Vec<String> = [2, 3, 4, 11, 12, 13, 21, 22].map(ordinal).into();
-        assert_eq!(ends, ["2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd"]);
-    }
 }

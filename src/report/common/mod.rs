@@ -1,6 +1,8 @@
 //! What answers share: words, styles and shapes.
 
 pub(crate) mod advice;
+pub mod answer;
+pub(crate) mod code_change;
 pub(crate) mod comparison;
 pub mod csv;
 pub(crate) mod fit;
@@ -11,6 +13,7 @@ pub mod no_commands;
 pub mod notes;
 #[cfg(feature = "plot")]
 pub mod picture;
+pub mod source;
 pub mod text;
 pub(crate) mod training;
 pub(crate) mod words;

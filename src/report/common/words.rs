@@ -46,6 +46,18 @@ pub fn size_class(class: &SizeClass) -> String {
     format!("{} to {}", power(class.min_bytes), power(class.min_bytes.saturating_mul(2)))
 }
 
+/// `2nd`, `3rd`, `4th`, `11th`, `21st`.
+pub fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +68,11 @@ mod tests {
         assert_eq!(class(512), "512 bytes to 1 KiB");
         assert_eq!(class(1 << 20), "1 MiB to 2 MiB");
         assert_eq!(class(1 << 29), "512 MiB to 1 GiB");
+    }
+
+    #[test]
+    fn ordinals_end_as_people_say_them() {
+        let ends: Vec<String> = [2, 3, 4, 11, 12, 13, 21, 22].map(ordinal).into();
+        assert_eq!(ends, ["2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd"]);
     }
 }

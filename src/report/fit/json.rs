@@ -6,7 +6,7 @@ use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
 use crate::play::{Outcome, Trust};
 use crate::report::Source;
 use crate::report::common::json::{AttributionRows, InputHead};
-use crate::report::plan::json::FitSearch;
+use crate::report::fit::single::json::FitSearch;
 use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -5,6 +5,7 @@ pub mod json;
 pub(crate) mod markdown;
 #[cfg(feature = "plot")]
 pub(crate) mod picture;
+pub mod single;
 pub(crate) mod text;
 pub(crate) mod words;
 

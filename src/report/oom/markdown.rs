@@ -8,9 +8,9 @@ use crate::report::common::comparison::markdown::comparison;
 use crate::report::common::markdown::{code, escape};
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
+use crate::report::fit::single::words as plan;
 use crate::report::fragmentation::markdown::pinning;
 use crate::report::peak::markdown::{attribution, peak_device};
-use crate::report::plan::words as plan;
 use std::io::{self, Write};
 
 pub(crate) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write) -> io::Result<()> {

@@ -9,7 +9,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::text::TextStyle;
 use crate::report::common::words;
-use crate::report::plan::words as plan;
+use crate::report::fit::single::words as plan;
 use std::io::{self, Write};
 
 /// Indent of the frames of a request.

@@ -8,8 +8,8 @@ use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
+use crate::report::fit::single::words as plan;
 use crate::report::oom::words as oom;
-use crate::report::plan::words as plan;
 use crate::report::simulate::words as simulate;
 use crate::report::triage::words as triage;
 

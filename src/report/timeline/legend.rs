@@ -1,8 +1,8 @@
 //! What the bands are, in the order they are stacked, with their bytes at the instant that is looked at.
 
 use super::marks::RANGE_MARKS;
-use super::picture::Stack;
 use super::stack::name;
+use super::stacked::Stack;
 use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};

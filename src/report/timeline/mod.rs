@@ -13,6 +13,8 @@ mod scale;
 #[cfg(feature = "plot")]
 mod stack;
 #[cfg(feature = "plot")]
+mod stacked;
+#[cfg(feature = "plot")]
 mod strip;
 #[cfg(feature = "plot")]
 mod ticks;

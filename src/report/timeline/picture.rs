@@ -1,14 +1,13 @@
 //! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
 
 use super::scale::{NO_LABELS, Scale};
+use super::stacked::Stack;
 use super::{legend, marks, ribbons, stack, strip, ticks};
-use crate::analysis::timeline::Band;
 use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
 use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::picture::chart::{self, Area};
-use crate::report::common::picture::palette::Color;
 use crate::report::common::picture::plot::{LABEL_LINE, LABEL_LINES, LEFT, LEGEND_TOP, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::px;
 use crate::report::common::picture::{Picture, Room, device_heading, heading, panels, stacked, warnings};
@@ -21,20 +20,6 @@ pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
     parts.extend(panels(&report.devices, true, panel));
     stacked(parts)
-}
-
-/// What a plot stacks.
-pub(super) struct Stack<'a> {
-    pub bands: Cow<'a, [Band]>,
-    pub colors: Vec<Color>,
-    pub by: GroupBy,
-}
-
-impl<'a> Stack<'a> {
-    fn of(bands: Cow<'a, [Band]>, by: GroupBy) -> Self {
-        let colors = bands.iter().map(|band| stack::color(band, by)).collect();
-        Self { bands, colors, by }
-    }
 }
 
 /// One device, by what was asked for.

@@ -1,6 +1,6 @@
 //! From bytes and x to pixels.
 
-use super::picture::Stack;
+use super::stacked::Stack;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Axis as Columns, OomMark};
 use crate::report::common::picture::chart::{Axis, Unit};

@@ -1,10 +1,9 @@
 //! Bands, and the line of what is reserved.
 
-use super::picture::Stack;
 use super::scale::{Scale, column};
+use super::stacked::Stack;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
-use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
@@ -18,15 +17,6 @@ use svg::node::element::{Group, Path};
 
 /// Height of the bar that stands for a single instant.
 pub(super) const BAR: f64 = 34.0;
-
-/// The colour of a band. What is left of a category has the category's.
-pub(super) fn color(band: &Band, by: GroupBy) -> Color {
-    match band.category {
-        Some(category) if by == GroupBy::Category => palette::of_category(category),
-        Some(category) if band.label == OTHER => palette::of_category(category),
-        _ => palette::of_label(&band.label),
-    }
-}
 
 /// What a band is called.
 pub(super) fn name(band: &Band) -> String {

@@ -1,6 +1,6 @@
 //! Where steps, phases and annotations begin and end on a device.
 
-use super::{Each, OUTSIDE};
+use super::kind::{Each, OUTSIDE};
 use crate::error::{Error, Result};
 use crate::facts::device::Device;
 use crate::facts::time::annotations::{AnnotationRange, Annotations};

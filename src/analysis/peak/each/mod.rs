@@ -4,6 +4,7 @@
 //! groups of all ranges take one pass each over the history, however many there are.
 
 mod extents;
+mod kind;
 mod leaders;
 mod maxima;
 
@@ -15,63 +16,13 @@ use crate::facts::time::moment::Moment;
 use crate::facts::training::steps::Steps;
 use crate::replay::{Bound, Completeness, Counters, Instant, Maximum, Metric, Track};
 use extents::{Extent, Extents};
+pub use kind::{Each, OUTSIDE};
 use leaders::Leaders;
 use maxima::Highest;
-use regex::Regex;
 use std::cmp::Reverse;
-use std::str::FromStr;
 
 /// Ranges that are told of, at most: the ones with the highest peaks. What is left out is counted.
 pub const MAX_RANGES: usize = 100_000;
-/// Label of the stretch outside of all ranges that holds the overall peak.
-pub const OUTSIDE: &str = "(outside)";
-
-/// What the ranges are.
-#[derive(Clone, Debug)]
-pub enum Each {
-    /// Turns of the training or inference loop: see [`crate::facts::training::steps::Steps`].
-    Step,
-    /// Stretches of forward, backward and so on: see [`crate::facts::training::Phases`].
-    Phase,
-    /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
-    Annotation(Option<Regex>),
-}
-
-impl Each {
-    /// The name as in flags and JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Phase => "phase",
-            Self::Annotation(_) => "annotation",
-        }
-    }
-}
-
-impl FromStr for Each {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let pattern = |pattern: &str| {
-            // The library draws the expression on several lines; its last one says what is wrong.
-            let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
-            Regex::new(pattern).map_err(|error| {
-                Error::Request(format!(
-                    "expected a regular expression behind annotation, found {:?}: {}",
-                    pattern,
-                    what(error)
-                ))
-            })
-        };
-        match text.split_once(':') {
-            None if text == "step" => Ok(Self::Step),
-            None if text == "phase" => Ok(Self::Phase),
-            None if text == "annotation" => Ok(Self::Annotation(None)),
-            Some(("annotation", names)) => pattern(names).map(|pattern| Self::Annotation(Some(pattern))),
-            _ => Err(Error::Request(format!("expected step, phase, annotation or annotation:REGEX, found {text:?}"))),
-        }
-    }
-}
 
 /// Which ranges are wanted, and how much of each.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Baselines of `memviz check`: read before, written after.
 
 use crate::analysis::check::{CheckVerdict, EarlierRun};
-use crate::cli::Failure;
 use crate::cli::files::{Staged, read_text, replace_all};
+use crate::cli::outcome::Failure;
 use crate::cli::recording::read_quietly;
 use crate::error::Error;
 use crate::facts::doubts::Doubt;

@@ -1,87 +1,30 @@
 //! `memviz check`.
 
+mod args;
 mod baselines;
 mod plan;
 mod repository;
 
-use super::{Run, examples};
+use super::Run;
 use crate::Recording;
-use crate::analysis::check::budget::at_most_all;
 use crate::analysis::check::{Budgets, CheckOptions};
-use crate::analysis::check::{Ceiling, CheckReport, CheckVerdict, SiteLimit};
-use crate::analysis::diff::GrowthLimit;
-use crate::cli::args::{CommonArgs, SharedArgs, parse_regex};
+use crate::analysis::check::{CheckReport, CheckVerdict};
+use crate::cli::args::CommonArgs;
 use crate::cli::format::CheckFormat;
+use crate::cli::outcome::{Failure, Outcome, complain};
+use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
-use crate::cli::{Failure, Outcome, complain, output};
-use crate::model::bytes::Bytes;
-use crate::model::percent::Percent;
 use crate::report::check::words::{CheckedInput, doubt, title, verdict};
 use crate::report::check::{github, junit};
 use crate::report::{Answer, InputHead, Source};
+pub use args::Check;
 use baselines::Known;
-use clap::Args;
 use indexmap::{IndexMap, IndexSet};
 use plan::{BudgetSet, Job, plan};
-use regex::Regex;
 use repository::Repository;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Check budgets from flags or memviz.toml, and fail when one is exceeded
-#[derive(Debug, Args)]
-#[command(after_help = examples(&[
-    ("memviz check snapshot.pickle --max-peak 40GiB", "one budget"),
-    ("memviz check snapshot.pickle --baseline main.json --tolerance 2%", "no growth"),
-]))]
-pub struct Check {
-    /// Snapshots, profiler traces or memory timelines; - for standard input [default: what memviz.toml names]
-    #[arg(value_name = "INPUT")]
-    inputs: Vec<PathBuf>,
-    /// The most that may be allocated: a size such as 40GiB, or a percentage of --capacity
-    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
-    max_peak: Option<Ceiling>,
-    /// The most that may be reserved: a size, or a percentage of --capacity
-    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
-    max_reserved: Option<Ceiling>,
-    /// The largest inactive share of what is reserved, at the peak of allocated
-    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = at_most_all)]
-    max_fragmentation: Option<Percent>,
-    /// The most that may leak in a step
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_blocks)]
-    max_leak: Option<Bytes>,
-    /// The most that sites may hold at the peak whose label, or a frame of whose stack, matches; may be repeated
-    #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
-    max_site: Vec<SiteLimit>,
-    /// Memory of the device, such as 80GiB, which percentages are of
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_device)]
-    capacity: Option<Bytes>,
-    /// Annotations that are steps, by name, for --max-leak
-    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
-    steps: Option<Regex>,
-    /// A recording, or an earlier answer in JSON, whose peaks of allocated and reserved must not be exceeded
-    #[arg(long, value_name = "FILE")]
-    baseline: Option<PathBuf>,
-    /// By how much they may be: a size, or a percentage of the baseline's [default: 0]
-    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
-    tolerance: Option<GrowthLimit>,
-    /// Write what is measured to the baseline, instead of comparing it
-    #[arg(long)]
-    update_baseline: bool,
-    /// Budgets in a file [default: memviz.toml in the working directory, if there is one]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Number of sites that an exceeded budget names
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    top: usize,
-    /// Format of the answer; github prints workflow commands, which become annotations [default: what the output file's
-    /// name stands for, else text]
-    #[arg(long, value_enum)]
-    format: Option<CheckFormat>,
-    #[command(flatten)]
-    shared: SharedArgs,
-}
 
 impl Run for Check {
     fn run(&self) -> Result<Outcome, Failure> {

@@ -2,12 +2,12 @@
 //!
 //! Flags are for every input, an entry of the file for those that it names. Where both limit the same, the flag counts.
 
-use super::Check;
+use super::args::Check;
 use crate::analysis::check::Budgets;
 use crate::analysis::check::budget::Ceiling;
 use crate::analysis::check::config::{self, Entry};
-use crate::cli::Failure;
 use crate::cli::files::read_text;
+use crate::cli::outcome::Failure;
 use crate::input::paths::{matching, no_file};
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};

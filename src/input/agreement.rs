@@ -3,10 +3,10 @@
 //! Random objects are written by serde-pickle and must come out of the machine as they went in. Damaged snapshots may be
 //! refused or read as something else, but nothing may panic.
 
-use super::decoded::DecodedPickle;
-use super::findings::Rows;
-use super::machine::{DecodeOptions, decode};
-use super::value::{DictBody, Items, Value};
+use super::pickle::decoded::DecodedPickle;
+use super::pickle::findings::Rows;
+use super::pickle::machine::{DecodeOptions, decode};
+use super::pickle::value::{DictBody, Items, Value};
 use crate::error::{Error, Result};
 use crate::input::{Input, Limits, ReadOptions, read_stream};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -264,7 +264,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 
 /// The pickle of a small real snapshot.
 fn snapshot() -> Vec<u8> {
-    let compressed = include_bytes!("../../../fixtures/snapshots/tiny/snapshot.pickle.gz");
+    let compressed = include_bytes!("../../fixtures/snapshots/tiny/snapshot.pickle.gz");
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut bytes).expect("the fixture is gzip");
     bytes

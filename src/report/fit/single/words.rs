@@ -5,9 +5,9 @@ use crate::play::changes::CodeChange;
 use crate::play::changes::{Edit, Optimizer};
 use crate::play::plans::{Change, DevicePlans, Plan};
 use crate::play::{Difference, Trust};
-use crate::report::checkpoint::words as checkpoint;
+use crate::report::common::code_change;
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::count;
+use crate::report::common::words::{count, ordinal};
 use crate::report::simulate::words as simulate;
 
 /// What stands between the parts of a plan.
@@ -94,15 +94,13 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
 
 /// What would have made room for a request that was refused, in a sentence.
 pub fn room(device: &DevicePlans) -> Option<String> {
-    let (best, unfinished) = (device.best()?, device.unfinished?);
+    let best = device.best().filter(|_| device.unfinished.is_some())?;
     let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     Some(format!(
-        "{}: the steps before would need {} instead of {} (predicted), which leaves room for the {} that the one that failed \
-         needs more if it goes on as it began",
+        "{}: the failed step would need {} instead of {} (predicted: it goes on as the last complete step did)",
         name(best),
         Bytes(device.measure(best)),
         Bytes(as_it_is),
-        Bytes(unfinished.more)
     ))
 }
 
@@ -121,11 +119,9 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(
-            "it runs out of memory: the complete steps before are played, up to entry {}; the one that failed held {:.2} times \
-             what they do at the same request, so {} more are kept free for it",
-            unfinished.end,
-            unfinished.growth,
-            Bytes(unfinished.more)
+            "the recording runs out of memory: the failed step is played as a repetition of the last complete one, which ends at \
+             entry {} ({} of its {} requests are the same)",
+            unfinished.end, unfinished.equal, unfinished.requests
         ));
     }
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
@@ -134,7 +130,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         lines.push(format!("{settings} alone: none makes it fit"));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
-        lines.push(format!("a forward pass takes {} ({})", duration(time), checkpoint::TIMES));
+        lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
     }
     lines
 }
@@ -256,7 +252,7 @@ pub fn code(change: &Change) -> (String, String) {
 fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String, String) {
     let which = match every {
         1 => "each".to_owned(),
-        every => format!("the first and every {} after it", checkpoint::ordinal(every)),
+        every => format!("the first and every {} after it", ordinal(every)),
     };
     // A module's forward can be wrapped from outside, whoever calls it.
     if site.ends_with(" forward") {
@@ -266,7 +262,7 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
                 .to_owned(),
         );
     }
-    let (place, line) = checkpoint::change(code.unwrap_or(&CodeChange::Wrap(None)));
+    let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
     (format!("of the calls of {site}, {which}, {place}"), line.to_owned())
 }
 

@@ -1,20 +1,15 @@
 //! What makes a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
-use crate::play::plans::{Change, DevicePlans, Plan, PlanReport};
+use crate::play::plans::{Change, DevicePlans, Plan};
 use crate::play::{Difference, Trust};
-use crate::report::Source;
-use crate::report::common::json::InputHead;
-use crate::report::fit::json::{Fit, FitDevice, FitScaling};
-use crate::wire::SCHEMA_VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What makes a program fit a device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FitSearch {
-    /// Bytes that it may need: what the device has for the allocator, less what a step that ran out of memory needs more than
-    /// those before it; or that may be allocated at once.
+    /// Bytes that it may need: what the device has for the allocator; or that may be allocated at once.
     pub goal_bytes: u64,
     /// Whether it fits as it is.
     pub fits: bool,
@@ -141,31 +136,5 @@ impl From<&DevicePlans> for FitSearch {
             played_to_entry: device.unfinished.map(|unfinished| unfinished.end),
             forward_us: device.forward_us,
         }
-    }
-}
-
-/// The answer about one device.
-fn device(device: &DevicePlans) -> FitDevice {
-    FitDevice {
-        device: device.device,
-        refused: device.refused.map(str::to_owned),
-        notes: words::limits(device),
-        alloc_conf: device.recorded_conf.clone(),
-        changes: Vec::new(),
-        assumptions: Vec::new(),
-        capacity_bytes: device.capacity,
-        scaling: FitScaling::none(),
-        peak: None,
-        search: device.refused.is_none().then(|| device.into()),
-    }
-}
-
-/// The whole answer of `memviz fit` of one recording.
-pub fn fit<'a>(source: Source<'a>, report: &PlanReport) -> Fit<'a> {
-    Fit {
-        schema_version: SCHEMA_VERSION,
-        command: "fit",
-        inputs: vec![InputHead::of(source)],
-        devices: report.devices.iter().map(device).collect(),
     }
 }

@@ -1,0 +1,55 @@
+//! What the ranges are that peaks are asked for.
+
+use crate::error::{Error, Result};
+use regex::Regex;
+use std::str::FromStr;
+
+/// Label of the stretch outside of all ranges that holds the overall peak.
+pub const OUTSIDE: &str = "(outside)";
+
+/// What the ranges are.
+#[derive(Clone, Debug)]
+pub enum Each {
+    /// Turns of the training or inference loop: see [`crate::facts::training::steps::Steps`].
+    Step,
+    /// Stretches of forward, backward and so on: see [`crate::facts::training::Phases`].
+    Phase,
+    /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
+    Annotation(Option<Regex>),
+}
+
+impl Each {
+    /// The name as in flags and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Phase => "phase",
+            Self::Annotation(_) => "annotation",
+        }
+    }
+}
+
+impl FromStr for Each {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let pattern = |pattern: &str| {
+            // The library draws the expression on several lines; its last one says what is wrong.
+            let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            Regex::new(pattern).map_err(|error| {
+                Error::Request(format!(
+                    "expected a regular expression behind annotation, found {:?}: {}",
+                    pattern,
+                    what(error)
+                ))
+            })
+        };
+        match text.split_once(':') {
+            None if text == "step" => Ok(Self::Step),
+            None if text == "phase" => Ok(Self::Phase),
+            None if text == "annotation" => Ok(Self::Annotation(None)),
+            Some(("annotation", names)) => pattern(names).map(|pattern| Self::Annotation(Some(pattern))),
+            _ => Err(Error::Request(format!("expected step, phase, annotation or annotation:REGEX, found {text:?}"))),
+        }
+    }
+}

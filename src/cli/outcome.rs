@@ -1,0 +1,52 @@
+//! How a run of the command line ends.
+
+use crate::report::safe;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a run ended. The numbers are the exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done = 0,
+    /// A requested check failed.
+    CheckFailed = 1,
+    /// The command could not do its work.
+    Failed = 2,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(outcome as u8)
+    }
+}
+
+/// Why a command failed, with the file concerned in front.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A one-line message.
+    Message(String),
+    /// The reader of the output went away: no failure at all.
+    ClosedPipe,
+}
+
+impl Failure {
+    pub(crate) fn about(path: &str, error: &crate::Error) -> Self {
+        Self::Message(format!("{path}: {error}"))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::Message(error.to_string()),
+        }
+    }
+}
+
+/// Writes one line to standard error. Messages can quote names from a file, which must not reach a terminal as they are.
+pub(crate) fn complain(message: &str) {
+    // There is nobody left to tell when standard error is closed.
+    let _ = writeln!(io::stderr(), "memviz: {}", safe(message));
+}

@@ -1,0 +1,109 @@
+//! A step of a program once more.
+
+use crate::play::changes::Edited;
+use crate::play::{Program, Step, StepKind};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// Times that a step is repeated: what the first one leaves behind shapes the second.
+const TIMES: usize = 2;
+
+/// The last step of a program, which goes on with the same. Allocations are those of the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    /// Entries of the step, at which the program ends.
+    pub entries: Range<u32>,
+    /// What the step leaves behind and the next one frees: allocations, with the entry of the step in front of which the next
+    /// one is when it does so.
+    pub frees: Vec<(u32, u32)>,
+    /// What the step makes for all that follow, such as the states of an optimizer.
+    pub once: HashSet<u32>,
+}
+
+impl Repeat {
+    /// A program, changed or not, with its last step repeated.
+    pub fn apply(&self, changed: Edited) -> Edited {
+        let Edited { mut program, mut origins, assumptions } = changed;
+        let first =
+            program.steps.iter().position(|step| self.entries.contains(&step.entry)).unwrap_or(program.steps.len());
+        let step: Vec<Step> = program.steps[first..].to_vec();
+        // What is there of each allocation of the step now.
+        let mut now: HashMap<u32, u32> = HashMap::new();
+        let mut left: Vec<u32> = Vec::new();
+        for it in &step {
+            match it.kind {
+                StepKind::Alloc => {
+                    now.insert(it.allocation, it.allocation);
+                    left.push(it.allocation);
+                }
+                StepKind::Free | StepKind::CompleteFree => {
+                    now.remove(&it.allocation);
+                }
+                _ => {}
+            }
+        }
+        let made: HashSet<u32> = left.iter().copied().collect();
+        left.retain(|allocation| now.contains_key(allocation));
+        let freed: HashSet<u32> = self.frees.iter().map(|&(_, origin)| origin).collect();
+        let origin_of = |origins: &[Option<u32>], allocation: u32| origins.get(allocation as usize).copied().flatten();
+        let mut of_origin: HashMap<u32, Vec<u32>> = HashMap::new();
+        for &allocation in &left {
+            of_origin.entry(origin_of(&origins, allocation).unwrap_or(u32::MAX)).or_default().push(allocation);
+        }
+        let once: HashSet<u32> = left
+            .iter()
+            .copied()
+            .filter(|&allocation| {
+                let origin = origin_of(&origins, allocation);
+                // What stands for nothing recorded was made by a change, and stays.
+                origin.is_none_or(|origin| self.once.contains(&origin) && !freed.contains(&origin))
+            })
+            .collect();
+        for _ in 0..TIMES {
+            let mut frees = self.frees.iter().peekable();
+            for it in &step {
+                while let Some(&(_, origin)) = frees.next_if(|&&(at, _)| at <= it.entry) {
+                    for allocation in of_origin.get(&origin).into_iter().flatten() {
+                        program.steps.extend(now.remove(allocation).map(|allocation| free(allocation, it.entry)));
+                    }
+                }
+                match it.kind {
+                    StepKind::Alloc if once.contains(&it.allocation) => {}
+                    StepKind::Alloc => {
+                        let new = origins.len() as u32;
+                        origins.push(origin_of(&origins, it.allocation));
+                        program.steps.push(Step { allocation: new, ..*it });
+                        // A variable gets its next value and drops the one before.
+                        let last = now.insert(it.allocation, new);
+                        program.steps.extend(last.map(|last| free(last, it.entry)));
+                    }
+                    StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree
+                        if made.contains(&it.allocation) =>
+                    {
+                        let is_gone = it.kind != StepKind::RequestFree;
+                        let there = now.get(&it.allocation).copied();
+                        if is_gone {
+                            now.remove(&it.allocation);
+                        }
+                        program.steps.extend(there.map(|allocation| Step { allocation, ..*it }));
+                    }
+                    // What an earlier step left behind is gone.
+                    StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree => {}
+                    _ => program.steps.push(*it),
+                }
+            }
+        }
+        program.allocations = origins.len();
+        Edited { program: program.with_its_loop(), origins, assumptions }
+    }
+
+    /// The same for a program as it was recorded.
+    pub fn apply_to_recorded(&self, program: &Program) -> Program {
+        let origins = (0..program.allocations as u32).map(Some).collect();
+        self.apply(Edited { program: program.clone(), origins, assumptions: Vec::new() }).program
+    }
+}
+
+fn free(allocation: u32, entry: u32) -> Step {
+    Step { kind: StepKind::Free, pool: 0, allocation, entry, bytes: 0 }
+}

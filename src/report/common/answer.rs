@@ -1,0 +1,90 @@
+//! An answer, and the formats it is written in.
+
+use super::text::TextStyle;
+use schemars::JsonSchema;
+use std::io::{self, Write};
+
+/// An answer, in the formats that every command writes. One that lacks a format does not compile; formats that only some
+/// answers have are traits or functions beside it: [`Rows`], pictures (`peak` has none, [`crate::report::diff::draw`] makes one), and
+/// what [`crate::report::check`] writes for tools.
+pub trait Answer {
+    /// The command that gives it.
+    const COMMAND: &'static str;
+
+    /// What it is about, as far as the answer itself does not say so: a [`Source`](crate::report::Source), [`Sources`](crate::report::Sources), or nothing.
+    type About<'a>;
+
+    /// The object that [`Answer::json`] writes, for its schema: see [`crate::report::schema`].
+    type Json: JsonSchema;
+
+    /// Writes text for people.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn text(&self, about: Self::About<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes GitHub-flavoured Markdown.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn markdown(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes JSON: an object and a newline, or an object on each line.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn json(&self, about: Self::About<'_>, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// An answer that is a table of figures, too.
+pub trait Rows: Answer {
+    /// Writes RFC 4180 with a header line, bytes as integers.
+    ///
+    /// # Errors
+    /// When writing fails.
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// A format for answers with rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum AnswerFormat {
+    /// For people, as wide as the terminal.
+    #[default]
+    Text,
+    /// Every figure, exactly.
+    Json,
+    /// A line per row, bytes as integers.
+    Csv,
+    /// For an issue or a pull request.
+    Markdown,
+}
+
+impl AnswerFormat {
+    /// Every format.
+    pub const ALL: [Self; 4] = [Self::Text, Self::Json, Self::Csv, Self::Markdown];
+
+    /// Writes an answer in this format.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn write<A: Rows>(
+        self,
+        answer: &A,
+        about: A::About<'_>,
+        style: TextStyle,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        match self {
+            Self::Text => answer.text(about, style, out),
+            Self::Json => answer.json(about, out),
+            Self::Csv => answer.csv(out),
+            Self::Markdown => answer.markdown(about, out),
+        }
+    }
+
+    /// Whether it is for people, who want the largest rows, rather than for machines, which want all.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Self::Text | Self::Markdown)
+    }
+}

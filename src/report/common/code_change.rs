@@ -1,0 +1,27 @@
+//! How to checkpoint a function, and what its time means: shared by the answers that propose it.
+
+use crate::play::changes::CodeChange;
+
+/// Where times come from.
+pub const TIMES: &str = "CPU times of the recording: what launching took on the host, not what the GPU did";
+
+/// A change of code: where, and what to write there.
+pub fn change(change: &CodeChange) -> (String, &'static str) {
+    const WRAP: &str = "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False)";
+    match change {
+        CodeChange::Wrap(Some(caller)) => {
+            (format!("at {caller}, instead of block(...), with the same arguments and results"), WRAP)
+        }
+        CodeChange::WrapForward(caller) => (
+            format!("{caller} calls it, which is installed code; for each of the modules, once after they are made"),
+            "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
+        ),
+        CodeChange::Wrap(None) => {
+            ("where it is called, instead of block(...), with the same arguments and results".to_owned(), WRAP)
+        }
+        CodeChange::Transformers => (
+            "once, after the model is made".to_owned(),
+            "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
+        ),
+    }
+}

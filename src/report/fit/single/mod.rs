@@ -1,0 +1,65 @@
+//! What `memviz fit` says of one recording: what makes it fit a device.
+
+pub(crate) mod csv;
+pub mod json;
+pub(crate) mod markdown;
+pub(crate) mod text;
+pub(crate) mod words;
+
+use super::json::{Fit, FitDevice, FitScaling};
+use crate::play::plans::{DevicePlans, PlanReport};
+use crate::report::common::json::InputHead;
+use crate::report::common::no_commands;
+use crate::report::{Answer, Rows, Source, TextStyle};
+use crate::wire::SCHEMA_VERSION;
+use std::io::{self, Write};
+
+impl Answer for PlanReport {
+    const COMMAND: &'static str = "fit";
+    type About<'a> = Source<'a>;
+    type Json = Fit<'static>;
+
+    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, source, self, out)
+    }
+
+    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(source, self, out)
+    }
+
+    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&answer(source, self), out)
+    }
+}
+
+impl Rows for PlanReport {
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        csv::write(self, out)
+    }
+}
+
+/// The answer about one device.
+fn device(device: &DevicePlans) -> FitDevice {
+    FitDevice {
+        device: device.device,
+        refused: device.refused.map(str::to_owned),
+        notes: words::limits(device),
+        alloc_conf: device.recorded_conf.clone(),
+        changes: Vec::new(),
+        assumptions: Vec::new(),
+        capacity_bytes: device.capacity,
+        scaling: FitScaling::none(),
+        peak: None,
+        search: device.refused.is_none().then(|| device.into()),
+    }
+}
+
+/// The whole answer of `memviz fit` of one recording.
+fn answer<'a>(source: Source<'a>, report: &PlanReport) -> Fit<'a> {
+    Fit {
+        schema_version: SCHEMA_VERSION,
+        command: "fit",
+        inputs: vec![InputHead::of(source)],
+        devices: report.devices.iter().map(device).collect(),
+    }
+}

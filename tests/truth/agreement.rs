@@ -1,0 +1,107 @@
+//! One question has one answer, whichever command is asked: what calls need that are checkpointed.
+
+use crate::support::{FIXTURES, assert_none};
+use memviz::Recording;
+use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
+use memviz::analysis::simulate::SimulateOptions;
+use memviz::model::DeviceId;
+use memviz::play::changes::Edit;
+use memviz::play::plans::{DevicePlans, PlanOptions};
+use std::path::Path;
+
+/// Sparser calls than every second one are compared where a search has found them.
+const EVERY: [usize; 2] = [1, 2];
+
+/// The change that checkpoints every so many-th call of a function.
+fn change(label: &str, every: usize) -> Edit {
+    Edit::Checkpoint { site: label.to_owned(), every }
+}
+
+/// `simulate --checkpoint`: the most allocated, or why there is no answer.
+fn simulated(recording: &Recording, device: DeviceId, edits: Vec<Edit>) -> Result<i64, String> {
+    let options = SimulateOptions::default().edits(edits).devices(vec![device]);
+    let report = recording.simulate(&options).map_err(|error| error.to_string())?;
+    let run = report.devices[0].changed().ok_or("no run with the change")?;
+    run.outcome.as_ref().map(|outcome| outcome.max_allocated as i64).ok_or_else(|| run.because.clone())
+}
+
+/// What differs between `checkpoint` and `simulate --checkpoint` on one device, and how much was compared.
+fn against_simulate(path: &str, recording: &Recording, device: &DeviceCheckpoint) -> (Vec<String>, usize) {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for candidate in &device.candidates {
+        for plan in candidate.plan.iter().filter(|plan| EVERY.contains(&plan.every)) {
+            let edit = change(&candidate.label, plan.every);
+            let simulated = simulated(recording, device.device, vec![edit.clone()]);
+            compared += 1;
+            if simulated != Ok(plan.predicted_peak_bytes) {
+                wrong.push(format!("{path}: {edit}: checkpoint {}, simulate {simulated:?}", plan.predicted_peak_bytes));
+            }
+        }
+    }
+    (wrong, compared)
+}
+
+/// What differs between the plans of a search and what `simulate` says of their changes.
+fn against_plans(path: &str, recording: &Recording, plans: &DevicePlans) -> (Vec<String>, usize) {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for plan in plans.plans.iter().chain(&plans.nearest) {
+        let edits: Vec<Edit> = plan.changes.iter().map(|change| change.edit.clone()).collect();
+        let is_checkpoint = edits.iter().all(|edit| matches!(edit, Edit::Checkpoint { .. }));
+        // A device that is nearly full may have the allocator give memory back, so that blocks come to lie elsewhere.
+        if !is_checkpoint || edits.is_empty() || plan.alloc_conf.is_some() || plan.outcome.retries > 0 {
+            continue;
+        }
+        compared += 1;
+        let planned = plan.outcome.max_allocated as i64;
+        let simulated = simulated(recording, plans.device, edits.clone());
+        if simulated != Ok(planned) {
+            wrong.push(format!("{path}: {edits:?}: planned {planned}, simulate {simulated:?}"));
+        }
+    }
+    (wrong, compared)
+}
+
+#[test]
+fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
+    let (mut wrong, mut compared, mut planned) = (Vec::new(), 0, 0);
+    for folder in [FIXTURES, "fixtures/pairs", "fixtures/lookalike", "fixtures/whatif", "fixtures/fit"] {
+        for path in recordings(Path::new(folder)) {
+            let Ok(recording) = Recording::open(path.as_ref(), &Default::default()) else { continue };
+            let Ok(report) = recording.checkpoint(&CheckpointOptions::default()) else { continue };
+            for device in &report.devices {
+                let (differ, pairs) = against_simulate(&path, &recording, device);
+                wrong.extend(differ);
+                compared += pairs;
+                let Some(best) = device.candidates.first() else { continue };
+                let goal = best.predicted_peak_bytes + best.saved_bytes / 2;
+                let options = CheckpointOptions::default().fit(Some(goal as u64)).devices(vec![device.device]);
+                let below = recording.checkpoint(&options).unwrap();
+                let devices = recording.devices();
+                let asked = devices.all().iter().find(|it| it.id() == device.device).unwrap();
+                let fits = DevicePlans::of(asked, &PlanOptions::default().capacity(Some(goal as u64 + (500 << 20))));
+                for plans in below.devices[0].fit.iter().chain(fits.as_ref().ok()) {
+                    let (differ, found) = against_plans(&path, &recording, plans);
+                    wrong.extend(differ);
+                    planned += found;
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+    assert!(compared > 150 && planned > 30, "{compared} candidates and {planned} plans were compared");
+}
+
+/// Snapshots below a folder.
+fn recordings(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(recordings(&path));
+        } else if path.to_string_lossy().contains(".pickle") && !path.to_string_lossy().contains("big_1m") {
+            found.push(path.to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
+}
