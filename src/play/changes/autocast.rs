@@ -42,10 +42,15 @@ impl Autocast {
         let made = history.allocations.iter().enumerate().filter(|(_, made)| made.born > start && made.born <= end);
         let kept = made.filter(|(_, made)| made.freed > end);
         let kept = kept.map(|(index, made)| (innermost(sites, track.stack_of(index)), made.requested));
-        let frames = copied_at(&parameter_sizes, kept);
+        let places = copies_at(kept);
+        let mut frames = copied_at(&parameter_sizes, &places, 2);
         let is_used = || native_sign(track.snapshot).unwrap_or(!frames.is_empty());
         if ends.is_empty() && !is_used() {
             return Self::default();
+        }
+        // A function of the user's own may have parameters of one size alone: where an end shows, copies are made.
+        if !frames.is_empty() && !ends.is_empty() {
+            frames = copied_at(&parameter_sizes, &places, 1);
         }
         parameter_sizes.dedup();
         Self { ends, parameter_sizes, frames, pass_ends: forward().map(|span| span.end).collect() }
@@ -86,13 +91,18 @@ fn innermost(sites: &Sites<'_>, stack: StackId) -> Option<FrameId> {
     frames.iter().copied().find(|&frame| sites.kind(frame).is_python())
 }
 
-/// The places where forward keeps as many blocks of half a parameter's size as there are parameters of that size, for at
-/// least two sizes. The sizes of parameters are sorted.
-fn copied_at<K: Copy + Ord>(parameters: &[u64], kept: impl Iterator<Item = (K, u64)>) -> Vec<K> {
+/// How many blocks of each size forward keeps at each place.
+fn copies_at<K: Copy + Ord>(kept: impl Iterator<Item = (K, u64)>) -> BTreeMap<K, BTreeMap<u64, usize>> {
     let mut copies: BTreeMap<K, BTreeMap<u64, usize>> = BTreeMap::new();
     for (place, size) in kept {
         *copies.entry(place).or_default().entry(size).or_default() += 1;
     }
+    copies
+}
+
+/// The places where forward keeps as many blocks of half a parameter's size as there are parameters of that size, for so
+/// many sizes at least. The sizes of parameters are sorted.
+fn copied_at<K: Copy + Ord>(parameters: &[u64], copies: &BTreeMap<K, BTreeMap<u64, usize>>, sizes: usize) -> Vec<K> {
     let large: Vec<(u64, usize)> = parameters
         .chunk_by(|a, b| a == b)
         .filter(|same| same[0] >= SMALLEST_PARAMETER)
@@ -103,12 +113,12 @@ fn copied_at<K: Copy + Ord>(parameters: &[u64], kept: impl Iterator<Item = (K, u
         (1..=1 + MOST_COMPANIONS).any(|each| {
             let matches = |&&(size, parameters): &&(u64, usize)| {
                 let copies = copies_of(size);
-                copies > 0 && copies * each == parameters
+                copies * sizes >= 2 && copies * each == parameters
             };
-            large.iter().filter(matches).count() >= 2
+            large.iter().filter(matches).count() >= sizes
         })
     };
-    copies.into_iter().filter(|(_, copies)| is_place(copies)).map(|(place, _)| place).collect()
+    copies.iter().filter(|(_, copies)| is_place(copies)).map(|(&place, _)| place).collect()
 }
 
 #[cfg(test)]
@@ -122,13 +132,17 @@ mod tests {
         let matmul = at(1, &[4096, 4096, 4096, 5000, 8192]);
         let rotary = at(2, &[4096, 4096]);
         let all = || matmul.iter().chain(&rotary).copied();
-        assert_eq!(copied_at(&parameters, all()), [1]);
+        let copied = |parameters: &[u64], kept: Vec<(u8, u64)>, sizes| {
+            copied_at(parameters, &copies_at(kept.into_iter()), sizes)
+        };
+        assert_eq!(copied(&parameters, all().collect(), 2), [1]);
         let one_size = at(1, &[4096, 4096, 4096, 8192, 8192]);
-        assert!(copied_at(&parameters, one_size.into_iter()).is_empty());
+        assert!(copied(&parameters, one_size.clone(), 2).is_empty());
+        assert_eq!(copied(&parameters, one_size, 1), [1]);
         // With gradient and two states of each.
         let late: Vec<u64> = parameters.iter().flat_map(|&size| [size; 4]).collect();
-        assert_eq!(copied_at(&late, all()), [1]);
-        assert!(copied_at(&[], all()).is_empty());
+        assert_eq!(copied(&late, all().collect(), 2), [1]);
+        assert!(copied(&[], all().collect(), 1).is_empty());
     }
 
     #[test]
