@@ -82,7 +82,7 @@ impl Calls {
             }
             open_calls.close_all();
         }
-        let raw = split_repetitions(&open_calls.calls, track, &paths);
+        let raw = join_rounds(split_repetitions(&open_calls.calls, track, &paths));
         group(raw, snapshot, &paths, roles)
     }
 
@@ -374,6 +374,39 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
     calls
 }
 
+/// Joins what looks like several calls of a function, but is several rounds of a loop that it begins with: only the last of
+/// every so many goes on behind the lines that all of them have. There must be two such groups at least: otherwise it is the
+/// last layer that does something more.
+fn join_rounds(raw: Vec<RawCall>) -> Vec<RawCall> {
+    let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();
+    for (index, call) in raw.iter().enumerate() {
+        siblings.entry((call.node, call.parent, call.first_line)).or_default().push(index);
+    }
+    let mut is_joined = vec![false; raw.len()];
+    let mut joined = raw.clone();
+    for places in siblings.into_values() {
+        let last_lines: Vec<u64> = places.iter().map(|&place| raw[place].last_line).collect();
+        let Some(rounds) = rounds(&last_lines) else { continue };
+        for group in places.chunks(rounds) {
+            let (first, last) = (group[0], group[group.len() - 1]);
+            joined[first].end = raw[last].end;
+            joined[first].last_line = raw[last].last_line;
+            group[1..].iter().for_each(|&place| is_joined[place] = true);
+        }
+    }
+    joined.into_iter().zip(is_joined).filter(|(_, is_joined)| !is_joined).map(|(call, _)| call).collect()
+}
+
+/// How many rounds of a loop are one call, by the last line of each: those that go on further end a call.
+fn rounds(last_lines: &[u64]) -> Option<usize> {
+    let least = *last_lines.iter().min()?;
+    let ends: Vec<usize> =
+        last_lines.iter().enumerate().filter(|&(_, &line)| line > least).map(|(place, _)| place + 1).collect();
+    let rounds = *ends.first()?;
+    let is_regular = ends.iter().all(|end| end.is_multiple_of(rounds)) && last_lines.len().is_multiple_of(rounds);
+    (rounds > 1 && is_regular && last_lines.len() >= 2 * rounds).then_some(rounds)
+}
+
 fn is_alloc(actions: &[Action], entry: u32) -> bool {
     actions.get(entry as usize) == Some(&Action::Alloc)
 }
@@ -487,6 +520,15 @@ mod tests {
         assert_eq!(period(&[1, 2, 3]), None);
         assert_eq!(period(&[1, 2, 3, 4, 4]), None, "what repeats must be nearly all of it");
         assert_eq!(period::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn rounds_of_a_loop_are_one_call() {
+        assert_eq!(rounds(&[58, 69, 58, 69, 58, 58]), Some(2), "the last block has nothing behind its loop");
+        assert_eq!(rounds(&[58, 58, 58, 69]), None, "the last layer does something more");
+        assert_eq!(rounds(&[58, 69, 69, 58]), None);
+        assert_eq!(rounds(&[58, 58, 58]), None);
+        assert_eq!(rounds(&[]), None);
     }
 
     #[test]
