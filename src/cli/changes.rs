@@ -11,7 +11,7 @@ pub struct ChangeArgs {
     /// and every N-th after it; may be repeated
     #[arg(long, value_name = "SITE[:every=N]", value_parser = Edit::checkpoint)]
     checkpoint: Vec<Edit>,
-    /// Another optimizer: adamw, adam8bit, sgd or momentum
+    /// Another optimizer: adamw, adam8bit, adafactor, sgd or momentum
     #[arg(long, value_name = "NAME", value_parser = Edit::optimizer)]
     optimizer: Option<Edit>,
     /// States of the optimizer divided between N ranks (ZeRO-1), on the one with most; with :keep-gradients its optimizer drops
@@ -27,7 +27,8 @@ pub struct ChangeArgs {
     /// Logits and loss in K pieces of the sequence, each checkpointed
     #[arg(long, value_name = "K", value_parser = Edit::chunk_loss)]
     chunk_loss: Option<Edit>,
-    /// K forward and backward passes for each step of the optimizer, of a batch that is K times smaller each: with fit
+    /// K forward and backward passes for each step of the optimizer: of batches as recorded, which make K times as much of
+    /// them in all, or with fit of batches that are K times smaller
     #[arg(long, value_name = "K", value_parser = Edit::accumulate)]
     accumulate: Option<Edit>,
     /// Forward passes alone, in evaluation mode and without gradients

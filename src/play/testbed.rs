@@ -6,13 +6,17 @@ use super::recorded::{Difference, compare};
 use super::{CurvePoint, DEFAULT_CONTEXT, Run, Trust};
 use crate::allocator::{Placement, SegmentEvent};
 use crate::facts::device::Device;
+use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Edit, Edited};
-use crate::play::player::{Observer, Player, Setup, play, recorded_settings};
+use crate::play::player::{Observer, Outcome, Player, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Track};
 
 /// Plays of the whole program that [`Stage::new`] takes at most.
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
+
+/// Thousandths that figures of two orders of frees may differ by: allocated, reserved.
+const MOST_OFF: [u64; 2] = [20, 30];
 
 /// What every run on a device needs.
 pub(crate) struct Stage {
@@ -143,7 +147,24 @@ impl Stage {
             run.trust = Trust::Predicted;
             "what the changes do is assumed".clone_into(&mut run.because);
         }
+        let order = run.outcome.as_ref().and_then(|outcome| self.depends_on_order(edited, outcome, settings));
+        let doubts: Vec<String> = edited.doubts.iter().cloned().chain(order).collect();
+        if run.trust == Trust::Predicted && !doubts.is_empty() {
+            run.trust = Trust::Uncertain;
+            run.because = doubts.join("; ");
+        }
         run
+    }
+
+    /// Whether other figures come out if what changes free is freed one request later.
+    fn depends_on_order(&self, edited: &Edited, outcome: &Outcome, settings: &AllocatorSettings) -> Option<String> {
+        let late = play(&edited.with_late_frees(), &self.setup(settings));
+        let is_off =
+            |one: u64, other: u64, most: u64| one.abs_diff(other).saturating_mul(1000) > one.saturating_mul(most);
+        let differs = is_off(outcome.max_allocated, late.max_allocated, MOST_OFF[0])
+            || is_off(outcome.max_reserved, late.max_reserved, MOST_OFF[1]);
+        let reserved = Bytes(late.max_reserved);
+        differs.then(|| format!("if what changes free were freed one request later, {reserved} would be reserved"))
     }
 
     fn run_program(&self, program: &Program, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {

@@ -11,6 +11,8 @@ pub enum Trust {
     Exact,
     /// Something is not known: what was there before the recording, or where the driver would put segments.
     Predicted,
+    /// Something that decides the figure is not known, so that it may be far off.
+    Uncertain,
     /// It cannot be played.
     Refused,
 }
@@ -21,6 +23,7 @@ impl Trust {
         match self {
             Self::Exact => "exact",
             Self::Predicted => "predicted",
+            Self::Uncertain => "uncertain",
             Self::Refused => "refused",
         }
     }

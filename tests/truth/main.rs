@@ -1,6 +1,7 @@
 //! What memviz computes against what PyTorch counted, and against second ways to the same figures.
 
 mod agreement;
+mod changes;
 mod edit;
 mod excerpt;
 mod fit;

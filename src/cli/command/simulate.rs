@@ -53,12 +53,6 @@ impl Run for Simulate {
             parse(text, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
         let edits = self.changes.edits();
-        if let Some(accumulate) = edits.iter().find(|edit| matches!(edit, Edit::Accumulate { .. })) {
-            return Err(Failure::Message(format!(
-                "{accumulate}: expected two recordings, since what a smaller batch asks for takes two that differ in it: \
-                 memviz fit A B --accumulate K"
-            )));
-        }
         let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {

@@ -4,7 +4,7 @@ use super::draft::{Changes, Draft, free, is_free};
 use super::{Chosen, Gap, Recompute};
 use crate::play::{Step, StepKind};
 use crate::replay::{History, NEVER};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
@@ -22,10 +22,16 @@ pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
         let is_it = |step: &&Step| step.kind == StepKind::Alloc && step.allocation == workspace.like;
         workspaces.entry(workspace.behind).or_default().extend(steps.iter().find(is_it));
     }
+    // What several calls are given is there until the first of them has run again, which is the last to do so.
+    let mut inputs: BTreeMap<u32, u32> = BTreeMap::new();
+    for input in calls.iter().flat_map(|call| &call.inputs) {
+        let until = inputs.entry(input.allocation).or_default();
+        *until = input.to.max(*until);
+    }
+    for (&allocation, &until) in &inputs {
+        changes.free_at(place(until), allocation, until);
+    }
     for call in calls {
-        for input in &call.inputs {
-            changes.free_at(place(input.to), input.allocation, input.to);
-        }
         // Where no backward follows, what is dropped does not come back.
         let comes_back = call.resume != NEVER;
         let is_dropped = |gap: &&Gap| !comes_back || gap.to == call.resume;

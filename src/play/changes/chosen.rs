@@ -1,7 +1,7 @@
 //! Calls that were chosen to be checkpointed, rather than found to be worth it.
 
 use super::passes::Passes;
-use super::recompute::{Recompute, RecomputeTables, Recomputing};
+use super::recompute::{Recompute, RecomputeTables, Recomputing, is_recurrent};
 use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
@@ -25,6 +25,8 @@ pub(crate) struct Choice {
 pub(crate) struct Chosen {
     /// The calls, in the order of their starts; none lies in another one.
     pub calls: Vec<Arc<Recompute>>,
+    /// Whether others lie in them that were chosen as well.
+    pub is_nested: bool,
     /// Workspaces that the engine's thread makes for itself.
     pub workspaces: Vec<Workspace>,
 }
@@ -93,6 +95,14 @@ impl Choice {
         self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(_, label)| label.as_str())
     }
 
+    /// Whether a function is one of PyTorch's own that other modules are made of: a single operator, or a container.
+    pub fn is_shared(&self, function: FunctionId, device: &Device<'_>) -> bool {
+        self.calls.function(function).is_some_and(|function| {
+            let is_single = function.first_line == function.last_line && !is_recurrent(device.snapshot(), function);
+            is_single && device.sites().package_of(function.frame) == "torch"
+        })
+    }
+
     /// What becomes of the first call of each function and every so many-th after it in a forward pass. A call within one
     /// that is checkpointed runs again with it, and is not checkpointed by itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
@@ -109,11 +119,13 @@ impl Choice {
         let is_chosen = |call: &&Call| wanted.contains(&(call.start, u32::MAX - call.end, call.function));
         let mut chosen: Vec<&Call> = self.calls.calls.iter().filter(is_chosen).collect();
         chosen.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
+        let all = chosen.len();
         chosen.retain(|call| {
             let is_outermost = call.start >= over;
             over = if is_outermost { call.end } else { over };
             is_outermost
         });
+        let is_nested = chosen.len() < all;
         let recomputing = self.recomputing(device);
         let first_step = self.passes.entries.get(1).map_or(device.history().entries(), |pass| pass.start);
         let likes = recomputing.workspaces(&chosen, first_step);
@@ -126,7 +138,7 @@ impl Choice {
             let mut made = again.iter().flat_map(|call| call.born.clone());
             Workspace { like, behind: made.find(|&made| made != like && recomputing.operator(made) == operator) }
         };
-        Chosen { workspaces: likes.into_iter().map(workspace).collect(), calls }
+        Chosen { is_nested, workspaces: likes.into_iter().map(workspace).collect(), calls }
     }
 
     /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
@@ -190,12 +202,16 @@ impl Choice {
 }
 
 /// Calls without those of a function with a single line that follow on one another at one line of their caller: a long
-/// expression, which makes several blocks of one size, looks like many calls.
+/// expression, which makes several blocks of one size, looks like many calls. A recurrent layer of PyTorch's own is a single
+/// operator: its calls are what they look like.
 fn whole(calls: Calls, track: Track<'_>) -> Calls {
     let Calls { functions, calls } = calls;
     let mut whole: Vec<Call> = Vec::with_capacity(calls.len());
     for call in calls {
-        let is_single = functions.get(call.function.index()).is_some_and(|it| it.first_line == it.last_line);
+        let is_expression = |function: &ForwardFunction| {
+            function.first_line == function.last_line && !is_recurrent(track.snapshot, function)
+        };
+        let is_single = functions.get(call.function.index()).is_some_and(is_expression);
         let goes_on = |last: &&mut Call| {
             last.function == call.function
                 && last.end == call.start

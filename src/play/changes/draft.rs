@@ -17,6 +17,8 @@ pub(super) struct Draft {
     pub program: Program,
     /// The recorded allocation that each allocation stands for.
     origins: Vec<u32>,
+    /// Allocations whose frees are not where they were recorded.
+    moved: HashSet<u32>,
 }
 
 /// What one edit changes. Nothing of it takes effect before all of it is known: places are those before the edit.
@@ -33,6 +35,8 @@ pub(super) struct Changes {
     heirs: HashMap<u32, u32>,
     /// Bytes asked for, where they change.
     sizes: HashMap<u32, u64>,
+    /// Allocations that are freed where nothing was recorded.
+    moved: HashSet<u32>,
 }
 
 impl Changes {
@@ -49,6 +53,7 @@ impl Changes {
     /// Frees an allocation in front of a step instead of where it is freed.
     pub fn free_at(&mut self, place: usize, allocation: u32, entry: u32) {
         self.kept.insert(allocation);
+        self.moved.insert(allocation);
         self.insert(place, free(allocation, entry));
     }
 
@@ -81,7 +86,8 @@ pub(super) fn is_free(kind: StepKind) -> bool {
 impl Draft {
     /// A program before any change.
     pub fn of(program: &Program) -> Self {
-        Self { origins: (0..program.allocations as u32).collect(), program: program.clone() }
+        let origins = (0..program.allocations as u32).collect();
+        Self { origins, program: program.clone(), moved: HashSet::new() }
     }
 
     /// The number of a new allocation, which stands for a recorded one.
@@ -115,8 +121,9 @@ impl Draft {
 
     /// Makes changes.
     pub fn change(&mut self, changes: Changes) {
-        let Changes { mut inserted, gone, kept, heirs, sizes } = changes;
+        let Changes { mut inserted, gone, kept, heirs, sizes, moved } = changes;
         inserted.sort_by_key(|&(place, _)| place);
+        self.moved.extend(moved);
         let steps = std::mem::take(&mut self.program.steps);
         let mut changed = Vec::with_capacity(steps.len() + inserted.len());
         let mut inserted = inserted.into_iter().peekable();
@@ -177,9 +184,10 @@ impl Draft {
         self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
     }
 
-    /// The changed program, and the recorded allocation that each of its allocations stands for.
-    pub fn finish(self) -> (Program, Vec<Option<u32>>) {
-        let Self { mut program, origins } = self;
+    /// The changed program, the recorded allocation that each of its allocations stands for, and those of its allocations
+    /// whose frees were moved.
+    pub fn finish(self) -> (Program, Vec<Option<u32>>, HashSet<u32>) {
+        let Self { mut program, origins, moved } = self;
         // Rounds of a loop are told by the order of numbers, so allocations are counted anew.
         let mut numbers = vec![NOBODY; origins.len()];
         let mut renumbered = Vec::with_capacity(origins.len());
@@ -204,6 +212,7 @@ impl Draft {
             step.allocation = number(step.allocation);
         }
         program.allocations = renumbered.len();
-        (program.with_its_loop(), renumbered)
+        let moved = moved.iter().filter_map(|&allocation| numbers.get(allocation as usize).copied()).collect();
+        (program.with_its_loop(), renumbered, moved)
     }
 }

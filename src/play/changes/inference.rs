@@ -1,16 +1,17 @@
 //! Forward passes alone, in `eval` mode and without gradients.
 
+use super::Assumed;
 use super::draft::{Changes, Draft, is_free};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
-use crate::model::StackId;
+use crate::model::{FrameId, StackId};
 use crate::play::changes::Release;
 use crate::play::{Step, StepKind};
 use std::collections::HashMap;
 
 /// Leaves out what backward and the optimizer ask for, and frees what forward keeps for them as soon as the program lets go
 /// of it. What is assumed.
-pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> String {
+pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let (history, phases) = (device.history(), device.phases());
     let places = draft.places(history.entries());
     let mut changes = Changes::default();
@@ -29,10 +30,24 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, releases: &[Release]
         changes.free_at(place, allocation, entry);
     }
     draft.change(changes);
-    "the forward passes as recorded, with their losses, under eval and no_grad, without backward, optimizer and dropout; what \
-     modules of PyTorch do otherwise in eval, and when calls with several results let go of them, is not known: a U-Net and an \
-     LSTM came out a fifth off"
-        .to_owned()
+    let assumption = "the forward passes as recorded, with their losses, under eval and no_grad, without backward, optimizer and \
+                      dropout";
+    Assumed { assumption: assumption.to_owned(), doubt: doubt(device) }
+}
+
+/// Modules of PyTorch that do something else in `eval`, or whose parts C++ runs within one call.
+const OTHERWISE: [(&str, &str); 2] = [
+    ("nn/modules/transformer.py", "torch.nn.TransformerEncoderLayer has a fast path in eval"),
+    ("nn/modules/rnn.py", "what a recurrent layer keeps of each time step does not show"),
+];
+
+/// Why figures may be far off: a module that does not show what it would do.
+fn doubt(device: &Device<'_>) -> Option<String> {
+    let snapshot = device.snapshot();
+    let frames = (0..snapshot.stacks.frame_count() as u32).filter_map(|id| snapshot.stacks.frame(FrameId(id)));
+    let mut files = frames.map(|frame| snapshot.strings.get(frame.filename));
+    let reason = files.find_map(|file| OTHERWISE.iter().find(|(end, _)| file.ends_with(end)));
+    reason.map(|(_, reason)| (*reason).to_owned())
 }
 
 /// Where each allocation is freed: its place, and the entry.

@@ -56,8 +56,9 @@ use crate::replay::{Allocation, History, Instant, Metric};
 use checkpointable::Checkpointable;
 use draft::{Draft, is_free};
 use shard::OtherGradients;
+use std::collections::HashSet;
 use std::sync::OnceLock;
-use trained::Trained;
+use trained::{MOST_STATES, Trained};
 
 /// A changed program.
 #[derive(Clone, Debug)]
@@ -69,6 +70,47 @@ pub struct Edited {
     pub origins: Vec<Option<u32>>,
     /// What is assumed, a sentence for each edit.
     pub assumptions: Vec<String>,
+    /// Why figures may be far off: what an edit depends on and the recording does not show. Empty where nothing is known to
+    /// be missing.
+    pub doubts: Vec<String>,
+    /// Allocations of the program that edits free elsewhere than they were recorded to be.
+    moved: HashSet<u32>,
+}
+
+impl Edited {
+    /// The program with every free that was moved behind the next request: what Python lets go of right before a request or
+    /// right behind it does not show.
+    pub(super) fn with_late_frees(&self) -> Program {
+        let mut program = self.program.clone();
+        let mut late = Vec::new();
+        let mut steps = Vec::with_capacity(program.steps.len());
+        for step in std::mem::take(&mut program.steps) {
+            match step.kind {
+                StepKind::Alloc => {
+                    steps.push(step);
+                    steps.append(&mut late);
+                }
+                kind if is_free(kind) && self.moved.contains(&step.allocation) => late.push(step),
+                _ => steps.push(step),
+            }
+        }
+        steps.append(&mut late);
+        program.steps = steps;
+        program.with_its_loop()
+    }
+}
+
+/// What an edit assumes, and why its figures may be far off.
+#[derive(Clone, Debug, Default)]
+struct Assumed {
+    assumption: String,
+    doubt: Option<String>,
+}
+
+impl From<String> for Assumed {
+    fn from(assumption: String) -> Self {
+        Self { assumption, doubt: None }
+    }
 }
 
 impl Edited {
@@ -131,7 +173,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             return Err(Refusal { edit: first.clone(), because: because.to_owned() });
         }
         let mut draft = Draft::of(program);
-        let mut assumptions = Vec::new();
+        let (mut assumptions, mut doubts) = (Vec::new(), Vec::new());
         // Checkpointed calls may lie in one another: all are resolved together.
         let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
         let (checkpoints, others): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(is_checkpoint);
@@ -140,18 +182,28 @@ impl<'d, 'a> Editor<'d, 'a> {
             return Err(Refusal { edit: first.clone(), because: format!("not together with {other}") });
         }
         if !checkpoints.is_empty() {
-            assumptions.extend(self.checkpoint(&mut draft, &checkpoints)?);
+            let pieces = others.iter().any(|edit| matches!(edit, Edit::ChunkLoss { .. }));
+            doubts.extend(
+                pieces.then(|| {
+                    "in which order pieces of the loss and checkpointed calls run again is assumed".to_owned()
+                }),
+            );
+            let (assumed, doubted) = self.checkpoint(&mut draft, &checkpoints)?;
+            assumptions.extend(assumed);
+            doubts.extend(doubted);
         }
         for (index, edit) in others.iter().enumerate() {
             let twice = others[..index].iter().find(|other| is_other_of(other, edit));
-            let assumption = match twice {
+            let assumed = match twice {
                 Some(other) => Err(format!("not together with {other}")),
                 None => self.change(&mut draft, edit),
             };
-            assumptions.push(assumption.map_err(|because| Refusal { edit: edit.clone(), because })?);
+            let assumed = assumed.map_err(|because| Refusal { edit: edit.clone(), because })?;
+            assumptions.push(assumed.assumption);
+            doubts.extend(assumed.doubt);
         }
-        let (program, origins) = draft.finish();
-        Ok(Edited { program, origins, assumptions })
+        let (program, origins, moved) = draft.finish();
+        Ok(Edited { program, origins, assumptions, doubts, moved })
     }
 
     /// The functions that [`Edit::Checkpoint`] can name and that a forward pass calls more than once; none where no
@@ -183,26 +235,32 @@ impl<'d, 'a> Editor<'d, 'a> {
         }
     }
 
-    fn change(&self, draft: &mut Draft, edit: &Edit) -> Result<String, String> {
+    fn change(&self, draft: &mut Draft, edit: &Edit) -> Result<Assumed, String> {
         let history = self.device.history();
         match *edit {
             Edit::Checkpoint { .. } => Err("checkpointed calls are resolved together".to_owned()),
-            Edit::ShardGradients { ranks } => Ok(shard::apply(draft, self.with_states()?, ranks, OtherGradients::Gone)),
+            Edit::ShardGradients { ranks } => Ok(Assumed {
+                assumption: shard::apply(draft, self.with_states()?, ranks, OtherGradients::Gone),
+                doubt: Some("the buckets in which gradients are reduced are not played".to_owned()),
+            }),
             Edit::ShardOptimizer { ranks, keeps_gradients } => {
                 let others = if keeps_gradients { OtherGradients::Stay } else { OtherGradients::AsRecorded };
-                Ok(shard::apply(draft, self.with_states()?, ranks, others))
+                Ok(shard::apply(draft, self.with_states()?, ranks, others).into())
             }
             Edit::Optimizer(optimizer) => optimizer::apply(draft, self.trained()?, history, optimizer),
-            Edit::OffloadOptimizer => Ok(optimizer::offload(draft, self.with_states()?)),
+            Edit::OffloadOptimizer => Ok(optimizer::offload(draft, self.with_states()?).into()),
             Edit::OffloadActivations => Ok(offload::activations(draft, self.device, self.releases()?)),
-            Edit::ChunkLoss { pieces } => chunks::apply(draft, self.device, u64::from(pieces)),
-            Edit::Accumulate { passes } => accumulate::apply(draft, self.device, self.trained()?, passes),
+            Edit::ChunkLoss { pieces } => chunks::apply(draft, self.device, u64::from(pieces)).map(Assumed::from),
+            Edit::Accumulate { passes } => {
+                accumulate::apply(draft, self.device, self.trained()?, passes).map(Assumed::from)
+            }
             Edit::Inference => Ok(inference::apply(draft, self.device, self.releases()?)),
         }
     }
 
-    fn checkpoint(&self, draft: &mut Draft, edits: &[Edit]) -> Result<Vec<String>, Refusal> {
-        let (mut functions, mut assumptions) = (Vec::new(), Vec::new());
+    /// What is assumed, and why figures may be far off.
+    fn checkpoint(&self, draft: &mut Draft, edits: &[Edit]) -> Result<(Vec<String>, Vec<String>), Refusal> {
+        let (mut functions, mut assumptions, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
         for edit in edits {
             let Edit::Checkpoint { site, every } = edit else { continue };
             let refused = |because: String| Refusal { edit: edit.clone(), because };
@@ -217,6 +275,9 @@ impl<'d, 'a> Editor<'d, 'a> {
             match choice.find(site)[..] {
                 [(function, label)] => {
                     functions.push((*function, *every));
+                    doubts.extend(choice.is_shared(*function, self.device).then(|| {
+                        format!("{label} is a part of many modules: what their callers hold of its calls does not show")
+                    }));
                     let which = if *every == 1 { "every call".to_owned() } else { format!("every {every}. call") };
                     assumptions.push(format!("{which} of {label} runs under non-reentrant torch.utils.checkpoint"));
                 }
@@ -241,8 +302,11 @@ impl<'d, 'a> Editor<'d, 'a> {
                 return Err(Refusal { edit: first.clone(), because });
             }
             checkpoint::apply(draft, &chosen, self.device.history());
+            doubts.extend(chosen.is_nested.then(|| {
+                "checkpointed calls lie in others: what is let go of twice when the outer one runs again is not played".to_owned()
+            }));
         }
-        Ok(assumptions)
+        Ok((assumptions, doubts))
     }
 
     /// The functions of the device whose calls can be checkpointed.
@@ -260,8 +324,8 @@ impl<'d, 'a> Editor<'d, 'a> {
         }
         let mut draft = Draft::of(program);
         checkpoint::apply(&mut draft, chosen, self.device.history());
-        let (program, origins) = draft.finish();
-        Some(Edited { program, origins, assumptions: Vec::new() })
+        let (program, origins, moved) = draft.finish();
+        Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
     }
 
     /// When what forward keeps for backward could be let go of.
@@ -300,7 +364,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         let trained = self.trained()?;
         match trained.per_parameter {
             0 => Err("no states of an optimizer are known".to_owned()),
-            1 | 2 => Ok(trained),
+            1..=MOST_STATES => Ok(trained),
             more => Err(format!(
                 "{more} states of each parameter are more than an optimizer has: what they are is not known"
             )),

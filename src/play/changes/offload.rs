@@ -1,5 +1,6 @@
 //! What forward keeps for backward, on the CPU: `torch.autograd.graph.save_on_cpu`.
 
+use super::Assumed;
 use super::draft::{Changes, Draft, free};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 
 /// Frees what is kept for backward as soon as the program lets go of it, and brings it back for the node that needs it. What
 /// is assumed.
-pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> String {
+pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let history = device.history();
     let places = draft.places(history.entries());
     let mut changes = Changes::default();
@@ -38,7 +39,9 @@ pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Re
     }
     draft.program.steps = steps;
     draft.change(changes);
-    "every tensor saved for backward goes to the CPU when forward has used it, and comes back for the node that needs it, \
-     weights as well, as under torch.autograd.graph.save_on_cpu"
-        .to_owned()
+    let assumption = "every tensor saved for backward goes to the CPU when forward has used it, and comes back for the node that \
+                      needs it, weights as well, as under torch.autograd.graph.save_on_cpu";
+    let doubt =
+        "which saved tensors are views of one block, each of which comes back as a copy of its own, does not show";
+    Assumed { assumption: assumption.to_owned(), doubt: Some(doubt.to_owned()) }
 }

@@ -1,10 +1,11 @@
 //! Another optimizer: other states, and other memory while it steps.
 
+use super::Assumed;
 use super::draft::{Changes, Draft, free, is_free};
-use super::trained::Trained;
+use super::trained::{MOST_STATES, Trained};
 use crate::play::{Step, StepKind};
 use crate::replay::History;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes of an element of a parameter, where nothing tells.
 const ELEMENT: u64 = 4;
@@ -13,6 +14,9 @@ const LEAST_8BIT: u64 = 4096;
 /// Elements that share a scale there.
 const BLOCK_8BIT: u64 = 256;
 
+/// Parameters with fewer elements are taken for vectors, whose second moment `Adafactor` keeps whole.
+const LEAST_MATRIX: u64 = 1 << 14;
+
 /// An optimizer that a program could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Optimizer {
@@ -20,6 +24,8 @@ pub enum Optimizer {
     AdamW,
     /// `bitsandbytes.optim.AdamW8bit`.
     Adam8bit,
+    /// `torch.optim.Adafactor`.
+    Adafactor,
     /// `torch.optim.SGD` without momentum.
     Sgd,
     /// `torch.optim.SGD` with momentum.
@@ -28,13 +34,14 @@ pub enum Optimizer {
 
 impl Optimizer {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::AdamW, Self::Adam8bit, Self::Sgd, Self::Momentum];
+    pub const ALL: [Self; 5] = [Self::AdamW, Self::Adam8bit, Self::Adafactor, Self::Sgd, Self::Momentum];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::AdamW => "adamw",
             Self::Adam8bit => "adam8bit",
+            Self::Adafactor => "adafactor",
             Self::Sgd => "sgd",
             Self::Momentum => "momentum",
         }
@@ -49,6 +56,11 @@ impl Optimizer {
             Self::Adam8bit => {
                 "8-bit Adam as in bitsandbytes: two states of a byte per element with a scale for every 256, full size for \
                  parameters below 4096 elements, and elements of 4 bytes"
+            }
+            Self::Adafactor => {
+                "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \
+                 of its size, its parameters of 16384 elements and more are square matrices, and elements of 4 bytes; while it \
+                 steps the updates of two parameters are there"
             }
             Self::Sgd => "SGD without momentum and weight decay: no states, and nothing made while it steps",
             Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
@@ -65,6 +77,8 @@ impl Optimizer {
                 let scales = elements.div_ceil(BLOCK_8BIT) * ELEMENT;
                 vec![elements, scales, elements, scales]
             }
+            Self::Adafactor if elements >= LEAST_MATRIX => vec![square_root_up(elements) * ELEMENT; 2],
+            Self::Adafactor => vec![bytes],
             Self::Adam8bit | Self::AdamW => vec![bytes; 2],
         }
     }
@@ -74,9 +88,23 @@ impl Optimizer {
         match self {
             Self::Sgd => 0,
             Self::Momentum => 1,
-            Self::AdamW | Self::Adam8bit => 2,
+            Self::AdamW | Self::Adam8bit | Self::Adafactor => 2,
         }
     }
+
+    /// Why figures of it may be far off.
+    fn doubt(self) -> Option<String> {
+        (self == Self::Adafactor).then(|| {
+            "rows and columns of parameters are not recorded: the states of Adafactor are those of square matrices"
+                .to_owned()
+        })
+    }
+}
+
+/// The smallest number whose square is as large.
+fn square_root_up(number: u64) -> u64 {
+    let root = number.isqrt();
+    if root * root == number { root } else { root + 1 }
 }
 
 /// Gives a program another optimizer; what is assumed. An error says why it cannot have it.
@@ -85,18 +113,20 @@ pub(super) fn apply(
     trained: &Trained,
     history: &History,
     optimizer: Optimizer,
-) -> Result<String, String> {
-    if trained.per_parameter > 2 {
+) -> Result<Assumed, String> {
+    if trained.per_parameter > MOST_STATES {
         return Err(format!(
             "the recorded optimizer keeps {} states of each parameter: which of them would go is not known",
             trained.per_parameter
         ));
     }
-    if optimizer == Optimizer::Adam8bit && trained.gradients.keys().any(|bytes| bytes % ELEMENT != 0) {
+    if matches!(optimizer, Optimizer::Adam8bit | Optimizer::Adafactor)
+        && trained.gradients.keys().any(|bytes| bytes % ELEMENT != 0)
+    {
         return Err("parameters do not have elements of 4 bytes".to_owned());
     }
     if optimizer == Optimizer::AdamW && trained.per_parameter == optimizer.per_parameter() {
-        return Ok("two states of each parameter are recorded: those of AdamW, left as they are".to_owned());
+        return Ok("two states of each parameter are recorded: those of AdamW, left as they are".to_owned().into());
     }
     let is_state = |allocation: u32| trained.states.binary_search(&allocation).is_ok();
     if draft.starts_with(is_state) {
@@ -108,11 +138,12 @@ pub(super) fn apply(
     if trained.per_parameter == 0 {
         add_states(draft, trained, history, &mut changes, optimizer);
     }
-    if optimizer == Optimizer::AdamW {
-        add_scratch(draft, trained, history, &mut changes, after);
+    if matches!(optimizer, Optimizer::AdamW | Optimizer::Adafactor) {
+        let at_once = if optimizer == Optimizer::AdamW { usize::MAX } else { 2 };
+        add_scratch(draft, trained, history, &mut changes, after, at_once);
     }
     draft.change(changes);
-    Ok(optimizer.assumption().to_owned())
+    Ok(Assumed { assumption: optimizer.assumption().to_owned(), doubt: optimizer.doubt() })
 }
 
 /// Takes the optimizer off the device: neither states nor what it makes while it steps are there.
@@ -186,18 +217,30 @@ fn add_states(draft: &mut Draft, trained: &Trained, history: &History, changes: 
     }
 }
 
-/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`). In the
-/// first step they come behind the states.
-fn add_scratch(draft: &mut Draft, trained: &Trained, history: &History, changes: &mut Changes, behind: usize) {
+/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`), or so many
+/// at most, where a variable holds the last one while the next is made. In the first step they come behind the states.
+fn add_scratch(
+    draft: &mut Draft,
+    trained: &Trained,
+    history: &History,
+    changes: &mut Changes,
+    behind: usize,
+    at_once: usize,
+) {
     let places = draft.places(history.entries());
     for update in &trained.updates {
         let (start, end) = (places[update.start as usize], places[update.end as usize]);
         let place = if (start..end).contains(&behind) { behind } else { start };
-        let mut made = Vec::new();
+        let mut made = VecDeque::new();
         for gradient in gradients_at(draft, trained, history, update.start) {
             let allocation = draft.add_nameless();
             changes.insert(place, Step { allocation, entry: update.start, ..gradient });
-            made.push(allocation);
+            made.push_back(allocation);
+            if made.len() == at_once
+                && let Some(oldest) = made.pop_front()
+            {
+                changes.insert(place, free(oldest, update.start));
+            }
         }
         made.into_iter().rev().for_each(|allocation| changes.insert(place, free(allocation, update.start)));
     }

@@ -4,8 +4,8 @@ use super::autocast::Autocast;
 use super::passes::Passes;
 use crate::facts::code::sites::Sites;
 use crate::facts::device::Device;
-use crate::facts::training::{Call, Calls, Phase, Phases, Roles};
-use crate::model::{Action, FrameId, StackId};
+use crate::facts::training::{Call, Calls, Categories, Category, ForwardFunction, Phase, Phases, Roles};
+use crate::model::{Action, FrameId, Snapshot, StackId};
 use crate::replay::{Allocation, Instant, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::cmp::Reverse;
@@ -102,6 +102,7 @@ pub(crate) struct Recomputing<'a> {
     pub(super) track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
+    categories: &'a Categories,
     pub(super) actions: &'a [Action],
     pub(super) calls: &'a Calls,
     passes: &'a Passes,
@@ -121,12 +122,13 @@ impl<'a> Recomputing<'a> {
     ) -> Self {
         let (sites, phases, roles) = (device.sites(), device.phases(), device.roles());
         let RecomputeTables { of_size, freed_at, youngest_freed, staying, autocast } = tables;
-        let (track, actions) = (device.track, device.track.actions());
+        let (track, actions, categories) = (device.track, device.track.actions(), device.categories());
         Self {
             sites,
             track,
             phases,
             roles,
+            categories,
             actions,
             calls,
             passes,
@@ -157,7 +159,7 @@ impl<'a> Recomputing<'a> {
         own.retain(|&index| self.is_kept_for_backward(index, call.end));
         let begin = self.begin_of_backward(call, last_free, &others);
         // What is freed before the call's own backward begins was kept by its consumers: more of its outputs.
-        kept.retain(|&index| self.allocation(index).freed > begin);
+        kept.retain(|&index| self.allocation(index).freed > begin && !self.is_same_node(index, begin));
         let mut needed: Vec<u32> = kept.iter().chain(&own).copied().collect();
         needed.sort_unstable();
         let (first_free, _) = self.frees(&needed)?;
@@ -217,12 +219,14 @@ impl<'a> Recomputing<'a> {
         let operators: HashSet<Option<FrameId>> = stacks.into_iter().map(|stack| self.operator_of(stack)).collect();
         let is_phase = |index: u32, phase: Phase| self.phases.at(self.allocation(index).born) == phase;
         let requested = |index: u32| self.allocation(index).requested;
+        // What a variable holds when the recording ends stays as well.
+        let is_workspace = |index: u32| self.categories.get(index as usize).category == Category::Workspace;
         let of_engine = |size: u64| {
             let made = self.staying.iter().take_while(|&&index| self.allocation(index).born <= first_step);
             made.filter(|&&index| requested(index) == size).any(|&index| is_phase(index, Phase::Backward))
         };
         let staying = self.staying.iter().copied().filter(|&index| is_phase(index, Phase::Forward));
-        let staying = staying.filter(|&index| operators.contains(&self.operator(index)));
+        let staying = staying.filter(|&index| operators.contains(&self.operator(index)) && is_workspace(index));
         let mut sizes: Vec<(u64, u32)> = staying.map(|index| (requested(index), index)).collect();
         sizes.sort_unstable();
         // What is made more than once is kept by the program itself.
@@ -286,7 +290,9 @@ impl<'a> Recomputing<'a> {
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.track.stack_of(index as usize);
         // What is never freed may be an output only where nothing is freed by a backward.
-        let is_alive = |&index: &u32| freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open);
+        let is_alive = |&index: &u32| {
+            freed(index) > call.end && (freed(index) != NEVER || self.passes.is_open) && !self.is_cast(index)
+        };
         let alive: Vec<u32> = born.clone().filter(is_alive).collect();
         let outlives = |&index: &u32| {
             let is_left = || (call.end..freed(index)).all(|entry| self.actions[entry as usize] != Action::Alloc);
@@ -314,8 +320,7 @@ impl<'a> Recomputing<'a> {
 
     /// Whether a call is one of PyTorch's own recurrent cells.
     fn is_recurrent(&self, call: &Call) -> bool {
-        let function = self.calls.function(call.function);
-        function.is_some_and(|function| self.track.snapshot.strings.get(function.file).ends_with("nn/modules/rnn.py"))
+        self.calls.function(call.function).is_some_and(|function| is_recurrent(self.track.snapshot, function))
     }
 
     /// Whether the same node of backward lets go of a block and of what is freed at an instant.
@@ -464,7 +469,8 @@ impl<'a> Recomputing<'a> {
         }
     }
 
-    /// What a call is given and nobody else keeps: what its caller lets go of as soon as it returns.
+    /// What a call is given and nobody else keeps until an instant: what its caller lets go of as soon as it returns, and what
+    /// the operator right before it has made, where the caller lets go of that later in the forward pass.
     fn inputs(&self, call: &Call, until: Instant) -> Vec<Gap> {
         let is_alloc = |entry: &u32| self.actions[*entry as usize] == Action::Alloc;
         let after = (call.end..self.track.history.entries()).take(LONGEST_NODE).take_while(|entry| !is_alloc(entry));
@@ -475,7 +481,23 @@ impl<'a> Recomputing<'a> {
             let is_given = block.born <= call.start && self.phases.at(block.born) == Phase::Forward;
             (is_given && instant < until).then(|| self.gap(index, instant, until))
         });
-        of_caller.collect()
+        let mut inputs: Vec<Gap> = of_caller.collect();
+        let made = self.track.history.allocations.partition_point(|block| block.born <= call.start) as u32;
+        let start = self.pass_around(call.start).map_or(call.start, |pass| pass.start);
+        let earlier = (0..made).rev().take_while(|&index| self.allocation(index).born > start);
+        let mut there = earlier.filter(|&index| self.allocation(index).freed > call.end).peekable();
+        let stack = |index: u32| self.track.stack_of(index as usize);
+        let operator = there.peek().map(|&last| stack(last));
+        let of_operator = there.take_while(|&index| Some(stack(index)) == operator);
+        let result = of_operator.max_by_key(|&index| (self.allocation(index).size, index));
+        let last = result.filter(|&index| self.phases.at(self.allocation(index).freed) == Phase::Forward);
+        if let Some(last) = last.filter(|last| inputs.iter().all(|input| input.allocation != *last))
+            && self.phases.frees_tell
+            && self.allocation(last).freed < until
+        {
+            inputs.push(self.gap(last, self.allocation(last).freed, until));
+        }
+        inputs
     }
 
     /// When a checkpointed call lets go of a block, before an instant.
@@ -535,4 +557,9 @@ impl<'a> Recomputing<'a> {
         }
         peak
     }
+}
+
+/// Whether a function is that of one of PyTorch's own recurrent layers.
+pub(super) fn is_recurrent(snapshot: &Snapshot, function: &ForwardFunction) -> bool {
+    snapshot.strings.get(function.file).ends_with("nn/modules/rnn.py")
 }

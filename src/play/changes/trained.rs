@@ -10,6 +10,8 @@ use std::ops::Range;
 
 /// Share of the states, in percent, that may have no gradient of their size: counters of steps, scales.
 const MOST_OTHER: u64 = 1;
+/// The most states that an optimizer has of each parameter: `amsgrad` has the two of Adam and the largest of the second.
+pub(super) const MOST_STATES: u32 = 3;
 /// Share of the recorded peak, in percent, that may be of unknown purpose and yet stay.
 const MOST_UNCLEAR: u64 = 2;
 
