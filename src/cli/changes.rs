@@ -21,6 +21,9 @@ pub struct ChangeArgs {
     /// States and gradients divided between N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Edit::shard_gradients)]
     shard_gradients: Option<Edit>,
+    /// Parameters, gradients and states divided between N ranks (ZeRO-3, FSDP), gathered for the layer in use
+    #[arg(long, value_name = "N", value_parser = Edit::shard_parameters)]
+    shard_parameters: Option<Edit>,
     /// On the CPU: optimizer (its states and steps), or activations (what forward keeps for backward); may be repeated
     #[arg(long, value_name = "WHAT", value_parser = Edit::offload)]
     offload: Vec<Edit>,
@@ -39,8 +42,14 @@ pub struct ChangeArgs {
 impl ChangeArgs {
     /// All that were typed, in the order in which they take effect.
     pub fn edits(&self) -> Vec<Edit> {
-        let single =
-            [&self.optimizer, &self.shard_optimizer, &self.shard_gradients, &self.chunk_loss, &self.accumulate];
+        let single = [
+            &self.optimizer,
+            &self.shard_optimizer,
+            &self.shard_gradients,
+            &self.shard_parameters,
+            &self.chunk_loss,
+            &self.accumulate,
+        ];
         let mut edits: Vec<Edit> = single.into_iter().flatten().cloned().collect();
         edits.extend(self.checkpoint.iter().chain(&self.offload).cloned());
         edits.extend(self.inference.then_some(Edit::Inference));

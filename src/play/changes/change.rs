@@ -17,6 +17,12 @@ pub enum Edit {
         /// 1 for every call.
         every: usize,
     },
+    /// Parameters, gradients and states of the optimizer divided between so many ranks (ZeRO-3, `fully_shard`): what one of
+    /// them has.
+    ShardParameters {
+        /// Number of ranks.
+        ranks: u32,
+    },
     /// Gradients and states of the optimizer divided between so many ranks (ZeRO-2): what one of them has.
     ShardGradients {
         /// Number of ranks.
@@ -60,6 +66,7 @@ impl fmt::Display for Edit {
         match self {
             Self::Checkpoint { site, every: 1 } => write!(out, "checkpoint:{site}"),
             Self::Checkpoint { site, every } => write!(out, "checkpoint:{site}:every={every}"),
+            Self::ShardParameters { ranks } => write!(out, "shard-parameters:{ranks}"),
             Self::ShardGradients { ranks } => write!(out, "shard-gradients:{ranks}"),
             Self::ShardOptimizer { ranks, keeps_gradients: false } => write!(out, "shard-optimizer:{ranks}"),
             Self::ShardOptimizer { ranks, keeps_gradients: true } => {
@@ -120,6 +127,14 @@ impl Edit {
         Ok(Self::ShardGradients { ranks: ranks(text)? })
     }
 
+    /// `RANKS`.
+    ///
+    /// # Errors
+    /// When that is not what it is, in words.
+    pub fn shard_parameters(text: &str) -> Result<Self, String> {
+        Ok(Self::ShardParameters { ranks: ranks(text)? })
+    }
+
     /// A number of pieces.
     ///
     /// # Errors
@@ -175,6 +190,7 @@ impl std::str::FromStr for Edit {
             "optimizer" => Self::optimizer(rest),
             "shard-optimizer" => Self::shard_optimizer(rest),
             "shard-gradients" => Self::shard_gradients(rest),
+            "shard-parameters" => Self::shard_parameters(rest),
             "offload" => Self::offload(rest),
             "chunk-loss" => Self::chunk_loss(rest),
             "accumulate" => Self::accumulate(rest),
@@ -197,6 +213,7 @@ mod tests {
             "shard-optimizer:8",
             "shard-optimizer:8:keep-gradients",
             "shard-gradients:4",
+            "shard-parameters:4",
             "offload:optimizer",
             "offload:activations",
             "inference",

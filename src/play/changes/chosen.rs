@@ -91,8 +91,13 @@ impl Choice {
 
     /// The labels of the functions that a forward pass calls more than once.
     pub fn repeated(&self) -> impl Iterator<Item = &str> {
+        self.repeated_functions().map(|(_, label)| label)
+    }
+
+    /// The same with the functions.
+    pub fn repeated_functions(&self) -> impl Iterator<Item = (FunctionId, &str)> {
         let is_repeated = |id: FunctionId| self.passes.split(self.open_calls(id)).iter().any(|calls| calls.len() > 1);
-        self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(_, label)| label.as_str())
+        self.functions.iter().filter(move |&&(id, _)| is_repeated(id)).map(|(id, label)| (*id, label.as_str()))
     }
 
     /// Whether a function is one of PyTorch's own that other modules are made of: a single operator, or a container.

@@ -37,6 +37,7 @@ pub(crate) mod passes;
 pub(crate) mod recompute;
 mod release;
 mod shard;
+mod shard_parameters;
 mod trained;
 
 pub use change::Edit;
@@ -177,7 +178,9 @@ impl<'d, 'a> Editor<'d, 'a> {
         // Checkpointed calls may lie in one another: all are resolved together.
         let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
         let (checkpoints, others): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(is_checkpoint);
-        let whole = others.iter().find(|edit| matches!(edit, Edit::Inference | Edit::OffloadActivations));
+        let whole = others
+            .iter()
+            .find(|edit| matches!(edit, Edit::Inference | Edit::OffloadActivations | Edit::ShardParameters { .. }));
         if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
             return Err(Refusal { edit: first.clone(), because: format!("not together with {other}") });
         }
@@ -239,6 +242,9 @@ impl<'d, 'a> Editor<'d, 'a> {
         let history = self.device.history();
         match *edit {
             Edit::Checkpoint { .. } => Err("checkpointed calls are resolved together".to_owned()),
+            Edit::ShardParameters { ranks } => {
+                shard_parameters::apply(draft, self.device, self.with_states()?, self.trained_choice()?, ranks)
+            }
             Edit::ShardGradients { ranks } => Ok(Assumed {
                 assumption: shard::apply(draft, self.with_states()?, ranks, OtherGradients::Gone),
                 doubt: Some("the buckets in which gradients are reduced are not played".to_owned()),
@@ -356,6 +362,15 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.releases.get_or_init(releases).as_deref().map_err(|because| *because)
     }
 
+    /// The functions of forward passes that a backward pass follows.
+    fn trained_choice(&self) -> Result<&Choice, String> {
+        let choice = self.choice();
+        match choice.passes.is_open || choice.passes.entries.is_empty() {
+            true => Err("no forward pass is known that a backward pass follows".to_owned()),
+            false => Ok(choice),
+        }
+    }
+
     fn trained(&self) -> Result<&Trained, String> {
         self.trained.get_or_init(|| Trained::of(self.device)).as_ref().map_err(Clone::clone)
     }
@@ -376,7 +391,7 @@ impl<'d, 'a> Editor<'d, 'a> {
 fn is_other_of(one: &Edit, other: &Edit) -> bool {
     use Edit::{
         Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,
-        ShardOptimizer,
+        ShardOptimizer, ShardParameters,
     };
     matches!(
         (one, other),
@@ -387,6 +402,8 @@ fn is_other_of(one: &Edit, other: &Edit) -> bool {
             | (Accumulate { .. }, Accumulate { .. })
             | (Optimizer(_), Optimizer(_) | OffloadOptimizer)
             | (OffloadOptimizer, Optimizer(_))
+            | (ShardParameters { .. }, _)
+            | (_, ShardParameters { .. })
             | (ShardGradients { .. } | ShardOptimizer { .. }, ShardGradients { .. } | ShardOptimizer { .. })
     )
 }

@@ -122,7 +122,7 @@ pub(super) fn trouble(edit: &Edit) -> u32 {
         Edit::ChunkLoss { .. } | Edit::Optimizer(_) => 3,
         Edit::OffloadActivations | Edit::OffloadOptimizer => 5,
         Edit::ShardOptimizer { .. } => 6,
-        Edit::ShardGradients { .. } => 7,
+        Edit::ShardGradients { .. } | Edit::ShardParameters { .. } => 7,
         // Another batch, or another program: neither is tried.
         Edit::Accumulate { .. } | Edit::Inference => 8,
     }

@@ -127,13 +127,18 @@ fn warnings<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
 
 /// Why runs are not exact.
 pub fn doubts<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<String> {
-    let mut reasons: Vec<&str> = Vec::new();
-    for run in runs.filter(|run| run.trust == Trust::Predicted) {
-        if !reasons.contains(&run.because.as_str()) {
-            reasons.push(&run.because);
+    let mut reasons: Vec<String> = Vec::new();
+    for run in runs {
+        let reason = match run.trust {
+            Trust::Predicted => format!("predicted, not exact: {}", run.because),
+            Trust::Uncertain => format!("uncertain: {}", run.because),
+            Trust::Exact | Trust::Refused => continue,
+        };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
         }
     }
-    reasons.into_iter().map(|because| format!("predicted, not exact: {because}")).collect()
+    reasons
 }
 
 /// Bytes of the smallest device, with a sign where a smaller one may do.

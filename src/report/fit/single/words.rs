@@ -211,6 +211,7 @@ pub fn code(change: &Change) -> (String, String) {
             let made = match optimizer {
                 Optimizer::AdamW => "torch.optim.AdamW(model.parameters(), ...)",
                 Optimizer::Adam8bit => "bitsandbytes.optim.AdamW8bit(model.parameters(), ...)",
+                Optimizer::Adafactor => "torch.optim.Adafactor(model.parameters(), ...)",
                 Optimizer::Sgd => "torch.optim.SGD(model.parameters(), ...)",
                 Optimizer::Momentum => "torch.optim.SGD(model.parameters(), ..., momentum=0.9)",
             };
@@ -224,6 +225,10 @@ pub fn code(change: &Change) -> (String, String) {
             format!("where the optimizer is made, on {ranks} ranks under DistributedDataParallel"),
             "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...)"
                 .to_owned(),
+        ),
+        (Edit::ShardParameters { ranks }, _) => (
+            format!("where the model is made, on {ranks} ranks, for each layer and then the model"),
+            "torch.distributed.fsdp.fully_shard(module)".to_owned(),
         ),
         (Edit::ShardGradients { ranks }, _) => (
             format!("in DeepSpeed's configuration, on {ranks} ranks"),
