@@ -2,9 +2,11 @@
 //! the change by hand, with an error for each, and what is marked as uncertain.
 
 use crate::support::{assert_none, corpus, names, open, read_text};
-use memviz::analysis::edit::Edit;
-use memviz::analysis::simulate::{SimulateOptions, Trust};
+use memviz::analysis::checkpoint::CheckpointOptions;
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::alloc_conf::{Rest, parse};
+use memviz::play::Trust;
+use memviz::play::changes::Edit;
 use serde_json::Value;
 
 /// A sample that belongs to the repository: recordings, and what programs with a change counted.
@@ -189,7 +191,7 @@ fn label(recording: &str, function: &str) -> Option<String> {
     };
     let (file, name, line) = parts(function)?;
     let recording = open(recording);
-    let report = recording.checkpoint(&Default::default()).unwrap();
+    let report = recording.checkpoint(&CheckpointOptions::default()).unwrap();
     let candidates = report.devices[0].candidates.iter().map(|candidate| candidate.label.clone());
     let known = candidates.filter_map(|label| Some((parts(&label)?, label)));
     let matching = known.filter(|((of, called, at), _)| (of, called) == (&file, &name) && *at >= line);
@@ -200,10 +202,10 @@ fn checkpointed(site: &str, every: &str) -> Vec<String> {
     vec![if every == "1" { format!("checkpoint:{site}") } else { format!("checkpoint:{site}:every={every}") }]
 }
 
-/// Pairs of programs without and with checkpointed calls. Without a backward pass nothing can be changed.
+/// Pairs of programs without and with checkpointed calls.
 fn pairs() -> Vec<Case> {
     let mut cases = Vec::new();
-    for name in names(PAIRS).into_iter().filter(|name| !name.ends_with("_forward")) {
+    for name in names(PAIRS) {
         let recording = format!("{PAIRS}/{name}/snapshot.pickle.gz");
         let truth = json(&format!("{PAIRS}/{name}/truth.json"));
         for (function, peaks) in truth["checkpointed"].as_object().unwrap() {
@@ -225,7 +227,7 @@ fn pairs() -> Vec<Case> {
 fn look_alikes() -> Vec<Case> {
     let all = names(LOOKALIKE);
     let mut cases = Vec::new();
-    for name in all.iter().filter(|name| !name.contains("_ck") && !name.contains("_fwd") || name.contains("fwdbwd")) {
+    for name in all.iter().filter(|name| !name.contains("_ck")) {
         let block = if name.contains("deep") { "model.py:138 forward" } else { "model.py:131 forward" };
         let partners = [
             ("_ckpt", block, "1"),
@@ -235,7 +237,7 @@ fn look_alikes() -> Vec<Case> {
             ("_cknorm", "model.py:54 forward", "1"),
         ];
         for (ending, site, every) in partners {
-            if !name.contains("_ck") && all.contains(&format!("{name}{ending}")) {
+            if all.contains(&format!("{name}{ending}")) {
                 let (allocated, reserved) = counted(&format!("{LOOKALIKE}/{name}{ending}/truth.json"));
                 let is_whole = name.contains("_full") || name.ends_with("_amp");
                 cases.push(Case {

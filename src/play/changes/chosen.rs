@@ -20,6 +20,9 @@ pub(crate) struct Choice {
     recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
 
+/// Calls of which one keeps so many times as much as another are not alike.
+const UNEVEN: u64 = 2;
+
 /// Calls that are checkpointed together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
@@ -35,7 +38,16 @@ impl Chosen {
     /// The calls that have run again before an instant.
     pub fn until(&self, until: Instant) -> Self {
         let calls = self.calls.iter().filter(|call| call.end_of_use() <= until);
-        Self { calls: calls.cloned().collect(), workspaces: self.workspaces.clone() }
+        Self { calls: calls.cloned().collect(), ..self.clone() }
+    }
+
+    /// Why what is reserved is not known well: of calls at several resolutions, such as those of a U-Net, each fits the free
+    /// segments that the others leave in another way.
+    pub fn unevenness(&self) -> Option<&'static str> {
+        let kept = |call: &Arc<Recompute>| call.gaps.iter().map(|gap| gap.bytes).fold(0, u64::saturating_add);
+        let (least, most) = (self.calls.iter().map(kept).min()?, self.calls.iter().map(kept).max()?);
+        (most / UNEVEN > least)
+            .then_some("calls keep blocks of different sizes: which free segments they fit is uncertain")
     }
 }
 

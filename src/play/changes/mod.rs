@@ -308,6 +308,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                 return Err(Refusal { edit: first.clone(), because });
             }
             checkpoint::apply(draft, &chosen, self.device.history());
+            doubts.extend(chosen.unevenness().filter(|_| functions.len() == 1).map(str::to_owned));
             doubts.extend(chosen.is_nested.then(|| {
                 "checkpointed calls lie in others: what is let go of twice when the outer one runs again is not played".to_owned()
             }));
