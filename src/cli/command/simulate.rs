@@ -10,7 +10,6 @@ use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
-use crate::play::changes::Edit;
 use crate::report::simulate;
 use clap::Args;
 
