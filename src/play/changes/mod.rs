@@ -75,10 +75,15 @@ pub struct Edited {
     /// be missing.
     pub doubts: Vec<String>,
     /// Allocations of the program that edits free elsewhere than they were recorded to be.
-    moved: HashSet<u32>,
+    pub(in crate::play) moved: HashSet<u32>,
 }
 
 impl Edited {
+    /// A program as it is.
+    pub(in crate::play) fn unchanged(program: Program, origins: Vec<Option<u32>>) -> Self {
+        Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: HashSet::new() }
+    }
+
     /// The program with every free that was moved behind the next request: what Python lets go of right before a request or
     /// right behind it does not show.
     pub(super) fn with_late_frees(&self) -> Program {

@@ -23,7 +23,7 @@ pub(crate) struct Repeat {
 impl Repeat {
     /// A program, changed or not, with its last step repeated.
     pub fn apply(&self, changed: Edited) -> Edited {
-        let Edited { mut program, mut origins, assumptions } = changed;
+        let Edited { mut program, mut origins, assumptions, doubts, moved } = changed;
         let first =
             program.steps.iter().position(|step| self.entries.contains(&step.entry)).unwrap_or(program.steps.len());
         let step: Vec<Step> = program.steps[first..].to_vec();
@@ -94,13 +94,13 @@ impl Repeat {
             }
         }
         program.allocations = origins.len();
-        Edited { program: program.with_its_loop(), origins, assumptions }
+        Edited { program: program.with_its_loop(), origins, assumptions, doubts, moved }
     }
 
     /// The same for a program as it was recorded.
     pub fn apply_to_recorded(&self, program: &Program) -> Program {
         let origins = (0..program.allocations as u32).map(Some).collect();
-        self.apply(Edited { program: program.clone(), origins, assumptions: Vec::new() }).program
+        self.apply(Edited::unchanged(program.clone(), origins)).program
     }
 }
 
