@@ -4,6 +4,7 @@ mod agreement;
 mod changes;
 mod edit;
 mod excerpt;
+mod families;
 mod fit;
 mod layout;
 mod plan;

@@ -25,6 +25,8 @@ pub struct Request {
     pub stack: u32,
     /// Whether that stack says something.
     pub has_stack: bool,
+    /// Whether a matrix product may have been called there: no layer of another kind was.
+    pub may_be_product: bool,
     /// Number of its stream and pool, in the order of their first use.
     pub pool: u16,
     /// Bytes asked for.
@@ -38,16 +40,37 @@ pub struct StackNumbers {
     stacks: HashMap<Vec<u32>, u32>,
 }
 
+/// Files of PyTorch whose innermost frames call other things than matrix products, and the functions there that do call some.
+const OTHER_LAYERS: [&str; 8] = [
+    "conv.py",
+    "batchnorm.py",
+    "normalization.py",
+    "activation.py",
+    "dropout.py",
+    "pooling.py",
+    "sparse.py",
+    "functional.py",
+];
+const ATTENTION: [&str; 2] = ["multi_head_attention_forward", "_in_projection_packed"];
+
+fn may_be_product(snapshot: &Snapshot, stack: StackId) -> bool {
+    let Some(innermost) = snapshot.stacks.frames(stack).next() else { return false };
+    let file = snapshot.strings.get(innermost.filename);
+    let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    !OTHER_LAYERS.contains(&file) || ATTENTION.contains(&snapshot.strings.get(innermost.name))
+}
+
 impl StackNumbers {
     /// The requests of a program, in order.
     pub fn requests(&mut self, track: Track<'_>, program: &Program) -> Vec<Request> {
-        let mut numbers: HashMap<StackId, u32> = HashMap::new();
+        let mut numbers: HashMap<StackId, (u32, bool)> = HashMap::new();
         let asks = (0..).zip(&program.steps).filter(|(_, step)| step.kind == StepKind::Alloc);
         let request = |(at, step): (u32, &Step)| {
             let stack = track.stack(step.entry);
-            let number = *numbers.entry(stack).or_insert_with(|| self.number(track.snapshot, stack));
+            let number = || (self.number(track.snapshot, stack), may_be_product(track.snapshot, stack));
+            let (number, may_be_product) = *numbers.entry(stack).or_insert_with(number);
             let has_stack = stack != StackId::EMPTY;
-            Request { step: at, stack: number, has_stack, pool: step.pool, bytes: step.bytes }
+            Request { step: at, stack: number, has_stack, may_be_product, pool: step.pool, bytes: step.bytes }
         };
         asks.map(request).collect()
     }
@@ -253,7 +276,7 @@ mod tests {
 
     fn requests(all: &[(u32, u64)]) -> Vec<Request> {
         let request =
-            |(step, &(stack, bytes)): (u32, &(u32, u64))| Request { step, stack, has_stack: stack > 0, pool: 0, bytes };
+            |(step, &(stack, bytes)): (u32, &(u32, u64))| Request { step, stack, has_stack: stack > 0, may_be_product: true, pool: 0, bytes };
         (0..).zip(all).map(request).collect()
     }
 

@@ -11,15 +11,17 @@ pub struct Size {
     /// Whether recorded sizes are those of a polynomial in the number, so that this one follows. Otherwise it is the best
     /// that can be said.
     pub follows: bool,
+    /// Whether any sizes would lie on the curve, since it has as many parameters as there are sizes.
+    pub is_weak: bool,
 }
 
 impl Size {
     fn sure(bytes: u64) -> Self {
-        Self { bytes, follows: true }
+        Self { bytes, follows: true, is_weak: false }
     }
 
     fn guess(bytes: u64) -> Self {
-        Self { bytes, follows: false }
+        Self { bytes, follows: false, is_weak: false }
     }
 }
 
@@ -43,8 +45,8 @@ pub fn size_at(points: &[Point], at: u64) -> Size {
             return Size::sure(size);
         }
     }
-    if let Some(size) = newton(points, at) {
-        return Size::sure(size);
+    if let Some(bytes) = newton(points, at) {
+        return Size { bytes, follows: true, is_weak: points.len() <= 3 && !is_line(points) };
     }
     // What rises faster than the number has a part that goes by its square. Two points tell how large, if there is nothing
     // that does not rise.
@@ -80,6 +82,11 @@ fn nearest(points: &[Point], at: u64) -> Point {
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => (1, 0),
     }
+}
+
+/// Whether three sizes or more lie on a line.
+fn is_line(points: &[Point]) -> bool {
+    points.len() > 2 && newton(&points[..2], points[2].0) == Some(points[2].1)
 }
 
 fn is_falling(points: &[Point]) -> bool {

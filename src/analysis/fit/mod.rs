@@ -8,6 +8,8 @@ mod growth;
 mod largest;
 mod prediction;
 mod scaling;
+mod staged;
+mod sums;
 
 pub use largest::Largest;
 pub use prediction::{Doubt, Prediction};
@@ -358,8 +360,10 @@ fn peak(stage: &Stage<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<
         None,
     );
     let setup = Setup { limits: Limits::default(), ..stage.setup() };
-    let most = play(&scaled.program, &setup).max_allocated;
-    let blocks = blocks_at_peak(&scaled.program, &setup, most).blocks;
+    let (program, origins) = scaled.whole();
+    let most = play(&program, &setup).max_allocated;
+    let blocks = blocks_at_peak(&program, &setup, most).blocks.into_iter();
+    let blocks = blocks.filter_map(|(allocation, bytes)| Some((*origins.get(allocation)?.as_ref()?, bytes)));
     let mut attribution = Attribution::of_blocks(&grouper, Metric::Allocated, blocks);
     attribution.keep_top(top.unwrap_or(usize::MAX));
     attribution

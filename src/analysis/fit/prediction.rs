@@ -5,12 +5,22 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::{Edit, Editor};
-use crate::play::{Outcome, Setup, Trust, compare, play, recorded_settings};
+use crate::play::{Outcome, Program, Setup, Trust, compare, play, recorded_settings};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
+/// The same for sizes whose rule nothing confirms.
+const WEAK: u64 = 50;
+/// Differences, in thousandths, from which on what is not known matters.
+const MUCH_ALLOCATED: u64 = 5;
+const MUCH_RESERVED: u64 = 10;
 /// So many times the largest recorded number are far away.
-const FAR: u64 = 8;
+const FAR: u64 = 16;
+
+/// Whether two figures differ by more than so many thousandths.
+fn differ(one: u64, other: u64, thousandths: u64) -> bool {
+    one.abs_diff(other).saturating_mul(1000) > other.saturating_mul(thousandths)
+}
 
 /// A program at a number.
 #[derive(Clone, Debug)]
@@ -21,7 +31,9 @@ pub struct Prediction {
     pub is_recorded: bool,
     /// How it goes, on the device that was named, else on one without end.
     pub outcome: Outcome,
-    /// The least and the most that is reserved, where that depends on where the driver puts segments.
+    /// The least and the most that is allocated, where that depends on what is not known.
+    pub allocated_range: Option<(u64, u64)>,
+    /// The least and the most that is reserved, where that depends on what is not known.
     pub reserved_range: Option<(u64, u64)>,
     /// Requests without a partner in other runs, whose sizes were scaled.
     pub unmatched: u64,
@@ -51,16 +63,18 @@ pub enum Doubt {
     NotComplete(u64),
     /// The settings of a recording, by its number, played, are not what was recorded.
     NotReproduced(u64),
-    /// The recordings have other settings than those that are played.
-    OtherSettings(u64),
     /// The number of requests without a partner is large: bytes.
     Unmatched(u64),
+    /// The rule by which sizes grow has as many parameters as there are recordings: bytes that it decides.
+    WeakRule(u64),
     /// The number is far from those recorded.
     Far,
     /// The number is smaller than those recorded: kernels take other ways, and copies vanish.
     Below,
     /// Where the driver puts segments is not known.
     Placement,
+    /// Sums that are staged at this number may be there, which no recording shows.
+    PerhapsSums,
     /// Kernels asked for other buffers in one of the recordings, and reserved memory depends on which.
     OtherOrder,
 }
@@ -69,11 +83,14 @@ impl Doubt {
     /// What goes for all numbers.
     pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling, settings: &AllocatorSettings) -> Vec<Self> {
         let mut doubts = Vec::new();
+        if let [one, _] = scaling.runs()
+            && one.value == 1
+            && scaling.matching(0, 1).alone != (0, 0)
+        {
+            doubts.push(Self::BaseOfOne);
+        }
         for (device, run) in devices.iter().zip(scaling.runs()) {
             let history = device.history();
-            if run.value == 1 {
-                doubts.push(Self::BaseOfOne);
-            }
             if history.completeness.has_baseline {
                 doubts.push(Self::StartsLate(run.value));
             } else if !history.completeness.is_complete() || history.anomalies.total() > 0 {
@@ -82,10 +99,6 @@ impl Doubt {
             let (_, difference) = compare(device.track, &run.program, &Setup::as_recorded(device.track, &run.program));
             if !difference.is_none() {
                 doubts.push(Self::NotReproduced(run.value));
-            }
-            let recorded = recorded_settings(device.track);
-            if recorded.alloc_conf.trim() != settings.alloc_conf.trim() {
-                doubts.push(Self::OtherSettings(run.value));
             }
         }
         doubts
@@ -121,7 +134,7 @@ impl Stage<'_, '_> {
     pub fn fits(&self, value: u64) -> bool {
         let setup = self.setup();
         let scaled = self.scaling.at(self.of_pass(value), &setup.rules);
-        self.changed(scaled).is_some_and(|scaled| play(&scaled.program, &setup).failure().is_none())
+        self.changed(&scaled).is_some_and(|program| play(&program, &setup).failure().is_none())
     }
 
     /// The number that a single pass has: where gradients are accumulated, a part of the whole, rounded up.
@@ -133,13 +146,13 @@ impl Stage<'_, '_> {
         value.div_ceil(passes.unwrap_or(1))
     }
 
-    /// The same program with the changes; `None` where they cannot be made.
-    fn changed(&self, scaled: Scaled) -> Option<Scaled> {
+    /// The whole program with the changes; `None` where they cannot be made.
+    fn changed(&self, scaled: &Scaled) -> Option<Program> {
         if self.edits.is_empty() {
-            return Some(scaled);
+            return Some(scaled.whole().0);
         }
         let edited = self.editors.get(scaled.template)?.apply(&scaled.program, self.edits).ok()?;
-        Some(Scaled { program: edited.program, ..scaled })
+        Some(scaled.staged.apply(edited.program).0)
     }
 
     /// The program at a number; `None` where the changes cannot be made.
@@ -151,43 +164,66 @@ impl Stage<'_, '_> {
     pub fn predict_from(&self, number: u64, known: usize) -> Option<Prediction> {
         let setup = self.setup();
         let value = self.of_pass(number);
-        let scaled = self.changed(self.scaling.at_from(value, known, &setup.rules))?;
-        let outcome = play(&scaled.program, &setup);
+        let scaled = self.scaling.at_from(value, known, &setup.rules);
+        let program = self.changed(&scaled)?;
+        let outcome = play(&program, &setup);
         let runs = &self.scaling.runs()[..known];
         let is_recorded = runs.iter().any(|run| run.value == value);
         let mut doubts = Vec::new();
-        let mut reserved = vec![outcome.max_reserved];
+        let (mut allocated, mut reserved) = (vec![outcome.max_allocated], vec![outcome.max_reserved]);
         // Within one expandable segment addresses do not depend on the driver.
         let is_measured = is_recorded && self.is_recorded && self.edits.is_empty();
         if self.placement.is_none() && !self.settings.expandable_segments && !is_measured {
             doubts.push(Doubt::Placement);
             let others = [Placement::Ascending, Placement::Descending].into_iter();
-            let others = others.map(|placement| play(&scaled.program, &Setup { placement, ..setup.clone() }));
+            let others = others.map(|placement| play(&program, &Setup { placement, ..setup.clone() }));
             reserved.extend(others.map(|outcome| outcome.max_reserved));
         }
         if !is_recorded {
             let other = self.in_other_order(value, known, &scaled, &setup);
-            if let Some(other) = other.filter(|&other| other != outcome.max_reserved) {
+            if let Some(other) = other.filter(|&other| differ(other, outcome.max_reserved, MUCH_RESERVED)) {
                 doubts.push(Doubt::OtherOrder);
                 reserved.push(other);
             }
-            doubts.extend((runs.iter().all(|run| value < run.value)).then_some(Doubt::Below));
+            if let Some(other) = self.perhaps(&scaled, &program, &setup)
+                && (differ(other.max_allocated, outcome.max_allocated, MUCH_ALLOCATED)
+                    || differ(other.max_reserved, outcome.max_reserved, MUCH_RESERVED))
+            {
+                doubts.push(Doubt::PerhapsSums);
+                allocated.push(other.max_allocated);
+                reserved.push(other.max_reserved);
+            }
+            let is_much = scaled.weak_bytes.saturating_mul(1000) > outcome.max_allocated.saturating_mul(WEAK);
+            doubts.extend(is_much.then_some(Doubt::WeakRule(scaled.weak_bytes)));
+            doubts.extend((value == 1).then_some(Doubt::Below));
             doubts.extend(runs.iter().all(|run| value / FAR >= run.value).then_some(Doubt::Far));
             let is_much = scaled.unmatched_bytes.saturating_mul(1000) > outcome.max_allocated.saturating_mul(MUCH);
             doubts.extend(is_much.then_some(Doubt::Unmatched(scaled.unmatched_bytes)));
         }
-        let range = reserved.iter().min().copied().zip(reserved.iter().max().copied());
+        let range = |of: &[u64]| of.iter().min().copied().zip(of.iter().max().copied()).filter(|(least, most)| least < most);
         let is_exact = is_measured && self.is_sure;
+        let trust = match () {
+            () if is_exact => Trust::Exact,
+            () if self.is_sure && doubts.is_empty() => Trust::Predicted,
+            () => Trust::Uncertain,
+        };
         Some(Prediction {
             value: number,
             is_recorded: is_recorded && self.edits.is_empty(),
             outcome,
-            reserved_range: range.filter(|(least, most)| least < most),
+            allocated_range: range(&allocated),
+            reserved_range: range(&reserved),
             unmatched: scaled.unmatched,
             unmatched_bytes: scaled.unmatched_bytes,
-            trust: if is_exact { Trust::Exact } else { Trust::Predicted },
+            trust,
             doubts,
         })
+    }
+
+    /// How it goes if all that look like sums are some.
+    fn perhaps(&self, scaled: &Scaled, program: &Program, setup: &Setup) -> Option<Outcome> {
+        let is_any = !scaled.perhaps.added.is_empty();
+        is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))
     }
 
     /// What is reserved if requests come in the order of a run that asks for others than the one that gave the order.
@@ -197,7 +233,7 @@ impl Stage<'_, '_> {
             other < known && other != template && self.scaling.matching(template, other).alone != (0, 0)
         };
         let nearest = [template.checked_sub(1), Some(template + 1)].into_iter().flatten().find(asks_for_others)?;
-        let scaled = self.changed(self.scaling.in_order_of(nearest, value, known, &setup.rules))?;
-        Some(play(&scaled.program, setup).max_reserved)
+        let program = self.changed(&self.scaling.in_order_of(nearest, value, known, &setup.rules))?;
+        Some(play(&program, setup).max_reserved)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::align::{Request, StackNumbers, Values, align};
 use super::growth::{Point, Size, size_at, staging_at};
+use super::staged::Staged;
+use super::sums::{KNOWN, Role, Sum, Threads, roles};
 use crate::allocator::SizeRules;
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
@@ -13,8 +15,10 @@ pub struct Run {
     pub value: u64,
     /// What was asked for.
     pub program: Program,
-    /// The requests of it.
+    /// The requests of it, without the buffers of sums.
     pub requests: Vec<Request>,
+    /// What each of them is.
+    pub roles: Vec<Role>,
 }
 
 /// Runs of one program, and which of their requests are the same.
@@ -24,6 +28,8 @@ pub struct Scaling {
     runs: Vec<Run>,
     /// For each run, then for each other, the place in the other of each request.
     partners: Vec<Vec<Vec<Option<u32>>>>,
+    /// What the device runs at once, as buffers of sums show.
+    device: Threads,
 }
 
 /// How well two runs match.
@@ -56,17 +62,34 @@ pub struct Scaled {
     pub unmatched: u64,
     /// The most bytes of the latter that are there at once, rounded.
     pub unmatched_bytes: u64,
+    /// The most bytes at once of requests whose rule has as many parameters as there are recordings.
+    pub weak_bytes: u64,
+    /// Buffers of sums that the run which gave the order does not have, or that are not needed any more.
+    pub staged: Staged,
+    /// Buffers that may be needed beside, of what looks like a sum.
+    pub perhaps: Staged,
+}
+
+impl Scaled {
+    /// The whole program, with the buffers of sums, and what each of its allocations was in the recording.
+    pub fn whole(&self) -> (Program, Vec<Option<usize>>) {
+        self.staged.apply(self.program.clone())
+    }
 }
 
 impl Scaling {
     /// Aligns the programs of runs: each with its number, ascending.
     pub fn of(runs: Vec<(u64, Track<'_>, Program)>) -> Self {
         let mut numbers = StackNumbers::default();
-        let read = |(value, track, program): (u64, Track<'_>, Program)| {
-            let requests = numbers.requests(track, &program);
-            Run { value, program, requests }
+        let asked: Vec<Vec<Request>> =
+            runs.iter().map(|(_, track, program)| numbers.requests(*track, program)).collect();
+        let (device, roles) = device(&runs, &asked);
+        let read = |(((value, _, program), requests), roles): (((u64, Track<'_>, Program), Vec<Request>), Vec<Role>)| {
+            let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
+            let (requests, roles) = kept.unzip();
+            Run { value, program, requests, roles }
         };
-        let runs: Vec<Run> = runs.into_iter().map(read).collect();
+        let runs: Vec<Run> = runs.into_iter().zip(asked).zip(roles).map(read).collect();
         let mut partners: Vec<Vec<Vec<Option<u32>>>> =
             runs.iter().map(|run| vec![vec![None; run.requests.len()]; runs.len()]).collect();
         for first in 0..runs.len() {
@@ -78,7 +101,7 @@ impl Scaling {
                 }
             }
         }
-        Self { runs, partners }
+        Self { runs, partners, device }
     }
 
     /// The runs, ascending by number.
@@ -120,34 +143,104 @@ impl Scaling {
         let run = &self.runs[template];
         let mut program = run.program.clone();
         let mut is_unmatched = vec![false; program.allocations];
+        let mut is_weak = vec![false; program.allocations];
         let mut unmatched = 0;
+        let (mut staged, mut perhaps) = (Staged::default(), Staged::default());
         let mut points: Vec<Point> = Vec::with_capacity(self.runs.len());
         for (place, request) in run.requests.iter().enumerate() {
             points.clear();
-            for (other, partners) in self.partners[template].iter().enumerate().take(known) {
-                let partner = if other == template { Some(place as u32) } else { partners[place] };
-                let partner = partner.and_then(|partner| self.runs[other].requests.get(partner as usize));
-                points.extend(partner.map(|partner| (self.runs[other].value, partner.bytes)));
-            }
+            points.extend(self.same(template, place, known).map(|(other, at)| {
+                (self.runs[other].value, self.runs[other].requests[at].bytes)
+            }));
             let size = match request.step as usize {
                 at if is_staging(&run.program, at) => staging_at(&points, value),
                 // There is a counter for each column, however many rows there are.
                 at if points.len() == 1 && at > 0 && is_staging(&run.program, at - 1) => {
-                    Size { bytes: request.bytes, follows: true }
+                    Size { bytes: request.bytes, follows: true, is_weak: false }
                 }
                 _ => size_at(&points, value),
             };
             let step = &mut program.steps[request.step as usize];
             step.bytes = size.bytes;
+            if let Some(is_weak) = is_weak.get_mut(step.allocation as usize) {
+                *is_weak = size.is_weak;
+            }
             if !size.follows {
                 unmatched += 1;
                 if let Some(is_unmatched) = is_unmatched.get_mut(step.allocation as usize) {
                     *is_unmatched = true;
                 }
             }
+            let entry = step.entry;
+            match self.sum(template, place, known, value) {
+                Some((sum, true)) => match (sum.staging(self.device), run.roles[place].staging) {
+                    (Some(staging), Some(_)) => {
+                        program.steps[request.step as usize + 1].bytes = staging.buffer;
+                        program.steps[request.step as usize + 2].bytes = staging.counters;
+                    }
+                    (Some(staging), None) => _ = staged.added.insert(entry, staging),
+                    (None, Some(_)) => {
+                        let buffers = &run.program.steps[request.step as usize + 1..request.step as usize + 3];
+                        staged.gone.extend(buffers.iter().map(|step| step.entry));
+                    }
+                    (None, None) => {}
+                },
+                Some((sum, false)) => {
+                    perhaps.added.extend(sum.staging(self.device).map(|staging| (entry, staging)));
+                }
+                None => {}
+            }
         }
         let unmatched_bytes = most_of(&program, rules, &is_unmatched);
-        Scaled { program: program.with_its_loop(), template, unmatched, unmatched_bytes }
+        let weak_bytes = most_of(&program, rules, &is_weak);
+        Scaled { program, template, unmatched, unmatched_bytes, weak_bytes, staged, perhaps }
+    }
+
+    /// The requests of the first runs that are the same as one of a run, that included: run and place.
+    fn same(&self, template: usize, place: usize, known: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let partners = self.partners[template].iter().enumerate().take(known).skip(self.first(known, template));
+        partners.filter_map(move |(other, partners)| {
+            if other == template { Some((other, place)) } else { Some((other, partners[place]? as usize)) }
+        })
+    }
+
+    /// The first run that tells of other numbers than its own: at 1 copies and broadcasts vanish, so that two others are better.
+    fn first(&self, known: usize, template: usize) -> usize {
+        usize::from(known > 2 && template > 0 && self.runs[0].value == 1)
+    }
+
+    /// The sum that a request is the result of, at a number, and whether it is sure to be one.
+    fn sum(&self, template: usize, place: usize, known: usize, value: u64) -> Option<(Sum, bool)> {
+        let roles = self.same(template, place, known).map(|(other, at)| (self.runs[other].value, &self.runs[other].roles[at]));
+        let all: Vec<(u64, &Role)> = roles.filter(|(_, role)| !role.is_buffer).collect();
+        // A buffer shows a sum. Where none does, it has to look like one in every run.
+        let staged: Vec<(u64, &Role)> = all.iter().copied().filter(|(_, role)| role.staging.is_some()).collect();
+        let is_staged = staged.iter().any(|(_, role)| !role.sums.is_empty());
+        let &(recorded, role) = if is_staged { staged.first()? } else { all.first()? };
+        // Rows go by a power of the number: constant, in proportion, or as the pixels of a picture of that side.
+        let rows_at = |sum: Sum, power: u32, value: u64| {
+            let [to, from] = [value, recorded].map(|it| u128::from(it).saturating_pow(power));
+            u64::try_from(u128::from(sum.rows).saturating_mul(to).div_ceil(from.max(1))).unwrap_or(u64::MAX)
+        };
+        let agrees = |sum: Sum, power: u32, (value, role): (u64, &Role)| {
+            let rows = rows_at(sum, power, value);
+            let is_same = |it: &Sum| {
+                (it.output, it.element, it.rows) == (sum.output, sum.element, rows) && (is_staged || it.weight == sum.weight)
+            };
+            role.sums.iter().any(is_same)
+        };
+        let ways = [1, 2, 0].into_iter().flat_map(|power| role.sums.iter().map(move |&sum| (sum, power)));
+        let agreeing = |&(sum, power): &(Sum, u32)| {
+            let count = |of: &[(u64, &Role)]| of.iter().filter(|&&it| agrees(sum, power, it)).count();
+            (count(&staged), count(&all))
+        };
+        // Of those on which as many agree the first, which is the likeliest.
+        let ways: Vec<(Sum, u32)> = ways.collect();
+        let best = ways.into_iter().rev().max_by_key(agreeing)?;
+        let (of_staged, of_all) = agreeing(&best);
+        let is_likely = if is_staged { of_staged == staged.len() } else { of_all == all.len() };
+        let (sum, power) = best;
+        is_likely.then(|| (Sum { rows: rows_at(sum, power, value), ..sum }, is_staged || sum.has_product))
     }
 
     /// The run whose number is nearest by ratio; of two the larger.
@@ -156,10 +249,30 @@ impl Scaling {
             let (low, high) = (run.value.min(value), run.value.max(value));
             high as f64 / (low as f64).max(0.5)
         };
-        let nearest =
-            self.runs[..known].iter().enumerate().rev().min_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
+        let first = if value > 1 { self.first(known, 1) } else { 0 };
+        let runs = self.runs[..known].iter().enumerate().skip(first);
+        let nearest = runs.rev().min_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
         nearest.map_or(0, |(index, _)| index)
     }
+}
+
+/// What the device runs at once: whatever explains the most buffers; and what each request then is.
+fn device(runs: &[(u64, Track<'_>, Program)], asked: &[Vec<Request>]) -> (Threads, Vec<Vec<Role>>) {
+    let read = |device: Threads| -> Vec<Vec<Role>> {
+        let of = |((_, _, program), requests): (&(u64, Track<'_>, Program), &Vec<Request>)| {
+            roles(program, requests, device)
+        };
+        runs.iter().zip(asked).map(of).collect()
+    };
+    let explained = |roles: &[Vec<Role>]| roles.iter().flatten().filter(|role| role.is_buffer).count();
+    let mut best = (KNOWN[0], read(KNOWN[0]));
+    for &device in &KNOWN[1..] {
+        let roles = read(device);
+        if explained(&roles) > explained(&best.1) {
+            best = (device, roles);
+        }
+    }
+    best
 }
 
 /// Whether a step asks for a buffer in which a sum over many rows is staged: the kernel takes it together with one

@@ -162,12 +162,18 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         Doubt::NotReproduced(value) => {
             format!("the settings of {parameter} {value}, played, are not quite what was recorded")
         }
-        Doubt::OtherSettings(value) => format!("{parameter} {value} was recorded under other allocator settings"),
         Doubt::Unmatched(bytes) => {
             format!("up to {} at once belong to requests that only one recording has", Bytes(bytes))
         }
+        Doubt::WeakRule(bytes) => format!(
+            "up to {} at once are neither constant nor in proportion to {parameter}; one more recording would show how they grow",
+            Bytes(bytes)
+        ),
         Doubt::Far => "far from what was recorded: kernels may ask for other workspaces there".to_owned(),
         Doubt::Below => "below what was recorded: kernels may ask for other workspaces there".to_owned(),
+        Doubt::PerhapsSums => {
+            "sums over so many rows may need buffers that no recording shows; it was played with and without".to_owned()
+        }
         Doubt::OtherOrder => {
             "kernels asked for other buffers in one of the recordings; what is reserved was played with either"
                 .to_owned()
@@ -178,13 +184,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
 
 /// How far a row is to be trusted.
 pub fn trust(device: &DeviceFit, prediction: &Prediction) -> &'static str {
-    let is_doubtful = !device.doubts.is_empty() || !prediction.doubts.is_empty();
-    match prediction.trust {
-        _ if prediction.is_recorded && device.is_recorded => "recorded",
-        Trust::Exact => "exact",
-        _ if is_doubtful => "uncertain",
-        _ => "predicted",
-    }
+    if prediction.is_recorded && device.is_recorded { "recorded" } else { prediction.trust.name() }
 }
 
 /// Why a prediction is not exact.
