@@ -3,8 +3,8 @@
 //! Nobody made the rules of `fit` with all of these families: an unmarked figure must be right on each, and few may be marked.
 
 use crate::support::{REQUIRE_CORPUS, names, open, read_text, skipped};
-use memviz::facts::device::Devices;
 use memviz::analysis::fit::{DeviceFit, FitInput, FitOptions, FitReport, Prediction};
+use memviz::facts::device::Devices;
 use memviz::play::Trust;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -128,7 +128,7 @@ fn row(fit: &DeviceFit, value: u64, counted: [u64; 2]) -> Row {
 }
 
 /// The rows as a table, and whether the limits hold.
-pub fn judge(roots: &[&str]) {
+fn judge(roots: &[&str]) {
     let mut text = String::new();
     let mut all: Vec<Row> = Vec::new();
     let summary = |name: &str, rows: &[Row]| {

@@ -275,8 +275,14 @@ mod tests {
     use super::*;
 
     fn requests(all: &[(u32, u64)]) -> Vec<Request> {
-        let request =
-            |(step, &(stack, bytes)): (u32, &(u32, u64))| Request { step, stack, has_stack: stack > 0, may_be_product: true, pool: 0, bytes };
+        let request = |(step, &(stack, bytes)): (u32, &(u32, u64))| Request {
+            step,
+            stack,
+            has_stack: stack > 0,
+            may_be_product: true,
+            pool: 0,
+            bytes,
+        };
         (0..).zip(all).map(request).collect()
     }
 

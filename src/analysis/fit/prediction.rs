@@ -194,13 +194,14 @@ impl Stage<'_, '_> {
                 reserved.push(other.max_reserved);
             }
             let is_much = scaled.weak_bytes.saturating_mul(1000) > outcome.max_allocated.saturating_mul(WEAK);
-            doubts.extend(is_much.then_some(Doubt::WeakRule(scaled.weak_bytes)));
+            doubts.extend((is_much || scaled.are_weak).then_some(Doubt::WeakRule(scaled.weak_bytes)));
             doubts.extend((value == 1).then_some(Doubt::Below));
             doubts.extend(runs.iter().all(|run| value / FAR >= run.value).then_some(Doubt::Far));
             let is_much = scaled.unmatched_bytes.saturating_mul(1000) > outcome.max_allocated.saturating_mul(MUCH);
             doubts.extend(is_much.then_some(Doubt::Unmatched(scaled.unmatched_bytes)));
         }
-        let range = |of: &[u64]| of.iter().min().copied().zip(of.iter().max().copied()).filter(|(least, most)| least < most);
+        let range =
+            |of: &[u64]| of.iter().min().copied().zip(of.iter().max().copied()).filter(|(least, most)| least < most);
         let is_exact = is_measured && self.is_sure;
         let trust = match () {
             () if is_exact => Trust::Exact,

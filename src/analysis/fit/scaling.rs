@@ -8,6 +8,9 @@ use crate::allocator::SizeRules;
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
 
+/// One request in so many is many.
+const MANY: usize = 20;
+
 /// A run: the number that it differs from others in, and its program.
 #[derive(Debug)]
 pub struct Run {
@@ -64,6 +67,8 @@ pub struct Scaled {
     pub unmatched_bytes: u64,
     /// The most bytes at once of requests whose rule has as many parameters as there are recordings.
     pub weak_bytes: u64,
+    /// Whether these requests are many.
+    pub are_weak: bool,
     /// Buffers of sums that the run which gave the order does not have, or that are not needed any more.
     pub staged: Staged,
     /// Buffers that may be needed beside, of what looks like a sum.
@@ -84,11 +89,12 @@ impl Scaling {
         let asked: Vec<Vec<Request>> =
             runs.iter().map(|(_, track, program)| numbers.requests(*track, program)).collect();
         let (device, roles) = device(&runs, &asked);
-        let read = |(((value, _, program), requests), roles): (((u64, Track<'_>, Program), Vec<Request>), Vec<Role>)| {
-            let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
-            let (requests, roles) = kept.unzip();
-            Run { value, program, requests, roles }
-        };
+        let read =
+            |(((value, _, program), requests), roles): (((u64, Track<'_>, Program), Vec<Request>), Vec<Role>)| {
+                let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
+                let (requests, roles) = kept.unzip();
+                Run { value, program, requests, roles }
+            };
         let runs: Vec<Run> = runs.into_iter().zip(asked).zip(roles).map(read).collect();
         let mut partners: Vec<Vec<Vec<Option<u32>>>> =
             runs.iter().map(|run| vec![vec![None; run.requests.len()]; runs.len()]).collect();
@@ -144,14 +150,15 @@ impl Scaling {
         let mut program = run.program.clone();
         let mut is_unmatched = vec![false; program.allocations];
         let mut is_weak = vec![false; program.allocations];
-        let mut unmatched = 0;
+        let (mut unmatched, mut weak) = (0, 0);
         let (mut staged, mut perhaps) = (Staged::default(), Staged::default());
         let mut points: Vec<Point> = Vec::with_capacity(self.runs.len());
         for (place, request) in run.requests.iter().enumerate() {
             points.clear();
-            points.extend(self.same(template, place, known).map(|(other, at)| {
-                (self.runs[other].value, self.runs[other].requests[at].bytes)
-            }));
+            points.extend(
+                self.same(template, place, known)
+                    .map(|(other, at)| (self.runs[other].value, self.runs[other].requests[at].bytes)),
+            );
             let size = match request.step as usize {
                 at if is_staging(&run.program, at) => staging_at(&points, value),
                 // There is a counter for each column, however many rows there are.
@@ -162,6 +169,7 @@ impl Scaling {
             };
             let step = &mut program.steps[request.step as usize];
             step.bytes = size.bytes;
+            weak += usize::from(size.is_weak);
             if let Some(is_weak) = is_weak.get_mut(step.allocation as usize) {
                 *is_weak = size.is_weak;
             }
@@ -172,7 +180,13 @@ impl Scaling {
                 }
             }
             let entry = step.entry;
-            match self.sum(template, place, known, value) {
+            let (sum, other) = self.sum(template, place, known, value);
+            if let Some(staging) = other.and_then(|other| other.staging(self.device))
+                && !sum.is_some_and(|(sum, _)| sum.staging(self.device) == Some(staging))
+            {
+                perhaps.added.insert(entry, staging);
+            }
+            match sum {
                 Some((sum, true)) => match (sum.staging(self.device), run.roles[place].staging) {
                     (Some(staging), Some(_)) => {
                         program.steps[request.step as usize + 1].bytes = staging.buffer;
@@ -193,7 +207,8 @@ impl Scaling {
         }
         let unmatched_bytes = most_of(&program, rules, &is_unmatched);
         let weak_bytes = most_of(&program, rules, &is_weak);
-        Scaled { program, template, unmatched, unmatched_bytes, weak_bytes, staged, perhaps }
+        let are_weak = weak * MANY > run.requests.len();
+        Scaled { program, template, unmatched, unmatched_bytes, weak_bytes, are_weak, staged, perhaps }
     }
 
     /// The requests of the first runs that are the same as one of a run, that included: run and place.
@@ -209,9 +224,16 @@ impl Scaling {
         usize::from(known > 2 && template > 0 && self.runs[0].value == 1)
     }
 
-    /// The sum that a request is the result of, at a number, and whether it is sure to be one.
-    fn sum(&self, template: usize, place: usize, known: usize, value: u64) -> Option<(Sum, bool)> {
-        let roles = self.same(template, place, known).map(|(other, at)| (self.runs[other].value, &self.runs[other].roles[at]));
+    /// The sum that a request is the result of, at a number, and whether it is sure to be one; and one of elements of another
+    /// size, if that is as likely.
+    fn sum(&self, template: usize, place: usize, known: usize, value: u64) -> (Option<(Sum, bool)>, Option<Sum>) {
+        self.find_sum(template, place, known, value)
+            .map_or((None, None), |(sum, is_sure, other)| (Some((sum, is_sure)), other))
+    }
+
+    fn find_sum(&self, template: usize, place: usize, known: usize, value: u64) -> Option<(Sum, bool, Option<Sum>)> {
+        let roles =
+            self.same(template, place, known).map(|(other, at)| (self.runs[other].value, &self.runs[other].roles[at]));
         let all: Vec<(u64, &Role)> = roles.filter(|(_, role)| !role.is_buffer).collect();
         // A buffer shows a sum. Where none does, it has to look like one in every run.
         let staged: Vec<(u64, &Role)> = all.iter().copied().filter(|(_, role)| role.staging.is_some()).collect();
@@ -225,7 +247,8 @@ impl Scaling {
         let agrees = |sum: Sum, power: u32, (value, role): (u64, &Role)| {
             let rows = rows_at(sum, power, value);
             let is_same = |it: &Sum| {
-                (it.output, it.element, it.rows) == (sum.output, sum.element, rows) && (is_staged || it.weight == sum.weight)
+                (it.output, it.element, it.rows) == (sum.output, sum.element, rows)
+                    && (is_staged || it.weight == sum.weight)
             };
             role.sums.iter().any(is_same)
         };
@@ -236,11 +259,17 @@ impl Scaling {
         };
         // Of those on which as many agree the first, which is the likeliest.
         let ways: Vec<(Sum, u32)> = ways.collect();
-        let best = ways.into_iter().rev().max_by_key(agreeing)?;
+        let best = *ways.iter().rev().max_by_key(|way| agreeing(way))?;
         let (of_staged, of_all) = agreeing(&best);
+        let is_other = |way: &&(Sum, u32)| {
+            let (sum, power) = **way;
+            sum.has_product && sum.element != best.0.element && power == best.1 && agreeing(way) == (of_staged, of_all)
+        };
+        let other = ways.iter().find(is_other).map(|&(sum, power)| Sum { rows: rows_at(sum, power, value), ..sum });
         let is_likely = if is_staged { of_staged == staged.len() } else { of_all == all.len() };
         let (sum, power) = best;
-        is_likely.then(|| (Sum { rows: rows_at(sum, power, value), ..sum }, is_staged || sum.has_product))
+        let is_sure = is_staged || sum.has_product;
+        is_likely.then(|| (Sum { rows: rows_at(sum, power, value), ..sum }, is_sure, other))
     }
 
     /// The run whose number is nearest by ratio; of two the larger.
@@ -259,9 +288,8 @@ impl Scaling {
 /// What the device runs at once: whatever explains the most buffers; and what each request then is.
 fn device(runs: &[(u64, Track<'_>, Program)], asked: &[Vec<Request>]) -> (Threads, Vec<Vec<Role>>) {
     let read = |device: Threads| -> Vec<Vec<Role>> {
-        let of = |((_, _, program), requests): (&(u64, Track<'_>, Program), &Vec<Request>)| {
-            roles(program, requests, device)
-        };
+        let of =
+            |((_, _, program), requests): (&(u64, Track<'_>, Program), &Vec<Request>)| roles(program, requests, device);
         runs.iter().zip(asked).map(of).collect()
     };
     let explained = |roles: &[Vec<Role>]| roles.iter().flatten().filter(|role| role.is_buffer).count();

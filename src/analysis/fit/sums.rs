@@ -158,7 +158,9 @@ pub fn roles(program: &Program, requests: &[Request], device: Threads) -> Vec<Ro
 /// Whether what looks like a sum is a copy of one in 16 bits, shortly before.
 fn is_copied_from(sum: Sum, before: &[Role]) -> bool {
     let is_half = |it: &Sum| {
-        it.element == 2 && sum.weight > 0 && (2 * it.output, 2 * it.weight, it.rows) == (sum.output, sum.weight, sum.rows)
+        it.element == 2
+            && sum.weight > 0
+            && (2 * it.output, 2 * it.weight, it.rows) == (sum.output, sum.weight, sum.rows)
     };
     before.iter().rev().take(NEAR).any(|role| role.sums.iter().any(is_half))
 }
