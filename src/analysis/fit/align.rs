@@ -34,8 +34,10 @@ pub struct Request {
 }
 
 /// Numbers for stacks, the same for stacks of the same lines in all recordings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StackNumbers {
+    /// Whether lines count, beside functions.
+    by_line: bool,
     frames: HashMap<(String, String, u64), u32>,
     stacks: HashMap<Vec<u32>, u32>,
 }
@@ -61,6 +63,11 @@ fn may_be_product(snapshot: &Snapshot, stack: StackId) -> bool {
 }
 
 impl StackNumbers {
+    /// Numbers by function, and by line if that is wanted: a line that was inserted above moves all others.
+    pub fn new(by_line: bool) -> Self {
+        Self { by_line, frames: HashMap::new(), stacks: HashMap::new() }
+    }
+
     /// The requests of a program, in order.
     pub fn requests(&mut self, track: Track<'_>, program: &Program) -> Vec<Request> {
         let mut numbers: HashMap<StackId, (u32, bool)> = HashMap::new();
@@ -80,7 +87,11 @@ impl StackNumbers {
             // Runs may lie in different folders.
             let file = snapshot.strings.get(frame.filename);
             let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
-            let key = (file.to_owned(), snapshot.strings.get(frame.name).to_owned(), frame.line);
+            let key = (
+                file.to_owned(),
+                snapshot.strings.get(frame.name).to_owned(),
+                if self.by_line { frame.line } else { 0 },
+            );
             let next = self.frames.len() as u32;
             *self.frames.entry(key).or_insert(next)
         };

@@ -7,6 +7,7 @@ use super::sums::{KNOWN, Role, Sum, Threads, roles};
 use crate::allocator::SizeRules;
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
+use std::collections::HashSet;
 
 /// One request in so many is many.
 const MANY: usize = 20;
@@ -85,9 +86,12 @@ impl Scaled {
 impl Scaling {
     /// Aligns the programs of runs: each with its number, ascending.
     pub fn of(runs: Vec<(u64, Track<'_>, Program)>) -> Self {
-        let mut numbers = StackNumbers::default();
-        let asked: Vec<Vec<Request>> =
-            runs.iter().map(|(_, track, program)| numbers.requests(*track, program)).collect();
+        let asked = |by_line: bool| -> Vec<Vec<Request>> {
+            let mut numbers = StackNumbers::new(by_line);
+            runs.iter().map(|(_, track, program)| numbers.requests(*track, program)).collect()
+        };
+        let by_line = asked(true);
+        let asked = if have_same_lines(&by_line) { by_line } else { asked(false) };
         let (device, roles) = device(&runs, &asked);
         let read =
             |(((value, _, program), requests), roles): (((u64, Track<'_>, Program), Vec<Request>), Vec<Role>)| {
@@ -283,6 +287,15 @@ impl Scaling {
         let nearest = runs.rev().min_by(|(_, a), (_, b)| ratio(a).total_cmp(&ratio(b)));
         nearest.map_or(0, |(index, _)| index)
     }
+}
+
+/// Whether most requests of each run are made at lines of the first one.
+fn have_same_lines(asked: &[Vec<Request>]) -> bool {
+    let lines: HashSet<u32> = asked.iter().take(1).flatten().map(|request| request.stack).collect();
+    asked.iter().all(|requests| {
+        let stacked = || requests.iter().filter(|request| request.has_stack);
+        stacked().filter(|request| lines.contains(&request.stack)).count() * 2 >= stacked().count()
+    })
 }
 
 /// What the device runs at once: whatever explains the most buffers; and what each request then is.
