@@ -262,7 +262,7 @@ impl DeviceFit {
             let edited = edited.map_err(|refusal| Refusal::Change(refusal.edit.to_string(), refusal.because))?;
             self.assumptions = edited.assumptions;
         }
-        self.doubts = Doubt::of(&devices, &scaling, settings);
+        self.doubts = Doubt::of(&devices, &scaling);
         let last = devices.len() - 1;
         let program = &scaling.runs()[last].program;
         let stage = Stage {

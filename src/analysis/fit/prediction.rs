@@ -5,7 +5,7 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::{Edit, Editor};
-use crate::play::{Outcome, Program, Setup, Trust, compare, play, recorded_settings};
+use crate::play::{Outcome, Program, Setup, Trust, compare, play};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
@@ -81,7 +81,7 @@ pub enum Doubt {
 
 impl Doubt {
     /// What goes for all numbers.
-    pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling, settings: &AllocatorSettings) -> Vec<Self> {
+    pub(super) fn of(devices: &[&Device<'_>], scaling: &Scaling) -> Vec<Self> {
         let mut doubts = Vec::new();
         if let [one, _] = scaling.runs()
             && one.value == 1
@@ -185,7 +185,7 @@ impl Stage<'_, '_> {
                 doubts.push(Doubt::OtherOrder);
                 reserved.push(other);
             }
-            if let Some(other) = self.perhaps(&scaled, &program, &setup)
+            if let Some(other) = Self::perhaps(&scaled, &program, &setup)
                 && (differ(other.max_allocated, outcome.max_allocated, MUCH_ALLOCATED)
                     || differ(other.max_reserved, outcome.max_reserved, MUCH_RESERVED))
             {
@@ -222,7 +222,7 @@ impl Stage<'_, '_> {
     }
 
     /// How it goes if all that look like sums are some.
-    fn perhaps(&self, scaled: &Scaled, program: &Program, setup: &Setup) -> Option<Outcome> {
+    fn perhaps(scaled: &Scaled, program: &Program, setup: &Setup) -> Option<Outcome> {
         let is_any = !scaled.perhaps.added.is_empty();
         is_any.then(|| play(&scaled.perhaps.apply(program.clone()).0, setup))
     }

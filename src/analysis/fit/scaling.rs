@@ -93,13 +93,13 @@ impl Scaling {
         let by_line = asked(true);
         let asked = if have_same_lines(&by_line) { by_line } else { asked(false) };
         let (device, roles) = device(&runs, &asked);
-        let read =
-            |(((value, _, program), requests), roles): (((u64, Track<'_>, Program), Vec<Request>), Vec<Role>)| {
-                let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
-                let (requests, roles) = kept.unzip();
-                Run { value, program, requests, roles }
-            };
-        let runs: Vec<Run> = runs.into_iter().zip(asked).zip(roles).map(read).collect();
+        let mut read = Vec::with_capacity(runs.len());
+        for ((value, _, program), (requests, roles)) in runs.into_iter().zip(asked.into_iter().zip(roles)) {
+            let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
+            let (requests, roles) = kept.unzip();
+            read.push(Run { value, program, requests, roles });
+        }
+        let runs = read;
         let mut partners: Vec<Vec<Vec<Option<u32>>>> =
             runs.iter().map(|run| vec![vec![None; run.requests.len()]; runs.len()]).collect();
         for first in 0..runs.len() {
