@@ -7,9 +7,9 @@
 
 use super::repetition::Repetition;
 use crate::allocator::SizeRules;
-use crate::facts::segments::layout::Layout;
+use crate::facts::segments::layout::{Layout, SegmentLayout};
 use crate::model::trace_entry::TraceEntry;
-use crate::model::{Action, PoolId, Segment, StackId};
+use crate::model::{Action, BlockState, PoolId, Segment, StackId};
 use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -144,6 +144,23 @@ impl Program {
         refusals.retain(|&(entry, _)| entry < instant);
         Self { steps: self.steps[..end].to_vec(), refusals, goes_on: false, until: Some(instant), ..self.clone() }
             .with_its_loop()
+    }
+
+    /// The same without the cache that it starts with: segments with no block in use, which the allocator gives back before a
+    /// request fails. On a device with less memory they would not have been there. `None` where there are none.
+    #[must_use]
+    pub(crate) fn without_cache(&self) -> Option<Self> {
+        let is_used = |segment: &&SegmentLayout| {
+            self.start.pieces_of(segment).iter().any(|piece| piece.state != BlockState::Inactive)
+        };
+        let used: Vec<SegmentLayout> = self.start.segments.iter().filter(is_used).cloned().collect();
+        (used.len() < self.start.segments.len())
+            .then(|| Self { start: Layout { segments: used, ..self.start.clone() }, ..self.clone() })
+    }
+
+    /// Bytes of the segments that are there before the first step.
+    pub(crate) fn reserved_at_start(&self) -> u64 {
+        self.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
     }
 
     /// Number of steps: what a play of it costs.

@@ -35,8 +35,6 @@ pub(crate) struct Stage {
     pub placement: Option<Placement>,
     /// What the recording lacks, in words; empty where it is complete.
     pub lacks: &'static str,
-    /// What was reserved before the first entry, which the device had to have.
-    pub reserved_at_start: u64,
 }
 
 /// What a device's program asked for, or why it cannot be played.
@@ -115,7 +113,6 @@ impl Stage {
             difference,
             placement,
             lacks: lacks(history.completeness, history.anomalies.total()),
-            reserved_at_start: u64::try_from(history.start.reserved).unwrap_or(0),
             program,
         }
     }
@@ -190,8 +187,9 @@ impl Stage {
             "the recorded settings, played, are not quite what was recorded".clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
-        // What was there before the first entry may have been asked for anew.
-        let reserved_at_start = if program.start.segments.is_empty() { 0 } else { self.reserved_at_start };
+        let lean = program.without_cache();
+        let program = lean.as_ref().unwrap_or(program);
+        let reserved_at_start = program.reserved_at_start();
         let search = Search {
             program,
             settings,

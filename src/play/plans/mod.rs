@@ -23,7 +23,7 @@ use crate::play::{
 };
 use crate::replay::{Anomalies, Completeness};
 use moves::Moves;
-use search::{Found, Search, Sought, Tried};
+use search::{Changed, Found, Search, Sought, Tried};
 use unfinished::complete_steps;
 
 /// Plans that are kept.
@@ -38,8 +38,8 @@ const PLAYS_OF_A_LINE: u64 = 20;
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why nothing can be said of a recording that starts late.
-const LATE: &str = "more is reserved when the recording begins than the device has: what that would be there is not known; \
-                    record from before the model is built";
+const LATE: &str = "more is live when the recording begins than the device has, and what that is is not known; record from before \
+                    the model is built";
 
 /// Why nothing can be said of a recording that kept nothing of what happened.
 const SINGLE: &str = "a single entry was kept: what the program needs at its most is not known";
@@ -83,6 +83,8 @@ pub struct Plan {
     pub recompute_us: Option<i64>,
     /// What is assumed, a sentence for each change.
     pub assumptions: Vec<String>,
+    /// Why its figures may be far off; empty where nothing is known to be missing.
+    pub doubts: Vec<String>,
 }
 
 /// A change of a plan.
@@ -203,7 +205,10 @@ impl DevicePlans {
             unfinished = Some(found);
             repeat = Some(again);
         }
-        if reserved_before(&stage.program) > goal.bytes() {
+        if stage.program.reserved_at_start() > goal.bytes() {
+            stage.program = stage.program.without_cache().unwrap_or(stage.program);
+        }
+        if stage.program.live_bytes_to(0, &SizeRules::device(&stage.settings)) > goal.bytes() {
             return Ok(Self::refused(device, LATE));
         }
         let editor = Editor::new(device);
@@ -345,7 +350,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
 /// A plan as it was played.
 fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
     let settings = &search.settings[tried.settings];
-    let (program, assumptions) = search.program(&tried.edits).ok()?;
+    let Changed { program, assumptions, doubts } = search.program(&tried.edits).ok()?;
     let change = |edit: &Edit| {
         let code = moves.function(edit).map(|function| function.change.clone());
         Change { edit: edit.clone(), code }
@@ -359,6 +364,7 @@ fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried)
         is_tight: tried.is_tight,
         outcome: tried.outcome,
         assumptions,
+        doubts,
     })
 }
 
@@ -370,14 +376,9 @@ fn needs(stage: &Stage, program: &Program, settings: &AllocatorSettings) -> Opti
         settings,
         placement: setup.placement,
         context: stage.context,
-        least: program.live_bytes(&SizeRules::device(settings)).max(reserved_before(program)),
+        least: program.live_bytes(&SizeRules::device(settings)).max(program.reserved_at_start()),
         refusals_fail: true,
         budget: STEPS_OF_NEEDS,
     };
     search.enough()
-}
-
-/// Bytes of the segments that are there before the first step.
-fn reserved_before(program: &Program) -> u64 {
-    program.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
 }

@@ -50,6 +50,15 @@ pub(super) struct Sought {
     pub steps: u64,
 }
 
+/// A program with changes, as far as there are any.
+pub(super) struct Changed<'s> {
+    pub program: Cow<'s, Program>,
+    /// What is assumed, a sentence for each change.
+    pub assumptions: Vec<String>,
+    /// Why its figures may be far off.
+    pub doubts: Vec<String>,
+}
+
 /// A combination that was played.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
@@ -62,6 +71,8 @@ pub(super) struct Tried {
     /// Whether it fits, but would not with one segment more than is played: how segments come to lie is what a prediction
     /// knows least of.
     pub is_tight: bool,
+    /// Whether its figures may be far off: see [`Edited::doubts`].
+    pub is_doubtful: bool,
 }
 
 impl Tried {
@@ -119,28 +130,27 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     }
 
     /// A program with changes.
-    pub fn program(&self, edits: &[Edit]) -> Result<(Cow<'s, Program>, Vec<String>), Refusal> {
+    pub fn program(&self, edits: &[Edit]) -> Result<Changed<'s>, Refusal> {
         let recorded = &self.stage.program;
         if edits.is_empty() {
             let program = match &self.repeat {
                 Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
                 None => Cow::Borrowed(recorded),
             };
-            return Ok((program, Vec::new()));
+            return Ok(Changed { program, assumptions: Vec::new(), doubts: Vec::new() });
         }
         let changed = self.editor.apply(recorded, edits)?;
-        let changed = match &self.repeat {
+        let Edited { program, assumptions, doubts, .. } = match &self.repeat {
             Some(repeat) => repeat.apply(changed),
             None => changed,
         };
-        let Edited { program, assumptions, .. } = changed;
-        Ok((Cow::Owned(program), assumptions))
+        Ok(Changed { program: Cow::Owned(program), assumptions, doubts })
     }
 
     /// Plays some of the settings, one after the other, until one fits without a retry; the best of them. `None` where there
     /// are no settings.
     pub fn play(&self, edits: &[Edit], settings: Range<usize>) -> Result<Option<Tried>, Refusal> {
-        let (program, _) = self.program(edits)?;
+        let Changed { program, doubts, .. } = self.program(edits)?;
         let mut best: Option<Tried> = None;
         for number in settings {
             self.tried.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +158,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
             let is_predicted = self.repeat.is_some() || !edits.is_empty();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
-            let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight };
+            let is_doubtful = !doubts.is_empty();
+            let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };
             let rank = |tried: &Tried| {
                 let most = if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) };
                 (!tried.fits, tried.is_tight, most)
@@ -238,7 +249,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         }
         found.plans.sort_by_key(|plan| {
             let sum = u32::from(plan.settings > 0) + plan.edits.iter().map(trouble).sum::<u32>();
-            (plan.is_tight, sum, moves.time(&plan.edits).unwrap_or(i64::MAX))
+            (plan.is_tight, plan.is_doubtful, sum, moves.time(&plan.edits).unwrap_or(i64::MAX))
         });
         found.plans.truncate(most);
         found.plans = found.plans.into_par_iter().map(|plan| self.fewest_pieces(plan, settings.clone())).collect();
@@ -312,7 +323,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
 impl Found {
     fn roomy(&self) -> impl Iterator<Item = &Tried> {
-        self.plans.iter().filter(|plan| !plan.is_tight)
+        self.plans.iter().filter(|plan| !plan.is_tight && !plan.is_doubtful)
     }
 
     /// Whether a plan that leaves room has no changes but some of these.

@@ -62,6 +62,8 @@ pub struct FitPlan {
     pub recompute_us: Option<i64>,
     /// How far to trust it.
     pub trust: Trust,
+    /// Why it is uncertain; empty where it is not.
+    pub because: String,
     /// What is assumed, in words.
     pub assumptions: Vec<String>,
 }
@@ -106,6 +108,7 @@ impl FitPlan {
             alloc_retries: plan.outcome.retries,
             recompute_us: plan.recompute_us,
             trust: words::trust(device, plan),
+            because: words::because(plan),
             assumptions: plan.assumptions.clone(),
         }
     }

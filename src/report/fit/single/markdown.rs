@@ -42,7 +42,7 @@ fn plans(device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- {}", code(&export))?;
     }
     let assumed = words::assumptions(device).into_iter().map(|line| format!("assumed: {line}"));
-    for line in words::tight(device).into_iter().chain(assumed).chain(words::not_played(device)) {
+    for line in words::uncertain(device).into_iter().chain(assumed).chain(words::not_played(device)) {
         writeln!(out, "- {}", escape(&line))?;
     }
     writeln!(out)

@@ -35,7 +35,7 @@ impl TextStyle {
         }
         if !words::changes(device).is_empty() {
             self.legend(words::TIMES, out)?;
-            words::tight(device).iter().try_for_each(|line| self.legend(line, out))?;
+            words::uncertain(device).iter().try_for_each(|line| self.legend(line, out))?;
         }
         for change in words::changes(device) {
             let (place, line) = words::code(change);

@@ -66,7 +66,11 @@ pub fn trust(device: &DevicePlans, plan: &Plan) -> Trust {
     let is_sure = device.lacks.is_empty()
         && device.difference.as_ref().is_some_and(Difference::keeps_order)
         && device.unfinished.is_none();
-    if plan.changes.is_empty() && is_sure { Trust::Exact } else { Trust::Predicted }
+    match () {
+        () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
+        () if plan.changes.is_empty() && is_sure => Trust::Exact,
+        () => Trust::Predicted,
+    }
 }
 
 /// Which calls to checkpoint so that allocated memory stays below what was asked for, a line each.
@@ -186,10 +190,16 @@ pub fn changes(device: &DevicePlans) -> Vec<&Change> {
     all
 }
 
-/// Which plans leave little room, in a line.
-pub fn tight(device: &DevicePlans) -> Option<String> {
-    let tight: Vec<String> = device.plans.iter().filter(|plan| plan.is_tight).map(name).collect();
-    (!tight.is_empty()).then(|| format!("tight, one segment more than is played would not fit: {}", tight.join("; ")))
+/// Why a plan is not sure; empty where nothing is known against it.
+pub fn because(plan: &Plan) -> String {
+    let tight = plan.is_tight.then(|| "it would not fit with one segment more than is played".to_owned());
+    plan.doubts.iter().cloned().chain(tight).collect::<Vec<_>>().join("; ")
+}
+
+/// Which plans are not sure, a line for each.
+pub fn uncertain(device: &DevicePlans) -> Vec<String> {
+    let plans = device.plans.iter().chain(&device.nearest).filter(|plan| !because(plan).is_empty());
+    plans.map(|plan| format!("uncertain: {}: {}", name(plan), because(plan))).collect()
 }
 
 /// Assumptions of plans, each once.
