@@ -13,6 +13,7 @@ mod capacity;
 pub mod changes;
 pub(crate) mod host;
 mod peak;
+mod placement;
 pub mod plans;
 mod player;
 mod program;
@@ -28,6 +29,7 @@ pub use better_settings::{BetterSettings, SettingsAdvice};
 pub(crate) use candidates::advisable;
 pub use capacity::{Capacities, Search};
 pub(crate) use peak::most_allocated;
+pub(crate) use placement::{placement_of, possible_placements};
 pub(crate) use player::{Highest, allocated_over_time, blocks_at_peak, play_to_refusal, recorded_settings};
 pub use player::{Outcome, Setup, play};
 pub use program::{Program, Releases};
@@ -35,7 +37,7 @@ pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::{CurvePoint, Run};
 pub use settings_then::{ReservedThen, SettingsThen};
-pub(crate) use testbed::{Stage, curve, lacks, placement_of, program, refusal, refuses};
+pub(crate) use testbed::{Stage, curve, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Bytes of a device that CUDA keeps for itself, where nothing tells.

@@ -1,6 +1,6 @@
 //! What other settings would hold reserved at one instant of a recording.
 
-use crate::allocator::Placement;
+use super::placement::possible_placements;
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::Trust;
@@ -84,13 +84,12 @@ impl Stage {
     fn most_reserved_at(&self, instant: Instant, settings: &AllocatorSettings) -> Option<(u64, bool)> {
         let setup = self.setup(settings);
         let here = self.reserved_at(instant, &setup)?;
-        if self.placement.is_some() || settings.expandable_segments {
-            return Some((here, true));
-        }
-        let elsewhere = [Placement::Ascending, Placement::Descending];
-        let elsewhere = elsewhere.map(|placement| self.reserved_at(instant, &Setup { placement, ..setup.clone() }));
-        let most = elsewhere.into_iter().try_fold(here, |most, other| Some(most.max(other?)))?;
-        Some((most, elsewhere == [Some(here); 2]))
+        let others = possible_placements(self.placement, settings)[1..].iter();
+        let others: Option<Vec<u64>> =
+            others.map(|&placement| self.reserved_at(instant, &Setup { placement, ..setup.clone() })).collect();
+        let others = others?;
+        let most = others.iter().copied().fold(here, u64::max);
+        Some((most, others.iter().all(|&other| other == here)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A device's program, with what every play of it needs to know.
 
 use super::capacity::Search;
+use super::placement::{placement_of, possible_placements};
 use super::program::Program;
 use super::recorded::{Difference, compare};
 use super::{CurvePoint, DEFAULT_CONTEXT, Run, Trust};
@@ -43,19 +44,6 @@ pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
         return Err(reason);
     }
     Program::of(device.track).ok_or("the recording has more streams and pools than can be played")
-}
-
-/// Where the driver puts segments, if a recording under these settings shows it.
-pub(crate) fn placement_of(track: Track<'_>, program: &Program, settings: &AllocatorSettings) -> Option<Placement> {
-    if settings.expandable_segments {
-        return None;
-    }
-    let setup = Setup { recorded_addresses: false, ..Setup::as_recorded(track, program) };
-    let placements = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
-    placements.into_iter().find(|&placement| {
-        let (_, difference) = compare(track, program, &Setup { placement, ..setup.clone() });
-        difference.keeps_order()
-    })
 }
 
 /// Why settings cannot be played on a device whose size is known or not.
@@ -120,7 +108,7 @@ impl Stage {
     /// How settings are played here.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context);
-        Setup { placement: self.placement.unwrap_or_default(), ..setup }
+        Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
     }
 
     /// Plays some settings; the capacities on which they work are looked for in `budget` steps.
@@ -172,11 +160,10 @@ impl Stage {
         }
         let setup = self.setup(settings);
         let outcome = play(program, &setup);
-        // Within one expandable segment addresses do not depend on the driver.
-        if self.placement.is_none() && !settings.expandable_segments {
-            let others = [Placement::Ascending, Placement::Descending].into_iter();
-            let others = others.map(|placement| play(program, &Setup { placement, ..setup.clone() }).max_reserved);
-            let all: Vec<u64> = others.chain([outcome.max_reserved]).collect();
+        let others = &possible_placements(self.placement, settings)[1..];
+        if !others.is_empty() {
+            let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
+            let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
             "where the driver puts segments is not known: three ways of it were played".clone_into(&mut run.because);

@@ -46,6 +46,8 @@ pub struct EveryNth {
     pub predicted_peak_bytes: i64,
 }
 
+/// A saving of less than one part in so many of the peak is not worth running anything again.
+const NOTABLE_PART: i64 = 1000;
 /// Plans for sparser calls than this are not tried: hardly anything changes.
 const LONGEST_PLAN: usize = 16;
 /// Recordings with more entries are played in part: until the step that holds the recorded peak ends.
@@ -122,7 +124,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let activation_bytes = held.fold(0, u64::saturating_add);
         let saved_bytes = peak.bytes.saturating_sub(every_call.bytes);
         // Where its calls hold nothing, it is another layout of blocks that makes the difference.
-        if saved_bytes <= 0 || activation_bytes == 0 {
+        if saved_bytes.saturating_mul(NOTABLE_PART) < peak.bytes.max(1) || activation_bytes == 0 {
             return None;
         }
         let (calls, recompute_us) = self.functions.calls(id);
@@ -143,11 +145,13 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
 
     /// Adds what only the candidates that are shown have: sparser plans, and what is in the way of a lower peak.
     fn finish(&self, candidate: Candidate, every_call: &Tried) -> Candidate {
+        // Where the calls that are left keep nothing for backward, nothing changes.
+        let recorded = self.device.history().maxima[Metric::Allocated as usize].bytes;
         let plan = |every: usize| {
-            let bytes = if every == 1 { every_call.bytes } else { self.tried(candidate.function, every)?.bytes };
-            Some(EveryNth { every, predicted_peak_bytes: bytes })
+            let sparser = || self.tried(candidate.function, every).map_or(recorded, |tried| tried.bytes);
+            EveryNth { every, predicted_peak_bytes: if every == 1 { every_call.bytes } else { sparser() } }
         };
-        let plan = (1..=candidate.calls.min(LONGEST_PLAN)).into_par_iter().filter_map(plan).collect();
+        let plan = (1..=candidate.calls.min(LONGEST_PLAN)).into_par_iter().map(plan).collect();
         Candidate { plan, limit: self.limit(every_call), ..candidate }
     }
 

@@ -5,7 +5,7 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::{Edit, Editor};
-use crate::play::{Outcome, Program, Setup, Trust, compare, play};
+use crate::play::{Outcome, Program, Setup, Trust, compare, play, possible_placements};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
@@ -127,7 +127,7 @@ pub(super) struct Stage<'a, 'i> {
 impl Stage<'_, '_> {
     pub fn setup(&self) -> Setup {
         let setup = Setup::new(self.settings, self.capacity, self.context);
-        Setup { placement: self.placement.unwrap_or_default(), ..setup }
+        Setup { placement: possible_placements(self.placement, self.settings)[0], ..setup }
     }
 
     /// Whether the program at a number is served on the device.
@@ -171,12 +171,11 @@ impl Stage<'_, '_> {
         let is_recorded = runs.iter().any(|run| run.value == value);
         let mut doubts = Vec::new();
         let (mut allocated, mut reserved) = (vec![outcome.max_allocated], vec![outcome.max_reserved]);
-        // Within one expandable segment addresses do not depend on the driver.
         let is_measured = is_recorded && self.is_recorded && self.edits.is_empty();
-        if self.placement.is_none() && !self.settings.expandable_segments && !is_measured {
+        let others = &possible_placements(self.placement, self.settings)[1..];
+        if !others.is_empty() && !is_measured {
             doubts.push(Doubt::Placement);
-            let others = [Placement::Ascending, Placement::Descending].into_iter();
-            let others = others.map(|placement| play(&program, &Setup { placement, ..setup.clone() }));
+            let others = others.iter().map(|&placement| play(&program, &Setup { placement, ..setup.clone() }));
             reserved.extend(others.map(|outcome| outcome.max_reserved));
         }
         if !is_recorded {

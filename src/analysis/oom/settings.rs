@@ -2,7 +2,9 @@
 
 use crate::allocator::{Placement, SizeRules};
 use crate::model::AllocatorSettings;
-use crate::play::{DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, recorded_settings};
+use crate::play::{
+    DEFAULT_CONTEXT, Program, Setup, advisable, compare, play_to_refusal, possible_placements, recorded_settings,
+};
 use crate::replay::Track;
 use std::cell::OnceCell;
 
@@ -81,13 +83,12 @@ impl<'a> Plays<'a> {
         let mut others = advisable(&recorded_settings(self.track));
         others.retain(|settings| !(only_plain && settings.expandable_segments));
         others.truncate(STEPS / (steps + 1));
-        // Wherever the driver puts segments; in expandable ones that does not matter.
-        let elsewhere = [Placement::Ascending, Placement::Descending];
         let served = others.iter().find_map(|settings| {
             let serves = |replayed: &Replayed| replayed.fails_at.is_none();
             let replayed = self.replay(settings, oom, capacity).filter(serves)?;
             let serves_at = |&at: &Placement| self.replay_at(at, settings, oom, capacity).is_some_and(|it| serves(&it));
-            let is_safe = settings.expandable_segments || elsewhere.iter().all(serves_at);
+            // Where segments would lie is not looked at here, as an answer is wanted at once.
+            let is_safe = possible_placements(None, settings)[1..].iter().all(serves_at);
             is_safe.then(|| (settings.alloc_conf.clone(), replayed))
         });
         (others.len(), served.filter(|_| self.may_trust(oom, capacity)))

@@ -6,7 +6,7 @@ use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Edit, Edited, Editor, Refusal};
-use crate::play::{Outcome, Program, Setup, Stage, play};
+use crate::play::{Outcome, Program, Setup, Stage, play, possible_placements};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -184,12 +184,12 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// How a program goes, and whether that reaches a goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
-        let placement = self.stage.placement.unwrap_or_default();
+        let placements = possible_placements(self.stage.placement, settings);
         let on = |capacity: Option<u64>, placement: Placement| {
             let setup = Setup { placement, ..Setup::new(settings, capacity, self.stage.context) };
             self.on(program, &setup)
         };
-        let endless = on(None, placement);
+        let endless = on(None, placements[0]);
         let bytes = match goal {
             Goal::Allocated(bytes) => {
                 let fits = endless.max_allocated <= bytes;
@@ -197,12 +197,9 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             }
             Goal::Device(bytes) => bytes,
         };
-        // Wherever the driver puts segments; in expandable ones that does not matter.
-        let is_known = self.stage.placement.is_some() || settings.expandable_segments;
-        let all = [placement, Placement::Ascending, Placement::Descending];
-        let places = if is_known { &all[..1] } else { &all[..] };
         let mut worst: Option<Outcome> = None;
-        for &placement in places {
+        // It fits wherever the driver may put segments.
+        for &placement in placements {
             let outcome = on(Some(bytes), placement);
             if outcome.failure().is_some() {
                 return (endless, false);

@@ -1,0 +1,37 @@
+//! Where the driver puts segments: one rule for all that is played.
+//!
+//! Of free blocks of one size the allocator takes the one with the lowest address, so the order of segments decides which block a
+//! request gets. No recording says how the driver chooses addresses; it shows in where segments lie.
+
+use super::player::Setup;
+use super::program::Program;
+use super::recorded::compare;
+use crate::allocator::Placement;
+use crate::model::AllocatorSettings;
+use crate::replay::Track;
+
+/// The ways that are known, the likeliest first.
+const ALL: [Placement; 3] = [Placement::LowestFree, Placement::Ascending, Placement::Descending];
+
+/// The ways in which segments may lie under some settings, the likeliest first; never empty. There is one where the recording
+/// shows it, and where it makes no difference: within one expandable segment addresses do not depend on the driver.
+pub(crate) fn possible_placements(known: Option<Placement>, settings: &AllocatorSettings) -> &'static [Placement] {
+    let place = known.and_then(|known| ALL.iter().position(|&placement| placement == known));
+    match place {
+        Some(place) => &ALL[place..=place],
+        None if settings.expandable_segments => &ALL[..1],
+        None => &ALL,
+    }
+}
+
+/// Where the driver puts segments, if a recording under these settings shows it.
+pub(crate) fn placement_of(track: Track<'_>, program: &Program, settings: &AllocatorSettings) -> Option<Placement> {
+    if settings.expandable_segments {
+        return None;
+    }
+    let setup = Setup { recorded_addresses: false, ..Setup::as_recorded(track, program) };
+    ALL.into_iter().find(|&placement| {
+        let (_, difference) = compare(track, program, &Setup { placement, ..setup.clone() });
+        difference.keeps_order()
+    })
+}
