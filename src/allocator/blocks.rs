@@ -2,6 +2,7 @@
 
 use crate::model::PoolId;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// No block, or no range.
 pub(super) const NONE: u32 = u32::MAX;
@@ -68,8 +69,7 @@ impl Block {
 /// Free and unmapped blocks of one pool and stream.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    pub private: PoolId,
-    pub stream: u64,
+    pub is_private: bool,
     pub is_small: bool,
     /// Whether nobody needs the private pool any more, so that its memory may be given back.
     pub is_released: bool,
@@ -88,13 +88,32 @@ pub(super) struct Pool {
 /// The id of the pool that is nobody's own.
 pub(super) const DEFAULT_POOL: PoolId = (0, 0);
 
-impl Pool {
-    pub fn is_private(&self) -> bool {
-        self.private != DEFAULT_POOL
+/// What a pool is, in the order in which what is cached in pools is given back: default before private ones, large before
+/// small, and by stream. Those of graphs that nobody needs any more give back small blocks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PoolKey {
+    pub is_private: bool,
+    pub private: PoolId,
+    pub is_second: bool,
+    pub stream: u64,
+}
+
+impl PoolKey {
+    pub fn new(private: PoolId, is_small: bool, stream: u64) -> Self {
+        let is_private = private != DEFAULT_POOL;
+        Self { is_private, private, is_second: is_small != is_private, stream }
     }
 
+    /// The keys of all streams of a pool, for small and large blocks.
+    pub fn all_of(private: PoolId) -> RangeInclusive<Self> {
+        let first = Self { is_second: false, ..Self::new(private, false, 0) };
+        first..=Self { is_second: true, stream: u64::MAX, ..first }
+    }
+}
+
+impl Pool {
     /// Whether what is cached in it may be given back to the driver.
     pub fn may_release(&self) -> bool {
-        !self.is_private() || self.is_released
+        !self.is_private || self.is_released
     }
 }

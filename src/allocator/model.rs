@@ -1,7 +1,7 @@
 //! A caching allocator that decides for itself where blocks go.
 
 use super::addresses::{Addresses, Placement};
-use super::blocks::{Block, BlockId, DEFAULT_POOL, NONE, Pool, PoolIndex, State};
+use super::blocks::{Block, BlockId, DEFAULT_POOL, NONE, Pool, PoolIndex, PoolKey, State};
 use super::limits::Limits;
 use super::rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
 use crate::model::{Action, PoolId, SegmentType};
@@ -75,9 +75,9 @@ pub struct Allocator {
     /// Slots of blocks that are gone.
     unused: Vec<u32>,
     pub(super) pools: Vec<Pool>,
-    /// Pools in the order in which what is cached is given back: default before private ones, large before small, and
-    /// by stream.
-    pub(super) release_order: Vec<u32>,
+    /// Every pool by its key, which is the order in which what is cached is given back. A recording may have any number of
+    /// streams and pools, so that none is looked for one by one.
+    pub(super) release_order: BTreeMap<PoolKey, u32>,
     pub(super) ranges: Vec<Range>,
     pub(super) addresses: Addresses,
     /// Blocks whose free is pending.
@@ -99,7 +99,7 @@ impl Allocator {
             blocks: Vec::new(),
             unused: Vec::new(),
             pools: Vec::new(),
-            release_order: Vec::new(),
+            release_order: BTreeMap::new(),
             ranges: Vec::new(),
             addresses: Addresses::new(placement, base),
             pending: Vec::new(),
@@ -136,45 +136,39 @@ impl Allocator {
     pub fn pool(&mut self, stream: u64, private: Option<PoolId>, segment_type: SegmentType) -> PoolIndex {
         let private = private.unwrap_or(DEFAULT_POOL);
         let is_small = segment_type == SegmentType::Small;
-        let same_kind = |pool: &Pool| pool.private == private && pool.is_small == is_small;
-        if let Some(known) = self.pools.iter().position(|pool| same_kind(pool) && pool.stream == stream) {
-            return PoolIndex(known as u32);
+        let key = PoolKey::new(private, is_small, stream);
+        if let Some(&known) = self.release_order.get(&key) {
+            return PoolIndex(known);
         }
         let index = self.pools.len() as u32;
-        let counts_in = self.pools.iter().position(same_kind).map_or(index, |first| first as u32);
+        let same_kind = self.release_order.range(PoolKey { stream: 0, ..key }..=PoolKey { stream: u64::MAX, ..key });
+        let counts_in = same_kind.map(|(_, &other)| self.pools[other as usize].counts_in).next();
         self.pools.push(Pool {
-            private,
-            stream,
+            is_private: key.is_private,
             is_small,
             is_released: false,
             is_plain: false,
-            counts_in,
+            counts_in: counts_in.unwrap_or(index),
             searches: 0,
             free: BTreeMap::new(),
             unmapped: BTreeMap::new(),
         });
-        self.release_order.push(index);
-        let pools = &self.pools;
-        self.release_order.sort_by_key(|&index| {
-            let pool = &pools[index as usize];
-            // Those of graphs that nobody needs any more give back small blocks first.
-            (pool.is_private(), pool.private, pool.is_small != pool.is_private(), pool.stream)
-        });
+        self.release_order.insert(key, index);
         PoolIndex(index)
     }
 
     /// Says that nobody needs a private pool any more: what is cached in it may be given back.
     pub fn release_pool(&mut self, private: PoolId) {
-        for pool in self.pools.iter_mut().filter(|pool| pool.private == private) {
-            pool.is_released = true;
+        for (_, &pool) in self.release_order.range(PoolKey::all_of(private)) {
+            self.pools[pool as usize].is_released = true;
         }
     }
 
     /// Says that new segments of a private pool are plain ones although `expandable_segments` is set: as up to PyTorch
     /// 2.4, and in pools that have an allocator of their own.
     pub fn keep_plain(&mut self, private: PoolId) {
-        for pool in self.pools.iter_mut().filter(|pool| pool.private == private) {
-            pool.is_plain = true;
+        for (_, &pool) in self.release_order.range(PoolKey::all_of(private)) {
+            self.pools[pool as usize].is_plain = true;
         }
     }
 

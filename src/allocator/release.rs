@@ -30,9 +30,9 @@ impl Allocator {
     /// Whole free segments of the default large pool, with the number of searches since they became free.
     fn collectable(&self) -> Vec<(u32, u64)> {
         let mut found = Vec::new();
-        for &pool in &self.release_order {
+        for &pool in self.release_order.values() {
             let pool = &self.pools[pool as usize];
-            if pool.is_small || pool.is_private() {
+            if pool.is_small || pool.is_private {
                 continue;
             }
             let searches = self.pools[pool.counts_in as usize].searches;
@@ -76,11 +76,12 @@ impl Allocator {
         for index in std::mem::take(&mut self.pending) {
             self.complete_free(index);
         }
-        for position in 0..self.release_order.len() {
-            let pool = self.release_order[position];
-            if !self.pools[pool as usize].may_release() {
-                continue;
-            }
+        let may_release = |&pool: &u32| {
+            let pool = &self.pools[pool as usize];
+            pool.may_release() && !pool.free.is_empty()
+        };
+        let pools: Vec<u32> = self.release_order.values().copied().filter(may_release).collect();
+        for pool in pools {
             let cached: Vec<u32> = self.pools[pool as usize].free.values().copied().collect();
             let (plain, expandable): (Vec<u32>, Vec<u32>) =
                 cached.into_iter().partition(|&index| self.blocks[index as usize].range == NONE);

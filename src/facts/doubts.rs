@@ -4,7 +4,7 @@
 //! that a new one does not compile before somebody has decided what it means here.
 
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
-use crate::replay::{Completeness, History, Metric, Track};
+use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 
 /// Why a figure is not known exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,10 @@ pub enum Doubt {
     Overflowed,
     /// The ring buffer is full, and nothing says whether it dropped entries.
     RingFull,
-    /// Blocks from before the first kept entry have stacks, so entries from then are lost.
+    /// Blocks or segments from before the first kept entry have stacks, so entries from then are lost.
     LostBeginning,
+    /// Memory was in use before the first kept entry: recording began late, or a ring buffer lost the beginning.
+    LateStart,
     /// The file was cut off.
     CutOff,
     /// The trace has no running totals.
@@ -188,21 +190,35 @@ fn settings_are_missing(snapshot: &Snapshot) -> bool {
     expected && !snapshot.settings.recorded && is_later()
 }
 
-/// Whether entries from before the first kept one are lost, or whether that cannot be told. A block from before has a
-/// stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an earlier recording ended, which
-/// forgets all of its entries. A recording that began late has none; but one without any stacks looks the same.
+/// What stands against maxima since the beginning of a program: that memory was in use or reserved before the first kept
+/// entry. A ring buffer that lost its beginning can look like that without any other trace of it, unless the file says
+/// that it lost nothing.
+pub fn late_start(track: Track<'_>) -> Option<Doubt> {
+    (track.history.completeness.has_baseline && !lost_nothing(track)).then_some(Doubt::LateStart)
+}
+
+/// Whether the file itself says that its ring buffer did not drop any entry.
+fn lost_nothing(track: Track<'_>) -> bool {
+    let Track { snapshot, history } = track;
+    let has_room = |capacity| (history.rows.len() as u64) < capacity;
+    snapshot.notes.trace_overflowed == Some(false) || snapshot.notes.ring_capacity.is_some_and(has_room)
+}
+
+/// Whether entries from before the first kept one are lost, or whether that cannot be told. A block or a segment from before
+/// has a stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an earlier recording ended,
+/// which forgets all of its entries. A recording that began late has none; but one without any stacks looks the same.
 fn beginning(track: Track<'_>) -> Option<Doubt> {
     let Track { snapshot, history } = track;
-    if !snapshot.notes.format.has_segments() || history.baseline.is_empty() {
+    if !snapshot.notes.format.has_segments() || !history.completeness.has_baseline || lost_nothing(track) {
         return None;
     }
-    let notes = &snapshot.notes;
-    let has_room = |capacity| (history.rows.len() as u64) < capacity;
-    if notes.trace_overflowed == Some(false) || notes.ring_capacity.is_some_and(has_room) {
-        return None;
-    }
-    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) {
+    // What an expandable segment has grown by since has a stack, too.
+    let old_segment = |span: &SegmentSpan| span.made == 0 && !span.expandable && span.stack != StackId::EMPTY;
+    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) || history.segments.iter().any(old_segment) {
         return Some(Doubt::LostBeginning);
+    }
+    if history.baseline.is_empty() {
+        return None;
     }
     // PyTorch 2.0 has no such choice.
     let stacks = track.stacks();
@@ -218,7 +234,7 @@ fn of_allocated(history: &History) -> Option<(Doubt, Leaves)> {
         overflowed: _,
         ring_full: _,
         no_totals: _,
-        // A recording that started late is taken at its word: the peak is that since then.
+        // The peak is that since then: see `late_start`.
         has_baseline: _,
         // Requested and active bytes are limited by nothing.
         blocks_only: _,

@@ -45,7 +45,7 @@ pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
             return Err(bad(pair, "a value behind a colon", ""));
         };
         if !enter_string_only(key, value, &mut settings)? && !enter_recorded(key, value, rest, &mut settings)? {
-            return Err(bad(key, "another key: PyTorch knows none like it", key));
+            return Err(unknown(key));
         }
     }
     let large = settings.large_segment_size.unwrap_or(20 << 20);
@@ -62,12 +62,53 @@ pub fn rest_of(settings: &AllocatorSettings) -> Rest {
     if older && divisions(Rest::AfterLast) != divisions(Rest::FromLast) { Rest::FromLast } else { Rest::AfterLast }
 }
 
-/// Enters what `text` says into `settings` that a snapshot does not hold elsewhere; what was expected instead of each
-/// value that is none.
+/// Enters what `text` says into `settings` that a snapshot does not hold elsewhere; what was expected instead of each key
+/// and value that PyTorch would refuse, and that it is PyTorch's own allocator.
 pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
     let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
-    let pairs = split(&text).filter_map(|pair| pair.split_once(':'));
-    pairs.filter_map(|(key, value)| enter_string_only(key, value, settings).err()).map(|bad| bad.to_string()).collect()
+    let mut problems = Vec::new();
+    let mut elsewhere = AllocatorSettings::default();
+    for pair in split(&text).filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once(':') else {
+            problems.push(bad(pair, "a value behind a colon", "").to_string());
+            continue;
+        };
+        let entered = enter_string_only(key, value, settings).and_then(|is_known| {
+            Ok(is_known || enter_recorded(key, value, Rest::AfterLast, &mut elsewhere)?)
+        });
+        match entered {
+            Ok(true) => {}
+            Ok(false) => problems.push(unknown(key).to_string()),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    if settings.other_backend {
+        problems.push(bad("backend", "PyTorch's own allocator", "cudaMallocAsync").to_string());
+    }
+    problems
+}
+
+/// What the text says otherwise than the settings that a snapshot holds in places of their own, key by key; a key that the
+/// text does not name may have been set before. `expandable_segments` is not compared: where the platform has none, PyTorch
+/// turns it off by itself.
+pub fn contradictions(settings: &AllocatorSettings) -> Vec<String> {
+    let text: String = settings.alloc_conf.chars().filter(|char| !char.is_whitespace()).collect();
+    let names = |wanted: &str| split(&text).any(|pair| pair.split_once(':').is_some_and(|(key, _)| key == wanted));
+    let Ok(stated) = parse(&settings.alloc_conf, rest_of(settings)) else { return Vec::new() };
+    let agrees = [
+        ("max_split_size_mb", stated.max_split_size == settings.max_split_size),
+        ("roundup_power2_divisions", stated.roundup_power2_divisions == settings.roundup_power2_divisions),
+        (
+            "garbage_collection_threshold",
+            (stated.garbage_collection_threshold - settings.garbage_collection_threshold).abs() < 1e-6,
+        ),
+    ];
+    let contradicted = agrees.into_iter().filter(|&(key, agrees)| !agrees && names(key));
+    contradicted.map(|(key, _)| format!("the allocator's settings hold another {key} than their text says")).collect()
+}
+
+fn unknown(key: &str) -> BadSetting {
+    bad(key, "another key: PyTorch knows none like it", key)
 }
 
 fn bad(key: &str, expected: &'static str, found: &str) -> BadSetting {
@@ -219,6 +260,7 @@ mod tests {
              per_process_memory_fraction:0.5,max_non_split_rounding_mb:64",
         );
         assert_eq!(settings.large_segment_size, Some(12 << 20));
+        assert!(!settings.expandable_segments, "stands in a place of its own");
         assert_eq!(settings.max_non_split_rounding, Some(64 << 20));
         assert_eq!(settings.memory_fraction, Some(0.5));
         assert!(problems.is_empty(), "{problems:?}");
@@ -271,10 +313,38 @@ mod tests {
     #[test]
     fn the_last_of_several_counts_and_none_is_the_default() {
         assert_eq!(parsed("large_segment_size_mb:12,large_segment_size_mb:64").0.large_segment_size, Some(64 << 20));
-        for text in ["", ",", ":", "]]],", "[", "expandable_segments:True", "large_segment_size_mb"] {
+        for (text, number) in [
+            ("", 0),
+            (",", 0),
+            ("expandable_segments:True", 0),
+            (":", 1),
+            ("]]],", 1),
+            ("[", 1),
+            ("large_segment_size_mb", 1),
+            ("newround:8", 1),
+            ("roundup_power2_divisions:7", 1),
+            ("backend:cudaMallocAsync", 1),
+        ] {
             let (settings, problems) = parsed(text);
-            assert_eq!((settings.large_segment_size, problems.len()), (None, 0), "{text}");
+            assert_eq!((settings.large_segment_size, problems.len()), (None, number), "{text}: {problems:?}");
         }
+    }
+
+    #[test]
+    fn text_and_values_agree() {
+        let text = "max_split_size_mb:30,roundup_power2_divisions:[256:1,>:4],garbage_collection_threshold:0.2";
+        let agreeing = AllocatorSettings {
+            max_split_size: Some(30 << 20),
+            roundup_power2_divisions: parse(text, Rest::FromLast).unwrap().roundup_power2_divisions,
+            garbage_collection_threshold: 0.2,
+            alloc_conf: text.to_owned(),
+            ..AllocatorSettings::default()
+        };
+        assert_eq!(contradictions(&agreeing), Vec::<String>::new());
+        assert_eq!(contradictions(&AllocatorSettings { max_split_size: None, ..agreeing.clone() }).len(), 1);
+        assert_eq!(contradictions(&AllocatorSettings { roundup_power2_divisions: [0; 16], ..agreeing.clone() }).len(), 1);
+        let named = AllocatorSettings { alloc_conf: "max_split_size_mb:30".to_owned(), ..agreeing };
+        assert_eq!(contradictions(&named), Vec::<String>::new(), "set before");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::model::trace_entry::TraceEntry;
 use crate::model::{Action, BlockState, PoolId, Segment, StackId};
 use crate::replay::{Instant, NEVER, SegmentSpan, Track};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,8 +242,12 @@ struct Reader<'a> {
     steps: Vec<Step>,
     pools: Vec<(u64, Option<PoolId>)>,
     known_pools: HashMap<(u64, Option<PoolId>), u16, RandomState>,
+    /// The first of a private pool's numbers.
+    first_of_private: HashMap<PoolId, u16, RandomState>,
     /// Segments of private pools at the end, in address order: entries before PyTorch 2.15 do not name their pool.
     private: Vec<&'a Segment>,
+    /// Where there are any: the ranges that are there at the end, in address order.
+    last_spans: Vec<&'a SegmentSpan>,
     addresses: Vec<(u32, u64)>,
     releases: Releases,
     refusals: Vec<(u32, u64)>,
@@ -254,7 +258,7 @@ struct Reader<'a> {
     /// Bytes reserved so far.
     reserved: u64,
     /// Private pools that nobody needs any more, by number.
-    released: Vec<u16>,
+    released: HashSet<u16, RandomState>,
     /// Stack of the last free that was requested.
     freed_by: StackId,
     /// Stream and pool of segments that are given back, by address.
@@ -264,19 +268,25 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(track: Track<'a>) -> Self {
         let segments = track.snapshot.segments_of(track.device()).iter();
+        let private: Vec<&Segment> = segments.filter(|segment| private_pool(segment).is_some()).collect();
+        let spans = track.history.segments.iter().filter(|span| span.gone == NEVER && !private.is_empty());
+        let mut last_spans: Vec<&SegmentSpan> = spans.collect();
+        last_spans.sort_by_key(|span| span.addr);
         Self {
             track,
             steps: Vec::with_capacity(track.history.rows.len()),
             pools: Vec::new(),
             known_pools: HashMap::default(),
-            private: segments.filter(|segment| private_pool(segment).is_some()).collect(),
+            first_of_private: HashMap::default(),
+            private,
+            last_spans,
             addresses: Vec::new(),
             releases: Releases::default(),
             refusals: Vec::new(),
             segments: Vec::new(),
             completed: Vec::new(),
             reserved: u64::try_from(track.history.start.reserved).unwrap_or(0),
-            released: Vec::new(),
+            released: HashSet::default(),
             freed_by: StackId::EMPTY,
             owners: HashMap::default(),
         }
@@ -377,10 +387,8 @@ impl<'a> Reader<'a> {
         for released in segments.iter().filter(|entry| entry.action == Action::SegmentFree) {
             let context = self.track.snapshot.contexts.get(released.context);
             let Some(private) = context.pool.filter(|&pool| pool != (0, 0)) else { continue };
-            let numbers = (0u16..).zip(&self.pools).filter(|&(_, &(_, pool))| pool == Some(private));
-            let Some(pool) = numbers.map(|(number, _)| number).next() else { continue };
-            if !self.released.contains(&pool) {
-                self.released.push(pool);
+            let Some(&pool) = self.first_of_private.get(&private) else { continue };
+            if self.released.insert(pool) {
                 let kind = StepKind::ReleasePool;
                 self.steps.push(Step { kind, pool, allocation: u32::MAX, entry, bytes: 0 });
             }
@@ -411,6 +419,9 @@ impl<'a> Reader<'a> {
         let number = u16::try_from(self.pools.len()).ok()?;
         self.pools.push(key);
         self.known_pools.insert(key, number);
+        if let Some(private) = private {
+            self.first_of_private.entry(private).or_insert(number);
+        }
         Some(number)
     }
 
@@ -425,9 +436,8 @@ impl<'a> Reader<'a> {
         if allocation.addr - segment.address >= segment.total_size {
             return None;
         }
-        let lasts =
-            |span: &&SegmentSpan| span.gone == NEVER && span.addr <= allocation.addr && allocation.addr < span.end();
-        let span = self.track.history.segments.iter().find(lasts)?;
-        private_pool(segment).filter(|_| span.made <= allocation.born)
+        let after = self.last_spans.partition_point(|span| span.addr <= allocation.addr);
+        let span = self.last_spans.get(after.checked_sub(1)?)?;
+        private_pool(segment).filter(|_| allocation.addr < span.end() && span.made <= allocation.born)
     }
 }

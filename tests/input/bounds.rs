@@ -221,20 +221,32 @@ fn links_that_lead_in_circles_are_not_followed_by_globs() {
 #[test]
 fn names_are_no_commands_formulas_or_mentions() {
     let name = |name: &str| pickle(&[live(&vec![json!([frame(name, 3, "f")]); 3])], &[]);
-    let command = name("::stop-commands::x ##[error]y.py");
+    let command = name("::stop-commands::x ##[error]y ##VsO[task.setvariable variable=a]z.py");
     for args in [
         &["peak"] as &[&str],
         &["peak", "--format", "csv"],
         &["peak", "--format", "json"],
+        &["peak", "--format", "markdown"],
         &["report", "--format", "markdown"],
+        &["report", "--format", "html"],
+        &["report", "--format", "svg"],
+        &["flamegraph", "--format", "folded"],
+        &["check", "--max-peak", "0"],
+        &["check", "--max-peak", "0", "--format", "github"],
+        &["check", "--max-peak", "0", "--format", "junit"],
     ] {
-        let out = run(&command, args).expect(0).stdout.clone();
-        assert!(out.contains("stop-commands"), "{args:?}: {out}");
+        let found = run(&command, args);
+        let out = found.stdout + &found.stderr;
+        assert!(out.contains("stop-commands") || args[0] == "check", "{args:?}: {out}");
         assert!(
-            !out.contains("##[") && !out.lines().any(|line| line.trim_start().starts_with("::")),
+            !out.contains("##[")
+                && !out.to_lowercase().contains("##vso[")
+                && !out.lines().any(|line| line.trim_start().starts_with("::") && !line.starts_with("::error title=")),
             "{args:?}: {out}"
         );
     }
+    let missing = memviz(&["peak", "##vso[task.complete]/none.pickle"]);
+    assert!(missing.expect(2).stderr.contains("##vso\\u{5b}task"), "{}", missing.stderr);
     let csv = run(&name("=1+1.py"), &["peak", "--format", "csv"]).expect(0).stdout.clone();
     let cells = |line: &str| line.split([',', '"']).any(|cell| cell.starts_with('='));
     assert!(csv.contains("'=1+1.py:3 f"), "{csv}");

@@ -34,6 +34,9 @@ pub struct Budgets {
     pub baseline: Option<EarlierRun>,
     /// By how much they may.
     pub tolerance: GrowthLimit,
+    /// Whether a recording that begins with memory in use is judged from there on. Otherwise its maxima are lower bounds: a ring
+    /// buffer may have lost the peak.
+    pub accept_late_start: bool,
 }
 
 setters!(Budgets {
@@ -47,6 +50,7 @@ setters!(Budgets {
     steps: Option<Regex>,
     baseline: Option<EarlierRun>,
     tolerance: GrowthLimit,
+    accept_late_start: bool,
 });
 
 impl Budgets {

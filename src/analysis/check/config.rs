@@ -70,6 +70,8 @@ struct Table {
     steps: Option<Typed<Regex>>,
     baseline: Option<PathBuf>,
     tolerance: Option<Typed<GrowthLimit>>,
+    #[serde(default)]
+    accept_late_start: bool,
 }
 
 impl Table {
@@ -88,6 +90,7 @@ impl Table {
             steps: self.steps.map(|steps| steps.0),
             baseline: None,
             tolerance: self.tolerance.as_ref().map(|tolerance| tolerance.0).unwrap_or_default(),
+            accept_late_start: self.accept_late_start,
             name: None,
         };
         if budgets.is_empty() && self.baseline.is_none() {

@@ -143,11 +143,11 @@ impl<'d, 'a> Judge<'d, 'a> {
 
     fn judge(&self, budgets: &Budgets, case: Case<'_, '_>, limit: Limit<'_>) -> Check {
         let finding = match limit {
-            Limit::Peak(most) => Finding::bytes(most, maximum(case.device.track, Metric::Allocated)),
-            Limit::Reserved(most) => Finding::bytes(most, maximum(case.device.track, Metric::Reserved)),
-            Limit::Fragmentation(most) => self.fragmentation(case.device, most),
+            Limit::Peak(most) => Finding::bytes(most, highest(budgets, case.device, Metric::Allocated)),
+            Limit::Reserved(most) => Finding::bytes(most, highest(budgets, case.device, Metric::Reserved)),
+            Limit::Fragmentation(most) => self.fragmentation(budgets, case.device, most),
             Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, case.device)),
-            Limit::Site(most) => Self::held_by(case.device, most),
+            Limit::Site(most) => Self::held_by(budgets, case.device, most),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
@@ -179,13 +179,13 @@ impl<'d, 'a> Judge<'d, 'a> {
                 let rows = self.leaks(budgets, device).map(|device| device.rows).unwrap_or_default();
                 Culprits::leaking(&rows)
             }
-            Limit::Site(most) => Culprits::holding(Basis::Held, &matching(device, most).1),
+            Limit::Site(most) => Culprits::holding(Basis::Held, &matching(budgets, device, most).1),
         }
     }
 
     /// Growth beyond the baseline. What it had, and the tolerance, are the limit.
     fn growth(budgets: &Budgets, case: Case<'_, '_>, metric: Metric) -> Finding {
-        let measured = maximum(case.device.track, metric);
+        let measured = highest(budgets, case.device, metric);
         match case.before.map(|before| before.peak(metric)) {
             Some(Some(bytes)) => Finding::bytes(budgets.tolerance.above(bytes), measured),
             Some(None) => Finding::unlimited(measured, Doubt::BaselineNotExact),
@@ -193,9 +193,9 @@ impl<'d, 'a> Judge<'d, 'a> {
         }
     }
 
-    fn fragmentation(&self, device: &Device<'_>, most: Percent) -> Finding {
+    fn fragmentation(&self, budgets: &Budgets, device: &Device<'_>, most: Percent) -> Finding {
         let limit = Amount::Share(most.share());
-        if let Some(doubt) = maximum(device.track, Metric::Allocated).doubt {
+        if let Some(doubt) = highest(budgets, device, Metric::Allocated).doubt {
             return Finding::unknown(limit, Doubt::PeakNotExact(Box::new(doubt)));
         }
         match self.fragmented(device) {
@@ -245,8 +245,8 @@ impl<'d, 'a> Judge<'d, 'a> {
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
     }
 
-    fn held_by(device: &Device<'_>, most: &SiteLimit) -> Finding {
-        let (measured, sites) = matching(device, most);
+    fn held_by(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> Finding {
+        let (measured, sites) = matching(budgets, device, most);
         Finding { matching_sites: Some(sites.len()), ..Finding::bytes(most.limit.0, measured) }
     }
 
@@ -255,8 +255,19 @@ impl<'d, 'a> Judge<'d, 'a> {
     }
 }
 
+/// The highest value of a counter. Where memory was in use before the first entry it may have been higher, unless that is
+/// accepted.
+fn highest(budgets: &Budgets, device: &Device<'_>, metric: Metric) -> Measured {
+    let measured = maximum(device.track, metric);
+    let doubt = if budgets.accept_late_start { None } else { doubts::late_start(device.track) };
+    match doubt.filter(|_| measured.at_most.is_some()) {
+        Some(doubt) => Measured { at_most: None, doubt: Some(doubt), ..measured },
+        None => measured,
+    }
+}
+
 /// What sites hold together at the peak of allocated bytes, and each of them.
-fn matching(device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
+fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
     let filter = Filter::default();
     // A budget is about what was recorded: memory of backward passes belongs to no site here.
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Stack);
@@ -279,7 +290,7 @@ fn matching(device: &Device<'_>, most: &SiteLimit) -> (Measured, Vec<Row>) {
     let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
     let measured = match doubts::of_sites(device.snapshot()) {
         Some(doubt) => Measured::unknown(doubt),
-        None => of_sites(&maximum(device.track, Metric::Allocated), bytes, unknown),
+        None => of_sites(&highest(budgets, device, Metric::Allocated), bytes, unknown),
     };
     (measured, rows)
 }

@@ -35,7 +35,7 @@ impl Measured {
     }
 }
 
-/// The highest value of a counter. A recording that started late is taken at its word: that is the peak since then.
+/// The highest value of a counter since the first entry; see [`doubts::late_start`] for what was before.
 pub fn maximum(track: Track<'_>, metric: Metric) -> Measured {
     let history = track.history;
     let doubt = doubts::of_maximum(track, metric);

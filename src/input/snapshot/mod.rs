@@ -47,6 +47,12 @@ const MAX_ENTRIES: &str = "trace_alloc_max_entries";
 /// Records that a file may have however small it is.
 const SMALL_FILE_RECORDS: u64 = 1024;
 
+/// Keys of a snapshot. There are few, so that looking for a second one of a key costs little.
+fn is_known(key: &str) -> bool {
+    let lists = ["segments", "host_segments", "device_traces", "host_traces", "external_annotations"];
+    lists.contains(&key) || ["allocator_settings", OVERFLOWED, MAX_ENTRIES].contains(&key)
+}
+
 struct Assembler {
     heap: Heap,
     findings: Findings,
@@ -79,18 +85,24 @@ impl Assembler {
                 .to_owned();
             return Err(Error::NotASnapshot(message));
         }
-        for (key, value) in pairs {
+        for (number, &(key, value)) in pairs.iter().enumerate() {
             let Value::Str(id) = key else {
                 self.unknown("snapshot", key);
                 continue;
             };
+            // Python keeps the last of several values. A dictionary that it wrote has one.
+            if is_known(self.text(id)) && pairs[number + 1..].iter().any(|&(later, _)| later == key) {
+                let message = format!("expected each key of the snapshot once, found {:?} again", self.text(id));
+                self.snapshot.notes.malformed.push(message);
+                continue;
+            }
             match self.text(id).to_owned().as_str() {
                 key @ ("segments" | "host_segments") => self.segments(at, key, value)?,
                 "device_traces" => self.device_traces(at, value)?,
                 "host_traces" => self.host_traces(at, value)?,
                 "external_annotations" => self.annotations(at, value)?,
                 "allocator_settings" => self.settings(at, value)?,
-                key @ (OVERFLOWED | MAX_ENTRIES) => self.ring(key, value),
+                name @ (OVERFLOWED | MAX_ENTRIES) => self.ring(name, value),
                 _ => self.unknown("snapshot", key),
             }
         }

@@ -9,6 +9,19 @@ use crate::model::AllocatorSettings;
 
 /// How the name of the variable ends whose text is among the settings; it begins with the device's.
 const ALLOC_CONF: &str = "ALLOC_CONF";
+/// Settings that PyTorch 2.3 to 2.15 writes beside those above, and on which no figure depends.
+const NO_MATTER: [&str; 10] = [
+    "pinned_num_register_threads",
+    "pinned_use_cuda_host_register",
+    "pinned_use_hip_host_register",
+    "pinned_reserve_segment_size_mb",
+    "pinned_use_background_threads",
+    "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc",
+    "graph_capture_record_stream_reuse",
+    "max_round_threshold",
+    "max_cached_size",
+];
 
 impl Assembler {
     pub(super) fn settings(&mut self, at: u64, value: Value) -> Result<()> {
@@ -20,7 +33,10 @@ impl Assembler {
         let mut settings = AllocatorSettings { recorded: true, ..AllocatorSettings::default() };
         let mut missing = vec!["max_split_size", "expandable_segments", "roundup_power2_divisions", ALLOC_CONF];
         for (key, value) in pairs {
-            let Value::Str(id) = key else { continue };
+            let Value::Str(id) = key else {
+                self.unknown("allocator_settings", key);
+                continue;
+            };
             let name = self.text(id).to_owned();
             missing.retain(|&known| known != name && !(known == ALLOC_CONF && name.ends_with(known)));
             match name.as_str() {
@@ -51,9 +67,15 @@ impl Assembler {
                     Value::Dict(_) => settings.roundup_power2_divisions = self.divisions(at, value)?,
                     _ => self.malformed(&name, "a dictionary", value),
                 },
-                _ => settings.other.push((name, self.show(value))),
+                _ => {
+                    if !NO_MATTER.contains(&name.as_str()) {
+                        self.unknown("allocator_settings", key);
+                    }
+                    settings.other.push((name, self.show(value)));
+                }
             }
         }
+        self.snapshot.notes.malformed.extend(alloc_conf::contradictions(&settings));
         for name in missing {
             let message = format!("expected {name:?} among the allocator settings, found none");
             self.snapshot.notes.malformed.push(message);
@@ -71,6 +93,11 @@ impl Assembler {
             let bucket = self.text(id).parse::<u64>().ok().filter(|mib| mib.is_power_of_two());
             let slot = bucket.and_then(|mib| divisions.get_mut(mib.trailing_zeros() as usize));
             let count = self.heap.as_int(value).and_then(|count| u64::try_from(count).ok());
+            // PyTorch takes no others, so rounding by them is nobody's.
+            if count.is_some_and(|count| count > 1 && !count.is_power_of_two()) {
+                let message = "expected powers of two as counts in \"roundup_power2_divisions\", found others";
+                self.snapshot.notes.malformed.push(message.to_owned());
+            }
             match (slot, count) {
                 (Some(slot), Some(count)) => {
                     *slot = count;

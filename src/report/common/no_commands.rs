@@ -9,11 +9,12 @@ pub(crate) fn write(value: &impl Serialize, out: &mut dyn Write) -> io::Result<(
     writeln!(out)
 }
 
-/// Writes JSON on without `##[`, which a runner of workflows takes for a command wherever it stands in a log: it can only
-/// stand in strings, and there the last character can be written by its number.
+/// Writes JSON on without `##[` and `##vso[`, which a runner of workflows takes for a command wherever it stands in a log: it
+/// can only stand in strings, and there the last character can be written by its number. As in
+/// [`safe`](super::notes::safe), any letters may stand between.
 pub(crate) struct NoCommands<'w> {
     out: &'w mut dyn Write,
-    /// Number of `#` right before, up to two.
+    /// Number of `#` right before, or before the letters right before, up to two.
     signs: usize,
 }
 
@@ -32,7 +33,12 @@ impl Write for NoCommands<'_> {
                 self.out.write_all(b"\\u005b")?;
                 from = at + 1;
             }
-            self.signs = if byte == b'#' { (self.signs + 1).min(2) } else { 0 };
+            self.signs = match byte {
+                b'#' => (self.signs + 1).min(2),
+                // Letters that are not ASCII consist of other bytes.
+                _ if self.signs == 2 && (byte.is_ascii_alphanumeric() || !byte.is_ascii()) => 2,
+                _ => 0,
+            };
         }
         self.out.write_all(&bytes[from..])?;
         Ok(bytes.len())
@@ -50,10 +56,10 @@ mod tests {
     #[test]
     fn strings_hold_no_commands_and_read_the_same() {
         let mut out = Vec::new();
-        let value = ["##[error]x", "#[a] ##", "[", "###[b]"];
+        let value = ["##[error]x", "#[a] ##", "[", "###[b]", "##vso[task]", "##V\u{ad}SO[x]", "##vso [c]"];
         serde_json::to_writer(NoCommands::new(&mut out), &value).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(!text.contains("##["), "{text}");
+        assert!(!text.contains("##[") && !text.to_lowercase().contains("##vso["), "{text}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
     }
 }

@@ -516,14 +516,15 @@ pub fn duration(micros: i64) -> String {
 
 /// Text from a file, safe to show: control characters, those that reorder or hide text, and those that XML does not
 /// allow are escaped; so is what begins a command to a runner of workflows, which reads them from the log: `::` at the
-/// beginning of a line and `##[` anywhere.
+/// beginning of a line (GitHub Actions), and anywhere `##[`, `##vso[` in any case (Azure Pipelines), and `##teamcity[`,
+/// which is to say `##`, any letters, and `[`.
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for next in text.chars() {
         // A line may begin with any word, since long ones are broken.
         let command = match next {
             ':' => shown.strip_suffix(':').is_some_and(|line| !line.ends_with(|before: char| !before.is_whitespace())),
-            '[' => shown.ends_with("##"),
+            '[' => shown.trim_end_matches(char::is_alphanumeric).ends_with("##"),
             _ => false,
         };
         if command || next.is_control() || is_invisible(next) {
@@ -561,6 +562,8 @@ mod tests {
         assert_eq!(safe("::stop-commands::x"), ":\\u{3a}stop-commands::x");
         assert_eq!(safe("a  ::add-mask::b"), "a  :\\u{3a}add-mask::b");
         assert_eq!(safe("a ##[error]b ###[x]"), "a ##\\u{5b}error]b ###\\u{5b}x]");
+        assert_eq!(safe("##vso[task.x]y ##VsO[a]"), "##vso\\u{5b}task.x]y ##VsO\\u{5b}a]");
+        assert_eq!(safe("##teamcity[x] #vso[0] ##vso [0]"), "##teamcity\\u{5b}x] #vso[0] ##vso [0]");
         assert_eq!(safe("at::native::add ops::aten::mm: c10::x"), "at::native::add ops::aten::mm: c10::x");
     }
 

@@ -8,6 +8,8 @@ use memviz::Recording;
 use memviz::analysis::check::CheckVerdict;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::input::ReadOptions;
+use memviz::replay::Metric;
+use serde_pickle::{HashableValue, Value as Pickled};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Cursor;
@@ -175,16 +177,125 @@ fn a_late_beginning_without_stacks_is_not_known() {
             .fold(value.clone(), |value, place| replaced(&value, place, json!([])))
     };
     assert_eq!(verdicts(&blank(&late), 0).unwrap()[0], CheckVerdict::Unknown);
-    // Entries with stacks say that blocks without one are from before the recording.
+    // Entries with stacks say that blocks without one are from before the recording, or older than what a ring buffer has.
     let segments = blank(&late)["segments"].clone();
     late["segments"] = segments;
-    assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Passed);
+    assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Unknown);
+    late["trace_alloc_overflowed"] = json!(false);
+    assert_eq!(verdicts(&late, 0).unwrap()[0], CheckVerdict::Passed, "the file rules that out");
+}
+
+/// Whatever is missing of a real recording: the peak of the whole is never kept by a smaller budget.
+#[test]
+fn no_part_of_a_real_recording_is_judged_as_the_whole() {
+    for name in ["fragmented_nocrash", "conf_roundup", "expandable", "tiny", "private_pool", "side_stream"] {
+        let bytes = support::read_unpacked(&fixture(name));
+        let whole: Pickled = serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).unwrap();
+        let judged = |value: &Pickled, slack: i64| {
+            let bytes = serde_pickle::value_to_vec(value, serde_pickle::SerOptions::new()).unwrap();
+            let mut options = ReadOptions::default();
+            options.on_one_thread = true;
+            let recording = Recording::read(Cursor::new(bytes), &options).ok()?;
+            let limit = |metric: Metric| {
+                let whole = support::open(&fixture(name)).histories[0].maxima[metric as usize].bytes;
+                u64::try_from(whole + slack).ok()
+            };
+            let [peak, reserved] = [Metric::Allocated, Metric::Reserved].map(limit);
+            let budgets = Budgets::default().devices(vec![0]).max_peak(peak).max_reserved(reserved);
+            let report = recording.check(&CheckOptions::default().budgets(vec![budgets]).top(1));
+            Some(report.checks.iter().map(|check| check.verdict).collect::<Vec<_>>())
+        };
+        assert_eq!(judged(&whole, 0), Some(vec![CheckVerdict::Passed; 2]), "{name}");
+        let entries = with_entries(&whole, |_| ()).1;
+        let mut problems = Vec::new();
+        let mut never_passes = |what: String, value: &Pickled| {
+            if judged(value, -1).is_some_and(|verdicts| verdicts.contains(&CheckVerdict::Passed)) {
+                problems.push(format!("{name} {what}"));
+            }
+        };
+        for part in 1..12 {
+            let at = entries * part / 12;
+            never_passes(format!("from entry {at} on"), &with_entries(&whole, |all| drop(all.drain(..at))).0);
+            never_passes(format!("up to entry {at}"), &with_entries(&whole, |all| all.truncate(at)).0);
+            never_passes(format!("without entry {at}"), &with_entries(&whole, |all| drop(all.remove(at))).0);
+            never_passes(
+                format!("without entries {at} to {}", at + 3),
+                &with_entries(&whole, |all| drop(all.drain(at..(at + 3).min(all.len())))).0,
+            );
+        }
+        support::assert_none(&problems);
+    }
+}
+
+/// A copy with other entries of device 0, and how many those were.
+fn with_entries(whole: &Pickled, change: impl FnOnce(&mut Vec<Pickled>)) -> (Pickled, usize) {
+    let mut copy = whole.clone();
+    let Pickled::Dict(root) = &mut copy else { panic!("a snapshot is a dictionary") };
+    let Some(Pickled::List(traces)) = root.get_mut(&HashableValue::String("device_traces".to_owned())) else {
+        panic!("there are traces")
+    };
+    let Pickled::List(entries) = &mut traces[0] else { panic!("a trace is a list") };
+    let number = entries.len();
+    change(entries);
+    (copy, number)
+}
+
+/// Settings that are not known, or that say two things, leave every size open.
+#[test]
+fn settings_that_nobody_understands_are_not_exact() {
+    let whole = whole();
+    let with = |key: &str, value: Value| {
+        let mut changed = whole.clone();
+        changed["allocator_settings"][key] = value;
+        changed
+    };
+    let text = "PYTORCH_CUDA_ALLOC_CONF";
+    for (key, value) in [
+        ("large_page_mb", json!(64)),
+        (text, json!("newround:8")),
+        (text, json!("roundup_power2_divisions:7")),
+        (text, json!("max_split_size_mb:30")),
+        (text, json!("backend:cudaMallocAsync")),
+        (text, json!("expandable_segments")),
+        ("roundup_power2_divisions", json!({"1": 7})),
+    ] {
+        let verdicts = verdicts(&with(key, value.clone()), 1 << 40).unwrap();
+        assert_eq!(verdicts, [CheckVerdict::Unknown; 4], "{key} {value}");
+    }
+    for (key, value) in [
+        (text, json!("garbage_collection_threshold:0.0,pinned_num_register_threads:8")),
+        ("release_lock_on_cudamalloc", json!(true)),
+    ] {
+        let found = verdicts(&with(key, value.clone()), 0).unwrap();
+        assert_eq!(found.contains(&CheckVerdict::Passed), key != text, "{key} {value}");
+    }
+}
+
+/// Python keeps the last of several values of a key. Which one was meant is not known.
+#[test]
+fn a_key_that_stands_twice_is_not_known() {
+    let bytes = pickle(&whole());
+    // The root's dictionary is filled last: one more item, an empty list of traces, in front of STOP.
+    let [body, b"."] = [&bytes[..bytes.len() - 1], &bytes[bytes.len() - 1..]] else { panic!("STOP is last") };
+    for key in ["device_traces", "segments", "allocator_settings"] {
+        let item = [&b"X"[..], &(key.len() as u32).to_le_bytes(), key.as_bytes(), b"]s."].concat();
+        let twice = [body, &item].concat();
+        let recording = Recording::read(Cursor::new(twice), &ReadOptions::default());
+        let Ok(recording) = recording else { continue };
+        let options = CheckOptions::default().budgets(vec![budgets(0, 1 << 40)]).top(1);
+        let verdicts: Vec<_> = recording.check(&options).checks.iter().map(|check| check.verdict).collect();
+        assert_eq!(verdicts, [CheckVerdict::Unknown; 2], "{key}");
+        if key == "device_traces" {
+            assert_eq!(recording.histories.iter().map(|history| history.entries()).sum::<u32>(), 0, "the last one counts");
+        }
+    }
 }
 
 /// A segment that a block from before the recording lies in, and that is gone without an entry.
 #[test]
 fn segments_whose_end_was_not_recorded_leave_reserved_open() {
     let mut late = whole();
+    late["trace_alloc_overflowed"] = json!(false);
     let frames = json!([]);
     let trace = late["device_traces"][0].as_array_mut().unwrap();
     for action in ["free_completed", "free_requested"] {

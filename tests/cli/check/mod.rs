@@ -219,7 +219,11 @@ fn what_cannot_be_measured_fails_closed_and_says_why() {
         (&fixture("multi_gpu_t201"), &["--max-peak", "80GiB"], "no history was recorded"),
         (&fixture("tiny"), &["--max-leak", "1GiB"], "no steps were found"),
         (&fixture("gpt_late"), &["--max-leak", "1GiB"], "3 steps found"),
-        (&fixture("gpt_late"), &["--max-site", "minigpt=2.6GiB"], "before the recording"),
+        (&fixture("gpt_late"), &["--max-peak", "80GiB"], "--accept-late-start"),
+        (&fixture("gpt_late"), &["--max-reserved", "80GiB"], "--accept-late-start"),
+        (&fixture("gpt_late"), &["--max-fragmentation", "100%"], "--accept-late-start"),
+        (&fixture("gpt_late"), &["--max-site", "minigpt=80GiB"], "--accept-late-start"),
+        (&fixture("gpt_late"), &["--max-site", "minigpt=2.6GiB", "--accept-late-start"], "before the recording"),
         (&fixture("leak_slow"), &["--max-leak", "1GiB", "--steps", "no such"], "no such"),
         (&cut, &["--max-peak", "80GiB", "--allow-truncated"], "cut off"),
         (&timeline, &["--max-reserved", "80GiB"], "does not record reserved"),
@@ -260,18 +264,30 @@ fn bounds_that_decide_are_enough() {
     assert_eq!((code, &row["verdict"], &row["bound"]), (Some(0), &"passed".into(), &"upper".into()));
     assert!(row["reason"].as_str().unwrap().contains("free_requested"));
     // Blocks of unknown stacks may all belong to a site, and are still not enough.
-    let (code, row) = only_check(&[&fixture("gpt_late"), "--max-site", "minigpt=4GiB"]);
+    let (code, row) = only_check(&[&fixture("gpt_late"), "--max-site", "minigpt=4GiB", "--accept-late-start"]);
     assert_eq!((code, &row["bound"]), (Some(0), &"upper".into()));
 }
 
 #[test]
-fn a_recording_that_began_late_is_judged_from_there_on_and_says_so() {
-    let (code, row) = only_check(&[&fixture("gpt_late"), "--max-peak", &GPT_PEAK.to_string()]);
+fn a_recording_that_began_late_is_judged_from_there_on_where_that_is_accepted() {
+    let path = fixture("gpt_late");
+    let peak = GPT_PEAK.to_string();
+    let (code, row) = only_check(&[&path, "--max-peak", &peak, "--accept-late-start"]);
     assert_eq!((code, &row["verdict"]), (Some(0), &"passed".into()));
     for format in ["text", "markdown", "json"] {
-        let run = check(&[&fixture("gpt_late"), "--max-peak", "5GiB", "--format", format]);
+        let run = check(&[&path, "--max-peak", "5GiB", "--accept-late-start", "--format", format]);
         assert!(run.expect(0).stdout.contains("incomplete history"), "{}", run.stdout);
     }
+    // What is exceeded since then is exceeded, whatever was before.
+    let (code, row) = only_check(&[&path, "--max-peak", &(GPT_PEAK - 1).to_string()]);
+    assert_eq!((code, &row["bound"]), (Some(1), &"lower".into()));
+    let folder = Folder::new();
+    let absolute = std::fs::canonicalize(&path).unwrap();
+    let budget = format!("[[budget]]\ninput = {absolute:?}\nmax-peak = {peak}\n");
+    folder.write("memviz.toml", &budget);
+    folder.check(&[]).expect(2);
+    folder.write("memviz.toml", budget + "accept-late-start = true\n");
+    folder.check(&[]).expect(0);
 }
 
 // ------------------------------------------------------------------ usage

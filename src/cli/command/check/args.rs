@@ -52,6 +52,9 @@ pub struct Check {
     /// Write what is measured to the baseline, instead of comparing it
     #[arg(long)]
     pub(super) update_baseline: bool,
+    /// Judge a recording that begins with memory in use from there on, although a ring buffer may have lost what was before
+    #[arg(long)]
+    pub(super) accept_late_start: bool,
     /// Budgets in a file [default: memviz.toml in the working directory, if there is one]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

@@ -105,6 +105,7 @@ fn flags(args: &Check) -> Result<Budgets, Failure> {
         steps: args.steps.clone(),
         baseline: None,
         tolerance: args.tolerance.unwrap_or_default(),
+        accept_late_start: args.accept_late_start,
     })
 }
 
@@ -123,6 +124,7 @@ fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
         }
         budgets.steps = args.steps.clone().or(budgets.steps);
         budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);
+        budgets.accept_late_start |= args.accept_late_start;
         BudgetSet { budgets, baseline: baseline.filter(|_| args.baseline.is_none()) }
     };
     entries.into_iter().map(without_flags).filter(|set| !set.is_empty()).collect()
