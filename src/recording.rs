@@ -229,8 +229,10 @@ impl Recording {
         self.histories.iter().map(|history| history.anomalies.total()).sum()
     }
 
-    /// Whether every history is complete: see [`crate::replay::Completeness::is_complete`].
+    /// Whether the file was read to its end, and every history is complete: see
+    /// [`crate::replay::Completeness::is_complete`].
     pub fn is_complete(&self) -> bool {
-        self.histories.iter().all(|history| history.completeness.is_complete())
+        self.snapshot.notes.truncated_at.is_none()
+            && self.histories.iter().all(|history| history.completeness.is_complete())
     }
 }

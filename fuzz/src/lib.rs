@@ -1,19 +1,31 @@
-//! What the fuzz targets have in common: reading, replaying, and what must hold afterwards.
+//! What the fuzz targets do, so that `cargo test` can do it again with what they found: reading, replaying, and what must hold
+//! afterwards.
+
+pub mod bytes;
+pub mod entries;
+pub mod mutation;
+pub mod texts;
 
 use memviz::Recording;
-use memviz::analysis::check::EarlierRun;
+use memviz::analysis::check::{Budgets, CheckOptions, CheckVerdict, EarlierRun};
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::diff::DiffReport;
+use memviz::analysis::excerpt::{Window, excerpt};
+use memviz::analysis::flame::FlameOptions;
 use memviz::analysis::fragmentation::FragmentationOptions;
-use memviz::facts::grouping::GroupBy;
 use memviz::analysis::leaks::LeakOptions;
 use memviz::analysis::oom::OomOptions;
 use memviz::analysis::peak::PeakOptions;
 use memviz::analysis::ranks::RanksReport;
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::analysis::timeline::{TimelineOptions, XAxis};
+use memviz::analysis::triage::TriageOptions;
+use memviz::facts::grouping::GroupBy;
 use memviz::input::{Compression, ReadOptions, read_observed};
 use memviz::model::{Action, Snapshot};
+use memviz::play::plans::PlanOptions;
 use memviz::replay::{AnomalyKind, HeadStart, History, Metric, Track, replay};
+use memviz::report::flamegraph::folded;
 use memviz::report::page::Page;
 use memviz::report::{AnswerFormat, Source, Sources, TextStyle};
 use std::io::Cursor;
@@ -97,28 +109,81 @@ pub fn answer(snapshot: Snapshot, histories: Vec<History>) {
     let source = Source { path: "snapshot.pickle", recording: &recording };
     let style = TextStyle { width: Some(80), color: false, advice: true };
     let fragmentation = FragmentationOptions::default().points(Some(8));
-    let timeline = TimelineOptions::default().peak(PeakOptions::default().top(Some(3))).axis(XAxis::Time).columns(50).inactive(true);
+    let timeline = TimelineOptions::default()
+        .peak(PeakOptions::default().top(Some(3)))
+        .axis(XAxis::Time)
+        .columns(50)
+        .inactive(true);
     for format in AnswerFormat::ALL {
         let mut out = Vec::new();
         let _ = recording.peak(&PeakOptions::default()).map(|report| format.write(&report, source, style, &mut out));
         let _ = recording.oom(&OomOptions::default()).map(|report| format.write(&report, source, style, &mut out));
         let _ = recording.leaks(&LeakOptions::default()).map(|report| format.write(&report, source, style, &mut out));
         let _ = recording.fragmentation(&fragmentation).map(|report| format.write(&report, source, style, &mut out));
-        let _ = recording.checkpoint(&CheckpointOptions::default()).map(|report| format.write(&report, source, style, &mut out));
+        let _ = recording
+            .checkpoint(&CheckpointOptions::default())
+            .map(|report| format.write(&report, source, style, &mut out));
         let _ = recording.info(&[]).map(|report| format.write(&report, source, style, &mut out));
         for by in [GroupBy::Category, GroupBy::Phase] {
             let options = PeakOptions::default().by(by);
             let _ = recording.peak(&options).map(|report| format.write(&report, source, style, &mut out));
         }
+        let _ =
+            recording.triage(&TriageOptions::default()).map(|report| format.write(&report, source, style, &mut out));
         if let Ok(side) = recording.diff_input(&PeakOptions::default()) {
             let sources = Sources { base: source, new: source };
             let _ = format.write(&DiffReport::of(&side, &side, Some(3)), sources, style, &mut out);
         }
     }
+    let _ = recording.flame(&FlameOptions::default()).map(|report| folded::write(&report, &mut Vec::new()));
+    play(&recording);
+    judge(&recording);
+    cut(&recording);
     if let Ok(overview) = recording.overview(&timeline) {
         let page = Page { source, overview: &overview };
         let mut out = Vec::new();
         page.svg(&mut out).and_then(|()| page.html(&mut out)).and_then(|()| page.markdown(&mut out)).expect("it fits");
+    }
+}
+
+/// Plays the requests again, with other settings and on a device that is too small for most.
+fn play(recording: &Recording) {
+    let simulated = recording.simulate(&SimulateOptions::default().sweep(true).capacity(Some(1 << 30)));
+    for device in simulated.map(|report| report.devices).unwrap_or_default() {
+        for run in device.runs {
+            let Some(outcome) = run.outcome else { continue };
+            assert!(outcome.max_requested <= outcome.max_active && outcome.max_allocated <= outcome.max_active);
+            assert!(outcome.max_active <= outcome.max_reserved, "blocks lie in segments");
+        }
+    }
+    let _ = recording.plan(&PlanOptions::default().capacity(Some(1 << 30)));
+}
+
+/// What contradicts itself passes no budget, and nothing passes a budget below what it is known to have had.
+fn judge(recording: &Recording) {
+    for history in &recording.histories {
+        let highest = history.maxima[Metric::Allocated as usize].bytes;
+        for limit in [u64::MAX, u64::try_from(highest).unwrap_or(0).saturating_sub(1)] {
+            let budgets = Budgets::default().devices(vec![history.device]).max_peak(Some(limit));
+            let report = recording.check(&CheckOptions::default().budgets(vec![budgets]).top(1));
+            let passes = report.verdict() == CheckVerdict::Passed;
+            assert!(!passes || history.anomalies.total() == 0, "it contradicts itself");
+            let is_upper = history.completeness.no_free_requested || highest <= 0;
+            assert!(!passes || limit == u64::MAX || is_upper, "{highest} bytes pass {limit}");
+        }
+    }
+}
+
+/// A part that is cut out is a recording that agrees with itself.
+fn cut(recording: &Recording) {
+    let devices = recording.devices();
+    for device in devices.all() {
+        let entries = device.track.entries();
+        let window = Window { device: device.id(), from: entries / 3, to: entries - entries / 3 };
+        if let Ok(part) = excerpt(&devices, &[window]) {
+            let histories = replay(&part);
+            check(&part, &histories);
+        }
     }
 }
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import signal
 from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+import pytest
 
 import torch_memviz
+from torch_memviz._recording import release
 from torch_memviz._recording.release import lost
 
 from .conftest import PROGRAMS, TorchEnvironment
@@ -144,3 +151,66 @@ def test_ranks_of_torchrun(torch: TorchEnvironment, tmp_path: Path) -> None:
     assert again == ["run_rank0_restart1.pickle", "run_rank1_restart1.pickle"]
     rows = torch_memviz.ranks(*(tmp_path / name for name in again)).to_rows()
     assert [(row["rank"], row["rank_source"]) for row in rows] == [(0, "path"), (1, "path")]
+
+
+class Allocator:
+    """What the recorder asks of PyTorch, without it: a snapshot, and counts of requests."""
+
+    class cuda:  # noqa: N801
+        """As `torch.cuda`."""
+
+        class memory:  # noqa: N801
+            """As `torch.cuda.memory`."""
+
+            @staticmethod
+            def _snapshot() -> dict[str, list[object]]:
+                return {"segments": [], "device_traces": []}
+
+        @staticmethod
+        def device_count() -> int:
+            return 0
+
+
+def test_nothing_that_is_in_the_way_is_written_into(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    path = tmp_path / "run.pickle"
+    # The name that earlier versions used, which everybody could foresee.
+    (tmp_path / f"run.pickle.{os.getpid()}.partial").symlink_to(victim)
+    path.symlink_to(victim)
+    release.dump(cast(ModuleType, Allocator), path, [])
+    assert victim.read_text() == "mine"
+    assert not path.is_symlink()
+    assert pickle.loads(path.read_bytes()) == {"segments": [], "device_traces": [], "trace_alloc_overflowed": False}
+    assert sorted(name.name for name in tmp_path.iterdir() if name.is_file() and not name.is_symlink()) == [
+        "run.pickle",
+        "victim",
+    ]
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.pickle"
+    path.write_text("old")
+
+    class Unwritable:
+        def __reduce__(self) -> str:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"), release.replacing(path) as file:
+        pickle.dump([b"half" * 100_000, Unwritable()], file)
+    assert path.read_text() == "old"
+    assert [name.name for name in tmp_path.iterdir()] == ["run.pickle"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_leaves_the_recording_alone(tmp_path: Path) -> None:
+    recorder = torch_memviz.record(tmp_path / "run.pickle")
+    recorder._torch, recorder._is_recording = Allocator, True
+    child = os.fork()
+    if child == 0:
+        recorder.stop()
+        os._exit(0 if recorder.files == [] and recorder.dump() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert recorder.dump("parent") == tmp_path / "run_parent.pickle"
+    recorder.leave()

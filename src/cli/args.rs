@@ -1,9 +1,12 @@
 //! What commands have in common of what can be typed.
 
+use crate::cli::limits;
 use crate::cli::outcome::Failure;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Inference};
+use crate::input::{Limits, ReadOptions};
 use crate::model::View;
+use crate::model::bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use regex::Regex;
@@ -131,6 +134,12 @@ pub struct SharedArgs {
     /// Use colours; the `NO_COLOR` variable turns them off, too
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
+    /// The most memory to take; more ends with exit code 2
+    #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
+    pub max_memory: Bytes,
+    /// Take any processor time, instead of 10 s for up to 20 MB of input and 1 s for each 2 MB more
+    #[arg(long)]
+    no_limit: bool,
     /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
@@ -169,6 +178,12 @@ impl SharedArgs {
     /// How answers about one recording are to be given.
     pub fn view_of_one(&self) -> View {
         View { library_lines: self.own.is_empty(), ..self.view() }
+    }
+
+    /// How inputs are to be read.
+    pub fn read_options(&self, view: View) -> ReadOptions {
+        let limits = Limits { memory: self.max_memory.0, ..Limits::default() };
+        ReadOptions { limits, allow_truncated: self.allow_truncated, view, ..ReadOptions::default() }
     }
 
     /// Devices asked for; empty for all.

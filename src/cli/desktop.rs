@@ -1,5 +1,6 @@
 //! Opening a written file in the program that the desktop has for it.
 
+use super::limits;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,6 +31,8 @@ pub fn open(path: &Path) -> io::Result<()> {
     opener.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let failed =
         |what: &dyn std::fmt::Display| io::Error::other(format!("written, but {OPENER} did not open it: {what}"));
+    // What it starts has nothing to do with the limits of this process.
+    limits::lift();
     let mut child = opener.spawn().map_err(|error| failed(&error))?;
     for _ in 0..LOOKS {
         match child.try_wait()? {

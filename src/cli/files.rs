@@ -40,6 +40,8 @@ impl Staged {
         let mut out = BufWriter::new(file);
         write(&mut out)?;
         out.flush()?;
+        // The name must not get to the disk before what it is the name of.
+        out.get_ref().sync_all()?;
         Ok(staged)
     }
 

@@ -9,6 +9,7 @@ mod command;
 mod desktop;
 mod files;
 mod format;
+mod limits;
 mod outcome;
 mod output;
 mod progress;
@@ -18,8 +19,10 @@ mod serve;
 
 pub use outcome::Outcome;
 
+use crate::model::bytes::Bytes;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use command::{COMMANDS, Run, command_line};
+use limits::Limits;
 use outcome::{Failure, complain};
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,6 +30,11 @@ use std::path::Path;
 /// The command that `arguments` ask for.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
     let matches = command_line().try_get_matches_from(with_command(arguments.into_iter().collect()))?;
+    if let Some((_, matches)) = matches.subcommand() {
+        let memory = matches.try_get_one::<Bytes>("max_memory").ok().flatten();
+        let work = !matches.try_get_one::<bool>("no_limit").ok().flatten().copied().unwrap_or(false);
+        memory.map(|memory| Limits { memory: memory.0, work }).into_iter().for_each(Limits::enforce);
+    }
     let asked = matches
         .subcommand()
         .and_then(|(name, matches)| COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.parse(matches)));

@@ -1,6 +1,7 @@
 //! One recording to its answer: what commands about a single input have in common.
 
 use super::args::{CommonArgs, SharedArgs};
+use super::limits;
 use super::output;
 use super::progress::Progress;
 use crate::Recording;
@@ -88,19 +89,24 @@ pub fn use_threads(args: &SharedArgs) {
 }
 
 fn read(args: &CommonArgs, view: View) -> crate::Result<Recording> {
-    let size = if args.is_stdin() { 0 } else { std::fs::metadata(&args.input).map_or(0, |metadata| metadata.len()) };
-    let progress = Progress::start(size, 1, args.quiet);
+    let progress = Progress::start(size_of_file(&args.input), 1, args.quiet);
     open(&args.input, args, view, progress.bytes.first())
+}
+
+/// Bytes of an input; 0 for standard input, and where that is not known.
+fn size_of_file(path: &Path) -> u64 {
+    if path.as_os_str() == "-" { 0 } else { std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
 }
 
 /// Reads a file without a progress bar.
 pub fn read_quietly(path: &Path, allow_truncated: bool) -> crate::Result<Recording> {
+    limits::grant(size_of_file(path));
     Recording::open(path, &ReadOptions { allow_truncated, ..ReadOptions::default() })
 }
 
 /// Reads an input, standard input for `-`, and counts its bytes.
 pub fn open(path: &Path, args: &SharedArgs, view: View, bytes: Option<&Arc<AtomicU64>>) -> crate::Result<Recording> {
-    let options =
-        ReadOptions { allow_truncated: args.allow_truncated, progress: bytes.cloned(), view, ..ReadOptions::default() };
+    let options = ReadOptions { progress: bytes.cloned(), ..args.read_options(view) };
+    limits::grant(size_of_file(path));
     if path.as_os_str() == "-" { Recording::read(io::stdin(), &options) } else { Recording::open(path, &options) }
 }

@@ -214,7 +214,8 @@ fn beginning(track: Track<'_>) -> Option<Doubt> {
     }
     // What an expandable segment has grown by since has a stack, too.
     let old_segment = |span: &SegmentSpan| span.made == 0 && !span.expandable && span.stack != StackId::EMPTY;
-    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) || history.segments.iter().any(old_segment) {
+    if history.baseline.iter().any(|origin| origin.stack != StackId::EMPTY) || history.segments.iter().any(old_segment)
+    {
         return Some(Doubt::LostBeginning);
     }
     if history.baseline.is_empty() {

@@ -73,9 +73,8 @@ pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
             problems.push(bad(pair, "a value behind a colon", "").to_string());
             continue;
         };
-        let entered = enter_string_only(key, value, settings).and_then(|is_known| {
-            Ok(is_known || enter_recorded(key, value, Rest::AfterLast, &mut elsewhere)?)
-        });
+        let entered = enter_string_only(key, value, settings)
+            .and_then(|is_known| Ok(is_known || enter_recorded(key, value, Rest::AfterLast, &mut elsewhere)?));
         match entered {
             Ok(true) => {}
             Ok(false) => problems.push(unknown(key).to_string()),
@@ -342,7 +341,10 @@ mod tests {
         };
         assert_eq!(contradictions(&agreeing), Vec::<String>::new());
         assert_eq!(contradictions(&AllocatorSettings { max_split_size: None, ..agreeing.clone() }).len(), 1);
-        assert_eq!(contradictions(&AllocatorSettings { roundup_power2_divisions: [0; 16], ..agreeing.clone() }).len(), 1);
+        assert_eq!(
+            contradictions(&AllocatorSettings { roundup_power2_divisions: [0; 16], ..agreeing.clone() }).len(),
+            1
+        );
         let named = AllocatorSettings { alloc_conf: "max_split_size_mb:30".to_owned(), ..agreeing };
         assert_eq!(contradictions(&named), Vec::<String>::new(), "set before");
     }

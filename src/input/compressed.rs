@@ -23,7 +23,8 @@ impl Compression {
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            // A frame, or one to skip, with which the files of some programs begin.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [b'P', b'K', 3, 4, ..] => Self::Zip,
             _ => Self::None,
         }

@@ -3,7 +3,7 @@
 use super::compressed::Compression;
 use super::limits::Limits;
 use crate::error::{Error, Result};
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufRead, Cursor, Read};
 
 /// A reader of the decompressed bytes of `reader`, on the thread that reads from it. An archive in zip format is read into
 /// memory first, since its index is at the end, and is decompressed on a thread of its own.
@@ -20,8 +20,8 @@ pub fn decompress(
     Ok(match compression {
         Compression::None => counted.reader,
         Compression::Gzip => {
-            let decoder = flate2::read::MultiGzDecoder::new(counted);
-            Box::new(Checked::new(decoder, |gzip| gzip.get_ref().count, format, limits))
+            let members = GzipMembers { member: Some(flate2::bufread::GzDecoder::new(io::BufReader::new(counted))) };
+            Box::new(Checked::new(members, GzipMembers::taken, format, limits))
         }
         Compression::Zstd => {
             let decoder = zstd_decoder(counted).map_err(|error| damaged(format, 0, &error))?;
@@ -40,6 +40,52 @@ fn zstd_decoder<R: Read>(reader: R) -> io::Result<zstd::Decoder<'static, io::Buf
 #[allow(clippy::unnecessary_wraps, reason = "the decoder of other targets has memory to ask for")]
 fn zstd_decoder<R: Read>(reader: R) -> io::Result<super::zstd_frames::ZstdFrames<io::BufReader<R>>> {
     Ok(super::zstd_frames::ZstdFrames::new(io::BufReader::new(reader)))
+}
+
+/// The contents of all members of a gzip file, and nothing of the zeros with which tapes and disks fill up what is behind.
+struct GzipMembers<R> {
+    /// The member that is read; gone at the end of all.
+    member: Option<flate2::bufread::GzDecoder<io::BufReader<Counted<R>>>>,
+}
+
+impl<R: Read> GzipMembers<R> {
+    fn taken(&self) -> u64 {
+        self.member.as_ref().map_or(u64::MAX, |member| member.get_ref().get_ref().count)
+    }
+}
+
+impl<R: Read> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let Some(member) = self.member.take() else { break };
+            let mut rest = member.into_inner();
+            let is_padding = rest.fill_buf()?.first().is_none_or(|&byte| byte == 0);
+            if is_padding {
+                return if only_zeros(&mut rest)? { Ok(0) } else { Err(io::ErrorKind::InvalidData.into()) };
+            }
+            self.member = Some(flate2::bufread::GzDecoder::new(rest));
+        }
+        Ok(0)
+    }
+}
+
+/// Whether a stream has nothing but zeros up to its end.
+fn only_zeros(reader: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        let length = bytes.len();
+        reader.consume(length);
+    }
 }
 
 /// The one file of a zip archive. Its decoder borrows the archive, so both stay on a thread.
@@ -70,8 +116,13 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes)?;
     let length = bytes.len() as u64;
+    let ends = ends_with_directory(&bytes);
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let index = only_file(&mut archive)?;
+    if !ends || !is_tiled(&mut archive).map_err(broken)? {
+        let message = "expected a zip archive of which every byte belongs to its one file, found others";
+        return Err(Error::NotASnapshot(message.to_owned()));
+    }
     let file = archive.by_index(index).map_err(broken)?;
     Ok(take(&mut Checked::new(file, |_| length, format, limits)))
 }
@@ -92,6 +143,40 @@ fn only_file<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> Result<usi
         }
     }
     found.ok_or_else(|| Error::NotASnapshot("expected a zip archive with one file in it, found none".to_owned()))
+}
+
+/// Whether the last record of a zip archive, with its comment, is the end of the file.
+fn ends_with_directory(bytes: &[u8]) -> bool {
+    const END: &[u8] = b"PK\x05\x06";
+    /// Bytes of that record without its comment, of which the last two are the comment's length.
+    const LENGTH: usize = 22;
+    let first = bytes.len().saturating_sub(LENGTH + usize::from(u16::MAX));
+    let ends = bytes[first..].windows(LENGTH).filter(|record| record.starts_with(END));
+    let lengths = ends.map(|record| usize::from(u16::from_le_bytes([record[LENGTH - 2], record[LENGTH - 1]])));
+    let starts = bytes[first..].windows(LENGTH).enumerate().filter(|(_, record)| record.starts_with(END));
+    starts.zip(lengths).any(|((start, _), length)| first + start + LENGTH + length == bytes.len())
+}
+
+/// Whether the members of a zip archive follow one another from its first byte to its directory. The directory lists one
+/// member of each name; a second one, or a file in front, would be there and not be read.
+fn is_tiled<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> zip::result::ZipResult<bool> {
+    /// The longest record that may stand behind a member's data, with its length and checksum.
+    const LONGEST_DESCRIPTOR: u64 = 24;
+    let mut members = Vec::new();
+    for index in 0..archive.len() {
+        let member = archive.by_index_raw(index)?;
+        let start = member.data_start().unwrap_or(0);
+        members.push((member.header_start(), start.saturating_add(member.compressed_size())));
+    }
+    members.sort_unstable();
+    let (mut end, mut gap) = (0, 0);
+    for (start, next) in members.into_iter().chain([(archive.central_directory_start(), 0)]) {
+        if start < end || start - end > gap {
+            return Ok(false);
+        }
+        (end, gap) = (next, LONGEST_DESCRIPTOR);
+    }
+    Ok(true)
 }
 
 fn damaged(format: &'static str, at: u64, error: &io::Error) -> Error {

@@ -9,8 +9,8 @@ use std::io::{self, Read};
 
 /// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
-/// The key in front of a recording, with its quotes.
-const KEY: &[u8] = b"\"base64\"";
+/// The key in front of a recording. PyTorch writes it between double quotes; a browser takes others and none, too.
+const KEY: &[u8] = b"base64";
 /// How a picture in a page begins.
 const PICTURE: &[u8] = b"data:image/png;base64";
 
@@ -129,9 +129,14 @@ impl<R: Read> PageReader<R> {
                         State::Quote { found }
                     }
                 }
+                State::Colon { found } if matches!(byte, b'"' | b'\'' | b'`') => State::Colon { found },
                 State::Colon { found } if byte == b':' => State::Quote { found },
                 State::Quote { found: false } if byte == b'"' => State::Inside,
-                State::Quote { found: true } if byte == b'"' => {
+                State::Quote { found: false } if matches!(byte, b'\'' | b'`') => {
+                    let message = "the page holds a recording between other quotes than PyTorch writes";
+                    return Err(Error::NotASnapshot(message.to_owned()));
+                }
+                State::Quote { found: true } if matches!(byte, b'"' | b'\'' | b'`') => {
                     let message = "the page holds more than one recording; memviz reads one at a time";
                     return Err(Error::NotASnapshot(message.to_owned()));
                 }
@@ -288,6 +293,9 @@ mod tests {
         says("<html></html>", "without a recording");
         says("<p>{\"base64\": 1}", "without a recording");
         says("<p>{\"base64\": \"YQ==\"}, {\"base64\": \"YQ==\"}", "more than one");
+        says("<p>{\"base64\": \"YQ==\"}, {'base64': 'YQ=='}", "more than one");
+        says("<p>{\"base64\": \"YQ==\"}, {base64 : `YQ==`}", "more than one");
+        says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "other quotes");
         says("<p>{\"base64\": \"YWJj", "in the middle of the recording");
         says("<p>{\"base64\": \"YW!j\"", "found byte 0x21");
         says("<p>{\"base64\": \"YW=j\"", "found byte 0x6a");

@@ -13,10 +13,13 @@ pub struct Limits {
     /// Decompressed bytes may reach this many times the compressed bytes, plus [`Limits::base_memory`]. Snapshots
     /// compress 20 to 60 times.
     pub expansion: u64,
+    /// Memory for everything that is read, in bytes: objects of the pickle machine, and trace entries with what a replay
+    /// makes of each.
+    pub memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 1 << 20, expansion: 256 }
+        Self { memory_per_byte: 4, base_memory: 16 << 20, string_bytes: 1 << 20, expansion: 256, memory: 4 << 30 }
     }
 }

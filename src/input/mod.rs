@@ -294,7 +294,8 @@ fn read_pickle<O: EntryObserver + 'static>(
             None => io::copy(&mut reader.take(rest), &mut io::sink()).map_err(window::unwrap_io),
         };
         match rest {
-            Err(Error::Truncated { .. }) if options.allow_truncated => {}
+            // All of the recording is there, but not what says that it is as it was written, or that nothing follows.
+            Err(Error::Truncated { at, .. }) if options.allow_truncated => decoded.cut_behind = Some(at),
             result => decoded.followed |= result? > 0,
         }
     }

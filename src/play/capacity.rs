@@ -144,7 +144,7 @@ impl Search<'_> {
             }
         }
         let failure = if self.refusals_fail { player.outcome.failure() } else { player.outcome.fails_at };
-        Stretch { works: failure.is_none(), from, to, steps: player.applied + 1 }
+        Stretch { works: failure.is_none(), from, to, steps: player.applied + self.program.set_up() }
     }
 }
 

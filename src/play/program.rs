@@ -28,6 +28,9 @@ pub(crate) struct Step {
     pub bytes: u64,
 }
 
+/// What it costs to make a pool for small and one for large blocks, in steps.
+const SET_UP_OF_POOL: usize = 8;
+
 /// What a step asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
@@ -161,6 +164,11 @@ impl Program {
     /// Bytes of the segments that are there before the first step.
     pub(crate) fn reserved_at_start(&self) -> u64 {
         self.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
+    }
+
+    /// What it costs to get ready for a play, in steps: every pool has to be there, and all that is there at the start.
+    pub(super) fn set_up(&self) -> u64 {
+        (1 + SET_UP_OF_POOL * self.pools.len() + self.start.pieces.len()) as u64
     }
 
     /// Number of steps: what a play of it costs.

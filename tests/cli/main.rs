@@ -5,7 +5,11 @@ mod commands;
 mod diff;
 #[cfg(feature = "view")]
 mod engine;
+#[cfg(unix)]
+mod faults;
 mod fit;
+#[cfg(unix)]
+mod limits;
 mod mistakes;
 mod output;
 mod ranks;

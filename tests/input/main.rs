@@ -2,6 +2,7 @@
 //! at all is refused.
 
 mod bounds;
+mod containers;
 mod hostile;
 mod keys;
 mod metadata;

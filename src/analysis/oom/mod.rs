@@ -55,6 +55,8 @@ pub struct OomOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to look for changes of the program that would have made room: see [`DevicePlans::of_failure`].
     pub plans: bool,
+    /// Failed requests explained of each device, the first ones; all when absent.
+    pub explained: Option<usize>,
 }
 
 setters!(OomOptions {
@@ -64,6 +66,7 @@ setters!(OomOptions {
     inference: Inference,
     devices: Vec<DeviceId>,
     plans: bool,
+    explained: Option<usize>,
 });
 
 /// A failed request.
@@ -191,7 +194,7 @@ impl DeviceOoms {
         let failed = (0u32..).zip(track.actions()).filter(|&(_, &action)| action == Action::Oom);
         // Without segments, nothing tells why a request failed.
         let explained = track.snapshot.notes.format.has_segments();
-        let failed: Vec<u32> = failed.map(|(entry, _)| entry).filter(|_| explained).collect();
+        let mut failed: Vec<u32> = failed.map(|(entry, _)| entry).filter(|_| explained).collect();
         let mut sweep = Sweep::new(track);
         let mut turnover = Turnover::new(track, sites);
         let mut grouper = Grouper::new(device, sites, &options.filter, options.by);
@@ -199,6 +202,7 @@ impl DeviceOoms {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated, None);
         }
         let capacity = cause::known_capacity(track, &failed);
+        failed.truncate(options.explained.unwrap_or(usize::MAX));
         let explainer = Explainer { device, options, grouper, capacity, plays: Plays::of(track) };
         let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {

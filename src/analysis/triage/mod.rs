@@ -174,14 +174,15 @@ impl DeviceTriage {
 impl Failure {
     fn of(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Option<Self>> {
         let (inference, devices) = (options.inference, vec![device.id()]);
-        let ooms = OomReport::of(recording, &OomOptions { inference, devices, top: Some(1), ..OomOptions::default() })?;
+        let first = OomOptions { inference, devices, top: Some(1), explained: Some(1), ..OomOptions::default() };
+        let ooms = OomReport::of(recording, &first)?;
         let ooms = ooms.devices.into_iter().next().map(|device| device.ooms).unwrap_or_default();
         Ok(ooms.first().map(|first| Self {
             requested: first.request.bytes,
             device_free: first.device_free,
             capacity: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,
-            count: ooms.len(),
+            count: device.track.action_counts()[Action::Oom as usize] as usize,
         }))
     }
 }

@@ -47,6 +47,7 @@ impl Run for Oom {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             plans: true,
+            explained: None,
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {

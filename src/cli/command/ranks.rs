@@ -5,11 +5,11 @@ use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::SummaryOptions;
 use crate::cli::args::SharedArgs;
 use crate::cli::format::RowsOrPicture;
+use crate::cli::limits;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::recording::use_threads;
-use crate::input::ReadOptions;
 use crate::ranks::{RankInputs, RanksOptions};
 use crate::replay::Metric;
 use crate::report::AnswerFormat;
@@ -59,8 +59,7 @@ impl Run for Ranks {
             RowsOrPicture::Rows(AnswerFormat::Json) => Some(Streamed::Json),
             RowsOrPicture::Rows(AnswerFormat::Csv | AnswerFormat::Markdown) | RowsOrPicture::Picture(_) => None,
         };
-        let mut read =
-            ReadOptions { allow_truncated: shared.allow_truncated, view: shared.view(), ..ReadOptions::default() };
+        let mut read = shared.read_options(shared.view());
         let mut options = RanksOptions {
             summary: SummaryOptions { metric: self.metric, top: usize::from(self.top), devices: shared.devices() },
             stdin_name: self.stdin_name.clone(),
@@ -71,6 +70,7 @@ impl Run for Ranks {
         output::check_target(shared, &inputs.paths().collect::<Vec<_>>())?;
         // Rows that appear on a terminal show the progress themselves.
         let rows_show = shared.output.is_none() && io::stdout().is_terminal() && streamed.is_some();
+        limits::grant(inputs.bytes());
         let progress = Progress::start(inputs.bytes(), 1, shared.quiet || rows_show);
         read.progress = progress.bytes.first().cloned();
         options.read = read;

@@ -5,6 +5,7 @@ use crate::Recording;
 use crate::analysis::excerpt::{Window, excerpt};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::format::Format;
+use crate::cli::limits;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
 use crate::cli::recording::use_threads;
@@ -184,6 +185,7 @@ impl View {
                 "until Ctrl-C; on another machine, ssh -L {port}:127.0.0.1:{port} HOST makes this address work"
             ));
         }
+        limits::lift();
         server.run(&page);
         Ok(Outcome::Done)
     }

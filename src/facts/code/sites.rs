@@ -333,7 +333,7 @@ pub(crate) const LONGEST_STACK: usize = 64 << 10;
 /// The same where a recording has so many long ones that they would fill the memory.
 pub(crate) const SHORTENED_STACK: usize = 1 << 10;
 /// Bytes of labels from which on there are that many.
-pub(crate) const LONG_STACKS: usize = 256 << 20;
+pub(crate) const LONG_STACKS: usize = 64 << 20;
 /// Longest name that is shown, in bytes: one in a hostile file may be a million long and stand on every stack.
 const LONGEST_NAME: usize = 2048;
 

@@ -76,13 +76,18 @@ impl<'g> Groups<'g> {
             *uses.entry(grouper.label(key, false)).or_default() += 1;
         }
         let mut length = 0;
+        // Rows of one deep stack have the same example, which is written out once.
+        let mut examples: HashMap<(CodeOrigin, usize), Vec<String>, RandomState> = HashMap::default();
         let head = |(index, key): (usize, &Key)| {
             let short = grouper.label(key, false);
             let label = if uses.get(&short).is_some_and(|&uses| uses > 1) { grouper.label(key, true) } else { short };
             let on_stacks = grouper.by.is_by_stack() && *key != Key::Special(FILTERED);
             let example = bytes_by_origin(index).max_by_key(|&(origin, bytes)| (bytes, Reverse(origin)));
             let longest = if length < LONG_STACKS { LONGEST_STACK } else { SHORTENED_STACK };
-            let labels = |(origin, _)| grouper.sites.origin_labels(origin, longest);
+            let labels = |(origin, _)| {
+                let known = examples.entry((origin, longest));
+                known.or_insert_with(|| grouper.sites.origin_labels(origin, longest)).clone()
+            };
             let stack = example.filter(|_| on_stacks).map(labels);
             length += stack.iter().flatten().map(String::len).sum::<usize>();
             (key.clone(), RowHead { label, inferred: key.is_inferred(), stack: stack.unwrap_or_default() })

@@ -153,7 +153,11 @@ impl<'a> Cursor<'a> {
                         return Err(Stop::Limit(Box::new((at, message))));
                     }
                 }
-                _ => {
+                b'}' | b']' => {
+                    let before = self.bytes[..at].iter().rfind(|byte| !byte.is_ascii_whitespace());
+                    if before == Some(&b',') {
+                        return self.bad(at, "a value behind \",\"");
+                    }
                     depth -= 1;
                     at += 1;
                     if depth == 0 {
@@ -161,6 +165,8 @@ impl<'a> Cursor<'a> {
                         return Ok(());
                     }
                 }
+                // A slash, which begins what is a comment elsewhere, or a control character.
+                _ => return self.bad(at, "a value"),
             }
         }
     }
@@ -292,15 +298,15 @@ fn string_end(bytes: &[u8], mut at: usize) -> Parsed<(usize, bool)> {
     }
 }
 
-/// The next quote or bracket from `at` on.
+/// The next quote, bracket or slash from `at` on; or byte 0x0f, which stands nowhere between them either.
 #[inline]
 fn structure(bytes: &[u8], at: usize) -> Parsed<usize> {
-    // Setting bit 0x20 turns [ and ] into { and }; it makes a quote of byte 0x02, too, which JSON does not allow.
+    // Setting bit 0x20 turns [ and ] into { and }, and 0x0f into a slash.
     let mark = |word: u64| {
         let lower = word | (LOW * 0x20);
-        marks(word, b'"') | marks(lower, b'{') | marks(lower, b'}')
+        marks(word, b'"') | marks(lower, b'{') | marks(lower, b'}') | marks(lower, b'/')
     };
-    find(bytes, at, mark, |byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))
+    find(bytes, at, mark, |byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']' | b'/' | 0x0f))
 }
 
 /// The text of a string. What is no UTF-8 and what no escape stands for becomes U+FFFD.
@@ -372,7 +378,10 @@ mod tests {
         }
         let deep = "[".repeat(MAX_DEPTH + 1);
         assert!(matches!(skipped(&deep), Err(Stop::Limit(_))));
-        assert!(matches!(skipped(", 1"), Err(Stop::Bad(_))));
+        for bad in [", 1", "[1,]", "{\"a\": 1, }", "[/* no */ 1]", "{\"a\": // no\n 1}"] {
+            assert!(matches!(skipped(bad), Err(Stop::Bad(_))), "{bad}");
+        }
+        assert_eq!(skipped("[\"a/b, \", 1]"), Ok(12), "within a string");
     }
 
     #[test]
@@ -381,7 +390,7 @@ mod tests {
             for at in 0..20 {
                 let mut bytes = [b'0'; 21];
                 bytes[at] = byte;
-                let expected = if b"\"{}[]".contains(&byte) { Ok(at) } else { Err(Stop::More) };
+                let expected = if b"\"{}[]/\x0f".contains(&byte) { Ok(at) } else { Err(Stop::More) };
                 assert_eq!(structure(&bytes, 0), expected, "{byte} at {at}");
             }
         }

@@ -17,6 +17,8 @@ pub struct DecodedPickle {
     pub protocol: u8,
     /// Offset of the cut, and the list it fell into, for a file that was cut off.
     pub cut: Option<Cut>,
+    /// Offset of a cut behind the end.
+    pub cut_behind: Option<u64>,
     /// Whether anything follows behind the end, as far as was read.
     pub followed: bool,
     /// How the stream fails behind the pickle, if that has shown already.

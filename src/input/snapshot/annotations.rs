@@ -4,7 +4,7 @@ use super::Assembler;
 use crate::error::{Error, Result};
 use crate::input::pickle::findings::{Fields, expected, name};
 use crate::input::pickle::value::Value;
-use crate::model::{Annotation, DeviceId, Stage};
+use crate::model::{Annotation, DeviceId, HOST_DEVICE, MAX_DEVICE, Stage};
 
 impl Assembler {
     pub(super) fn annotations(&mut self, at: u64, value: Value) -> Result<()> {
@@ -18,6 +18,9 @@ impl Assembler {
             let fields = Fields::of(&self.heap, index, "annotation")?;
             let stage = fields.string(stage_key, "stage")?;
             let device = fields.optional(device_key).map_or(Ok(0), |value| fields.signed(value, "device"))?;
+            let device = DeviceId::try_from(device).ok().filter(|device| (HOST_DEVICE..=MAX_DEVICE).contains(device));
+            let device =
+                device.ok_or_else(|| Error::malformed(fields.at, "expected the device of an annotation to be one"))?;
             let time = fields.required(name::TIME_US, "time_us")?;
             self.snapshot.annotations.push(Annotation {
                 stage: match self.text(stage) {
@@ -29,7 +32,7 @@ impl Assembler {
                     }
                 },
                 name: fields.string(name::NAME, "name")?,
-                device: device as DeviceId,
+                device,
                 time_us: fields.signed(time, "time_us")?,
             });
         }

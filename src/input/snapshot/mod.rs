@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Turns a decoded pickle into a snapshot.
 pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
-    let DecodedPickle { heap, findings, root, bytes, protocol, cut, followed, failed_behind: _ } = decoded;
+    let DecodedPickle { heap, findings, root, bytes, protocol, cut, cut_behind, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();
     let mut assembler = Assembler {
         heap,
@@ -28,7 +28,7 @@ pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapsho
     assembler.snapshot.notes = SourceNotes {
         bytes,
         protocol,
-        truncated_at: cut.map(|cut| cut.at),
+        truncated_at: cut.map(|cut| cut.at).or(cut_behind),
         has_times: !assembler.findings.untimed,
         followed,
         ..SourceNotes::default()

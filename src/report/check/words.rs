@@ -204,10 +204,12 @@ pub fn doubt(doubt: &Doubt) -> String {
              pause), and memory may have been higher then"
                 .to_owned()
         }
-        Doubt::LateStart => "memory was in use before the first entry: recording began late, or a ring buffer lost its \
+        Doubt::LateStart => {
+            "memory was in use before the first entry: recording began late, or a ring buffer lost its \
                              beginning and a higher peak with it; the file does not rule that out \
                              (trace_alloc_overflowed), and --accept-late-start judges what was recorded"
-            .to_owned(),
+                .to_owned()
+        }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in what is missing".to_owned(),
         Doubt::NoTotals => "the trace has no running totals, so that what was there before it is not known".to_owned(),
         Doubt::Sampled => "memory is known at single times only, and may have been higher between them".to_owned(),

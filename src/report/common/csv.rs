@@ -3,11 +3,12 @@
 use super::notes::safe;
 use std::io;
 
-/// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs.
-/// An apostrophe in front makes it text.
+/// A cell with text from a file, which a spreadsheet is not to take for a formula: it would begin with one of these signs,
+/// in half or full width, and some programs drop white space in front. An apostrophe in front makes it text.
 pub(crate) fn cell(text: &str) -> String {
     let text = safe(text);
-    let is_formula = text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
+    let begin = text.trim_start_matches(|sign: char| sign.is_whitespace() || matches!(sign, '\'' | '"'));
+    let is_formula = begin.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']) && text.parse::<f64>().is_err();
     if is_formula { format!("'{text}") } else { text }
 }
 
@@ -25,7 +26,7 @@ mod tests {
 
     #[test]
     fn names_are_no_formulas() {
-        for name in ["=1+1", "@SUM(A1)", "+cmd", "-cmd|' /C calc'!A0"] {
+        for name in ["=1+1", "@SUM(A1)", "+cmd", "-cmd|' /C calc'!A0", " =1+1", "＝1+1", "\u{3000}＠x", "\"=1"] {
             assert_eq!(cell(name), format!("'{name}"));
         }
         assert_eq!(["-5", "model.py:41 forward", ""].map(cell), ["-5", "model.py:41 forward", ""]);

@@ -49,8 +49,12 @@ fn case_problems(case: &Case) -> Vec<String> {
         let peak = counted["memory_stats"]["allocated_bytes.all.peak"].as_u64().unwrap_or(0);
         let Some(below) = peak.checked_sub(1) else { continue };
         let expected = INEXACT.iter().find(|row| row.0 == case.name && row.1 == device).map_or([0, 0, 1], |row| row.2);
-        let budgets = [peak + 1, peak, below]
-            .map(|limit| Budgets::default().devices(vec![i32::try_from(device).unwrap()]).max_peak(Some(limit)).accept_late_start(true));
+        let budgets = [peak + 1, peak, below].map(|limit| {
+            Budgets::default()
+                .devices(vec![i32::try_from(device).unwrap()])
+                .max_peak(Some(limit))
+                .accept_late_start(true)
+        });
         let report = recording.check(&CheckOptions::default().budgets(budgets.to_vec()).top(1));
         let codes: Vec<i32> = report.checks.iter().map(|check| exit_code(check.verdict)).collect();
         if codes != expected {

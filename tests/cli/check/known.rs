@@ -8,8 +8,8 @@ use memviz::Recording;
 use memviz::analysis::check::CheckVerdict;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::input::ReadOptions;
-use memviz::replay::Metric;
-use serde_pickle::{HashableValue, Value as Pickled};
+use memviz::model::TraceEntries;
+use memviz::replay::{Metric, replay};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Cursor;
@@ -189,55 +189,45 @@ fn a_late_beginning_without_stacks_is_not_known() {
 #[test]
 fn no_part_of_a_real_recording_is_judged_as_the_whole() {
     for name in ["fragmented_nocrash", "conf_roundup", "expandable", "tiny", "private_pool", "side_stream"] {
-        let bytes = support::read_unpacked(&fixture(name));
-        let whole: Pickled = serde_pickle::value_from_slice(&bytes, serde_pickle::DeOptions::new()).unwrap();
-        let judged = |value: &Pickled, slack: i64| {
-            let bytes = serde_pickle::value_to_vec(value, serde_pickle::SerOptions::new()).unwrap();
-            let mut options = ReadOptions::default();
-            options.on_one_thread = true;
-            let recording = Recording::read(Cursor::new(bytes), &options).ok()?;
-            let limit = |metric: Metric| {
-                let whole = support::open(&fixture(name)).histories[0].maxima[metric as usize].bytes;
-                u64::try_from(whole + slack).ok()
-            };
-            let [peak, reserved] = [Metric::Allocated, Metric::Reserved].map(limit);
+        let whole = support::open(&fixture(name));
+        let limits =
+            [Metric::Allocated, Metric::Reserved].map(|metric| whole.histories[0].maxima[metric as usize].bytes);
+        let judged = |recording: &Recording, slack: i64| {
+            let [peak, reserved] = limits.map(|bytes| u64::try_from(bytes + slack).ok());
             let budgets = Budgets::default().devices(vec![0]).max_peak(peak).max_reserved(reserved);
             let report = recording.check(&CheckOptions::default().budgets(vec![budgets]).top(1));
-            Some(report.checks.iter().map(|check| check.verdict).collect::<Vec<_>>())
+            report.checks.iter().map(|check| check.verdict).collect::<Vec<_>>()
         };
-        assert_eq!(judged(&whole, 0), Some(vec![CheckVerdict::Passed; 2]), "{name}");
-        let entries = with_entries(&whole, |_| ()).1;
+        assert_eq!(judged(&whole, 0), [CheckVerdict::Passed; 2], "{name}");
+        let entries = whole.snapshot.traces[0].rows.len();
         let mut problems = Vec::new();
-        let mut never_passes = |what: String, value: &Pickled| {
-            if judged(value, -1).is_some_and(|verdicts| verdicts.contains(&CheckVerdict::Passed)) {
+        let mut never_passes = |what: String, kept: &dyn Fn(usize) -> bool| {
+            if judged(&with_entries(&whole, kept), -1).contains(&CheckVerdict::Passed) {
                 problems.push(format!("{name} {what}"));
             }
         };
-        for part in 1..12 {
-            let at = entries * part / 12;
-            never_passes(format!("from entry {at} on"), &with_entries(&whole, |all| drop(all.drain(..at))).0);
-            never_passes(format!("up to entry {at}"), &with_entries(&whole, |all| all.truncate(at)).0);
-            never_passes(format!("without entry {at}"), &with_entries(&whole, |all| drop(all.remove(at))).0);
-            never_passes(
-                format!("without entries {at} to {}", at + 3),
-                &with_entries(&whole, |all| drop(all.drain(at..(at + 3).min(all.len())))).0,
-            );
+        for part in 1..24 {
+            let at = entries * part / 24;
+            never_passes(format!("from entry {at} on"), &|entry| entry >= at);
+            never_passes(format!("up to entry {at}"), &|entry| entry < at);
+            never_passes(format!("without entry {at}"), &|entry| entry != at);
         }
         support::assert_none(&problems);
     }
 }
 
-/// A copy with other entries of device 0, and how many those were.
-fn with_entries(whole: &Pickled, change: impl FnOnce(&mut Vec<Pickled>)) -> (Pickled, usize) {
-    let mut copy = whole.clone();
-    let Pickled::Dict(root) = &mut copy else { panic!("a snapshot is a dictionary") };
-    let Some(Pickled::List(traces)) = root.get_mut(&HashableValue::String("device_traces".to_owned())) else {
-        panic!("there are traces")
-    };
-    let Pickled::List(entries) = &mut traces[0] else { panic!("a trace is a list") };
-    let number = entries.len();
-    change(entries);
-    (copy, number)
+/// A recording with some of the entries of device 0, which is its first.
+fn with_entries(whole: &Recording, kept: &dyn Fn(usize) -> bool) -> Recording {
+    let mut snapshot = whole.snapshot.clone();
+    snapshot.entries = TraceEntries::default();
+    for (device, trace) in snapshot.traces.iter_mut().enumerate() {
+        let start = snapshot.entries.len();
+        let rows = whole.snapshot.entries.rows(trace.rows.clone()).enumerate();
+        rows.filter(|&(entry, _)| device > 0 || kept(entry)).for_each(|(_, entry)| snapshot.entries.push(entry));
+        trace.rows = start..snapshot.entries.len();
+    }
+    let histories = replay(&snapshot);
+    Recording { snapshot, histories, ..whole.clone() }
 }
 
 /// Settings that are not known, or that say two things, leave every size open.
@@ -286,7 +276,11 @@ fn a_key_that_stands_twice_is_not_known() {
         let verdicts: Vec<_> = recording.check(&options).checks.iter().map(|check| check.verdict).collect();
         assert_eq!(verdicts, [CheckVerdict::Unknown; 2], "{key}");
         if key == "device_traces" {
-            assert_eq!(recording.histories.iter().map(|history| history.entries()).sum::<u32>(), 0, "the last one counts");
+            assert_eq!(
+                recording.histories.iter().map(|history| history.entries()).sum::<u32>(),
+                0,
+                "the last one counts"
+            );
         }
     }
 }

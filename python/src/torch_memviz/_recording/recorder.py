@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
+import weakref
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
@@ -73,6 +75,19 @@ def record(
     return Recorder(Path(path), options, on_oom=on_oom, on_signal=number, steps=steps, report=report)
 
 
+#: All there are, for processes that are forked.
+_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for recorder in list(_recorders):
+        recorder.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
+
+
 class Step:
     """A step that has begun. It ends where the next one begins, or its block does."""
 
@@ -117,6 +132,9 @@ class Recorder:
         self._signals = 0
         self._signal: OnSignal | None = None
         self._range: Any = None
+        #: Requests fail on any thread, and a signal may come while one is recorded.
+        self._lock = threading.RLock()
+        _recorders.add(self)
 
     @property
     def is_recording(self) -> bool:
@@ -188,17 +206,18 @@ class Recorder:
         Args:
             event: Becomes part of the name: `"warm_up"` makes `run_warm_up.pickle`.
         """
-        if not self._is_recording:
-            return None
-        try:
-            path = file_name(self.path, event)
-            release.dump(self._torch, path, self._before)
-        except Exception:
-            log.exception("the recording was not written")
-            return None
-        if path not in self.files:
-            self.files.append(path)
-        return path
+        with self._lock:
+            if not self._is_recording:
+                return None
+            try:
+                path = file_name(self.path, event)
+                release.dump(self._torch, path, self._before)
+            except Exception:
+                log.exception("the recording was not written")
+                return None
+            if path not in self.files:
+                self.files.append(path)
+            return path
 
     def stop(self, error: BaseException | None = None) -> None:
         """End: write the recording, unless `error` is that memory ran out, which was written when it did."""
@@ -257,12 +276,23 @@ class Recorder:
         self.dump()
 
     def _dump_for_failure(self, device: int, requested: int) -> None:
-        self.failures += 1
-        if self.failures > MOST_FAILURES:
+        with self._lock:
+            self.failures += 1
+            number = self.failures
+        if number > MOST_FAILURES:
             return
-        path = self.dump(f"oom_attempt{self.failures}")
+        path = self.dump(f"oom_attempt{number}")
         if path is not None:
             log.warning("device %d: no memory for %s; %s says why", device, sizes.shown(requested), path)
+
+    def leave(self) -> None:
+        """Have nothing to do with what the parent of this process records: the files and the GPU are its."""
+        self._lock = threading.RLock()
+        self._torch, self._range, self._is_recording, self._report = None, None, False, False
+        atexit.unregister(self.stop)
+        observer.forget(self._dump_for_failure)
+        if self._signal is not None:
+            self._signal.close()
 
     def _dump_for_signal(self) -> None:
         self._signals += 1
@@ -280,6 +310,8 @@ class Recorder:
                         "--force",
                         "--quiet",
                         f"--output={path.with_suffix('.html')}",
+                        # A file is no option, whatever it is called.
+                        "--",
                         str(path),
                     ]
                 )

@@ -7,10 +7,12 @@ import inspect
 import os
 import pickle
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 OLDEST = (2, 1)
 
@@ -108,7 +110,6 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> None:
         before: What `requests` gave when recording began.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
 
     def served() -> list[int]:
         return [now - then for now, then in zip(requests(module), before, strict=True)]
@@ -120,9 +121,26 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> None:
     if is_lost is not None:
         # As PyTorch's own viewer calls it.
         snapshot["trace_alloc_overflowed"] = is_lost
+    with replacing(path) as file:
+        pickle.dump(snapshot, file)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file that takes the place of `path` when all is written, and is gone when that fails.
+
+    Nobody can foresee its name, and it is new: a link that somebody put there leads nowhere.
+    """
+    partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.partial")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    # As `open` makes files: what the umask leaves of it.
+    descriptor = os.open(partial, flags, 0o666)
     try:
-        with partial.open("wb") as file:
-            pickle.dump(snapshot, file)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            # The name must not get to the disk before what it is the name of.
+            os.fsync(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ use super::value::{DictBody, Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::input::limits::Limits;
 use crate::input::window::Window;
+use crate::model::bytes::Bytes;
 use std::io::Read;
 
 /// How to decode.
@@ -60,6 +61,7 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
     let followed = cut.is_none() && !machine.window.ahead().is_empty();
     Ok(DecodedPickle {
         bytes: machine.window.offset(),
+        cut_behind: None,
         followed,
         heap: machine.heap,
         findings: machine.findings,
@@ -70,6 +72,8 @@ pub fn decode(reader: impl Read, options: DecodeOptions, rows: Rows) -> Result<D
     })
 }
 
+/// Memory that an entry takes in the columns, as an allocation of the history, and as one of its links.
+const BYTES_PER_ENTRY: u64 = 80;
 /// Opcodes between two looks at the memory bill.
 const BILL_INTERVAL: u32 = 1024;
 /// Entries are numbered with 32 bits, of which the last value means none.
@@ -327,6 +331,13 @@ impl<R: Read> Machine<R> {
         let at = self.window.offset();
         if bill > at.saturating_mul(limits.memory_per_byte).saturating_add(limits.base_memory) {
             let message = format!("{bill} bytes of objects from {at} bytes of input are more than any snapshot needs");
+            return Err(Error::Limit { at, message });
+        }
+        let entries = (self.findings.rows.len() as u64).saturating_mul(BYTES_PER_ENTRY);
+        if bill.saturating_add(entries) > limits.memory {
+            let (memory, entries) = (Bytes(limits.memory), self.findings.rows.len());
+            let message =
+                format!("{entries} trace entries and counting take more than {memory}; --max-memory allows more");
             return Err(Error::Limit { at, message });
         }
         Ok(())

@@ -1,0 +1,7 @@
+//! See `memviz_fuzz::texts::when`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| memviz_fuzz::texts::when(text));

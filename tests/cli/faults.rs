@@ -1,0 +1,74 @@
+//! What an answer's file is when the disk is full, the folder takes no files, or the run is killed: the old one or the new one.
+
+use crate::support::{Run, fixture, names};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Runs memviz behind a line of shell.
+fn behind(line: &str, args: &[&str]) -> Run {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{line}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_memviz")]).args(args);
+    shell.stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// A write beyond the limit of the shell fails, as on a full disk, wherever in the answer it is.
+#[test]
+fn a_disk_that_is_full_leaves_the_old_file() {
+    let folder = TempDir::new().unwrap();
+    let (path, input) = (folder.path().join("answer.json"), fixture("tiny"));
+    let shown = path.to_str().unwrap();
+    let whole = behind("true", &["peak", "--quiet", "--format", "json", &input]).expect(0).stdout.clone();
+    let blocks = whole.len().div_ceil(512);
+    assert!(blocks > 3, "{blocks} writes to fail at");
+    for limit in 0..blocks {
+        let run = behind(&format!("trap '' XFSZ; ulimit -f {limit}"), &["peak", "--quiet", "-o", shown, &input]);
+        assert_eq!(run.expect(2).stderr.lines().count(), 1, "{}", run.stderr);
+        assert_eq!(names(folder.path().to_str().unwrap()), Vec::<String>::new(), "{limit} blocks");
+    }
+    fs::write(&path, "old").unwrap();
+    let args = ["check", "--quiet", "--baseline", shown, "--update-baseline", &input];
+    // What is there already is replaced by answers of memviz alone, so it has to be one.
+    behind("true", &args).expect(2);
+    fs::remove_file(&path).unwrap();
+    behind("true", &args).expect(0);
+    let old = fs::read(&path).unwrap();
+    let run = behind("trap '' XFSZ; ulimit -f 1", &args);
+    assert_eq!(run.expect(2).stderr.lines().count(), 1, "{}", run.stderr);
+    assert_eq!((fs::read(&path).unwrap(), names(folder.path().to_str().unwrap()).len()), (old, 1));
+}
+
+#[test]
+fn places_that_take_no_file_are_named() {
+    let input = fixture("tiny");
+    for place in ["/proc/answer.json", "/dev/full", "/dev/null/answer.json"]
+        .into_iter()
+        .filter(|_| Path::new("/proc/self").exists())
+    {
+        let run = behind("true", &["peak", "--format", "json", "-o", place, &input]);
+        assert_eq!(run.expect(2).stderr.lines().count(), 1, "{place}: {}", run.stderr);
+        assert!(run.stderr.contains(place), "{place}: {}", run.stderr);
+    }
+}
+
+/// Whenever the signal comes, there is a whole file or none.
+#[test]
+fn a_run_that_is_killed_leaves_a_whole_file_or_none() {
+    let (folder, input) = (TempDir::new().unwrap(), fixture("gpt_train"));
+    let mut whole = None;
+    for step in 0..24u64 {
+        let path = folder.path().join(format!("{step}.html"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memviz"));
+        let output = ["report", "--quiet", "-o", path.to_str().unwrap(), &input];
+        let mut child = command.args(output).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(step * step));
+        let _ = child.kill();
+        child.wait().unwrap();
+        if let Ok(written) = fs::read(&path) {
+            let length = *whole.get_or_insert(written.len());
+            assert!(written.len() == length && written.ends_with(b"</html>\n"), "{step}: {} bytes", written.len());
+        }
+    }
+}

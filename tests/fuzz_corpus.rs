@@ -1,0 +1,59 @@
+//! What fuzzing has found, again: every file of `fuzz/corpus`, by the target that it belongs to. A panic fails.
+#![cfg(all(feature = "compressed", feature = "config", feature = "plot"))]
+
+#[path = "../fuzz/src/lib.rs"]
+mod targets;
+
+use arbitrary::{Arbitrary, Unstructured};
+use std::fs;
+use std::path::Path;
+use targets::{bytes, entries, mutation, texts};
+
+/// Files of a target; there are at least so many.
+fn files(target: &str, least: usize) -> Vec<Vec<u8>> {
+    let folder = Path::new("fuzz/corpus").join(target);
+    let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= least, "{} files in {}", paths.len(), folder.display());
+    paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+fn bytes_of(target: &str, run: fn(&[u8])) {
+    files(target, 20).iter().for_each(|file| run(file));
+}
+
+fn texts_of(target: &str, run: fn(&str)) {
+    files(target, 4).iter().filter_map(|file| std::str::from_utf8(file).ok()).for_each(run);
+}
+
+fn plans_of<P: for<'a> Arbitrary<'a>>(target: &str, run: fn(&P)) {
+    for file in files(target, 20) {
+        if let Ok(plan) = P::arbitrary_take_rest(Unstructured::new(&file)) {
+            run(&plan);
+        }
+    }
+}
+
+#[test]
+fn files_of_any_bytes() {
+    bytes_of("pickle", bytes::pickle);
+    bytes_of("json", bytes::json);
+    bytes_of("html", bytes::html);
+    bytes_of("pprof", bytes::pprof);
+    bytes_of("compression", bytes::compression);
+    bytes_of("summaries", bytes::summaries);
+}
+
+#[test]
+fn what_is_typed_and_written_as_text() {
+    texts_of("config", texts::config);
+    texts_of("settings", texts::settings);
+    texts_of("when", texts::when);
+    texts_of("changes", texts::changes);
+}
+
+#[test]
+fn recordings_that_were_changed_and_made_up() {
+    plans_of("snapshot_mutation", mutation::run);
+    plans_of("replay", entries::run);
+}

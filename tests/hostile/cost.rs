@@ -1,0 +1,76 @@
+//! Twice the input costs at most two and a half times as much, counted in instructions, which no other load changes.
+//!
+//! Valgrind counts them. Without it nothing is compared, and `MEMVIZ_REQUIRE_VALGRIND=1` makes that a failure.
+
+use crate::families::{FAMILIES, Family};
+use crate::support::{assert_none, skipped};
+use rayon::prelude::*;
+use std::fs;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// When this is 1, a missing valgrind is a failure.
+const REQUIRE: &str = "MEMVIZ_REQUIRE_VALGRIND";
+
+/// Members of families that are compared: none, so many, and twice as many.
+const SIZES: [u64; 3] = [1, 400, 800];
+/// Instructions below which what is done for each is lost among what is done once.
+const NOTABLE: u64 = 2_000_000;
+
+const COMMANDS: [&[&str]; 14] = [
+    &["triage"],
+    &["info"],
+    &["peak"],
+    &["peak", "--by", "function"],
+    &["peak", "--by", "stack", "--format", "json"],
+    &["peak", "--each", "annotation"],
+    &["check", "--max-peak", "1GiB", "--max-site", "m=1GiB"],
+    &["oom"],
+    &["fragmentation"],
+    &["leaks"],
+    &["checkpoint"],
+    &["simulate"],
+    &["fit", "--capacity", "8GiB"],
+    &["report", "--format", "markdown"],
+];
+
+#[test]
+fn twice_the_input_takes_at_most_two_and_a_half_times_the_instructions() {
+    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+        let required = std::env::var(REQUIRE).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE}=1, but there is no valgrind");
+        skipped(&format!("there is no valgrind, which counts instructions; {REQUIRE}=1 makes that a failure"));
+        return;
+    }
+    let problems: Vec<String> = FAMILIES.par_iter().flat_map_iter(problems).collect();
+    assert_none(&problems);
+}
+
+fn problems(&(name, make): &Family) -> Vec<String> {
+    let folder = TempDir::new().unwrap();
+    let path = |size: u64| folder.path().join(format!("{size}.pickle")).into_os_string().into_string().unwrap();
+    SIZES.iter().for_each(|&size| fs::write(path(size), make(size)).unwrap());
+    let mut problems = Vec::new();
+    for command in COMMANDS {
+        let [none, once, twice] = SIZES.map(|size| instructions(command, &path(size)));
+        let (once, twice) = (once.saturating_sub(none), twice.saturating_sub(none));
+        if 2 * twice > 5 * once.max(NOTABLE) {
+            problems.push(format!("{command:?} with many {name}: {once} instructions, {twice} for twice as many"));
+        }
+    }
+    problems
+}
+
+/// The instructions that a command takes for a file, whatever it answers.
+fn instructions(command: &[&str], path: &str) -> u64 {
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", env!("CARGO_BIN_EXE_memviz")])
+        .args(command);
+    valgrind.args(["--threads", "1", "--quiet", "--no-limit", "--max-memory", "64GiB", path]);
+    let output = valgrind.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let counted = said.lines().find_map(|line| line.split("refs:").nth(1));
+    let counted = counted.and_then(|count| count.trim().replace(',', "").parse().ok());
+    counted.unwrap_or_else(|| panic!("{command:?} {path}: {said}"))
+}
