@@ -114,13 +114,6 @@ fn attacks() -> Vec<Attack> {
         ("a ring with stacks", support::read_unpacked(&fixture("ring")), PEAK, 2, "entries were lost"),
         ("two recordings", [tiny.clone(), tiny.clone()].concat(), PEAK, 2, "more follows"),
         (
-            "cut before pinned memory",
-            cut_before("pinned", b"host_segments"),
-            &["check", "--max-peak", "100GiB", "--allow-truncated"],
-            2,
-            "cut off",
-        ),
-        (
             "cut behind traces",
             cut_before("tiny", b"allocator_settings"),
             &["check", "--max-peak", "100GiB", "--allow-truncated"],
