@@ -22,6 +22,24 @@ fn streams(number: u64) -> Vec<u8> {
     serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
 }
 
+/// A recording of many blocks, each of its own line, and of many requests that failed.
+fn failures() -> Vec<u8> {
+    let mut trace: Vec<Value> = Vec::new();
+    for line in 0..20_000u64 {
+        let (addr, frames) = ((1 << 40) + line * (2 << 20), json!([{"filename": "m.py", "line": line, "name": "f"}]));
+        for (action, size) in [("segment_alloc", 2 << 20), ("alloc", 512)] {
+            trace.push(json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": trace.len(),
+                              "frames": frames}));
+        }
+    }
+    for _ in 0..20_000 {
+        trace.push(json!({"action": "oom", "device_free": 5 << 20, "size": 1u64 << 30, "stream": 0,
+                          "time_us": trace.len(), "frames": []}));
+    }
+    let snapshot = json!({"segments": [], "device_traces": [trace]});
+    serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
+}
+
 #[test]
 fn memory_is_limited_while_reading() {
     let folder = TempDir::new().unwrap();
@@ -43,14 +61,15 @@ fn memory_is_limited_while_reading() {
 fn processor_time_is_limited() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("recording.pickle").into_os_string().into_string().unwrap();
-    fs::write(&path, streams(60_000)).unwrap();
+    fs::write(&path, failures()).unwrap();
     let mut shell = Command::new("sh");
     shell.args([
         "-c",
         "ulimit -S -t 1; exec \"$0\" \"$@\"",
         env!("CARGO_BIN_EXE_memviz"),
-        "simulate",
-        "--sweep",
+        "oom",
+        "--format",
+        "json",
         &path,
     ]);
     let run = support::Run::from(shell.output().unwrap());
