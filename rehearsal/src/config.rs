@@ -1,0 +1,144 @@
+//! The device that is rehearsed, as the environment describes it.
+//!
+//! `MEMVIZ_REHEARSAL` holds `key=value` pairs with `;` between them, sizes in bytes. Who starts a rehearsal writes all of them, from
+//! the table of GPUs; processes that the program starts inherit it.
+
+use std::sync::OnceLock;
+
+/// The variable that describes the device. Without it there is none.
+pub const VARIABLE: &str = "MEMVIZ_REHEARSAL";
+
+/// How a driver places what is allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Linux: in arenas of 32 MiB or more, each below the one before.
+    Downwards,
+    /// Windows, and Linux under it: at the lowest free address.
+    Upwards,
+}
+
+/// What is known of the device, and of the CUDA that PyTorch was built for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// As PyTorch shows it.
+    pub name: String,
+    /// Version of CUDA, such as 12040 for 12.4.
+    pub cuda: i32,
+    /// Version of cuDNN, such as 90100 for 9.1.0.
+    pub cudnn: usize,
+    /// Number of devices, all the same.
+    pub devices: usize,
+    /// Memory of each, in bytes, as PyTorch's messages name it.
+    pub memory: usize,
+    /// Bytes of it that CUDA itself holds from the start.
+    pub context: usize,
+    /// Compute capability times ten.
+    pub capability: i32,
+    /// Multiprocessors.
+    pub multiprocessors: i32,
+    /// Most shared memory of a block, in bytes.
+    pub shared_per_block: i32,
+    /// Shared memory of a multiprocessor, in bytes.
+    pub shared_per_multiprocessor: i32,
+    /// Threads of a multiprocessor.
+    pub threads_per_multiprocessor: i32,
+    /// Blocks of a multiprocessor.
+    pub blocks_per_multiprocessor: i32,
+    /// Second level cache, in bytes.
+    pub cache: i32,
+    /// Width of the memory bus, in bits.
+    pub bus: i32,
+    /// Where segments lie.
+    pub placement: Placement,
+}
+
+impl Config {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// The key that is missing, or has no value that it can have.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value = |key: &str| {
+            let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
+            let found = pairs.filter(|(name, _)| name.trim() == key).map(|(_, value)| value.trim()).next_back();
+            found.ok_or_else(|| format!("expected {key} in {VARIABLE}, found none"))
+        };
+        let number = |key: &str| {
+            let text = value(key)?;
+            text.parse::<usize>().map_err(|_| format!("expected a number for {key} in {VARIABLE}, found {text:?}"))
+        };
+        let small = |key: &str| {
+            let found = number(key)?;
+            i32::try_from(found)
+                .map_err(|_| format!("expected a smaller number for {key} in {VARIABLE}, found {found}"))
+        };
+        Ok(Self {
+            name: value("name")?.to_owned(),
+            cuda: small("cuda")?,
+            cudnn: number("cudnn")?,
+            devices: number("devices")?,
+            memory: number("memory")?,
+            context: number("context")?,
+            capability: small("capability")?,
+            multiprocessors: small("multiprocessors")?,
+            shared_per_block: small("shared_per_block")?,
+            shared_per_multiprocessor: small("shared_per_multiprocessor")?,
+            threads_per_multiprocessor: small("threads_per_multiprocessor")?,
+            blocks_per_multiprocessor: small("blocks_per_multiprocessor")?,
+            cache: small("cache")?,
+            bus: small("bus")?,
+            placement: match value("placement")? {
+                "linux" => Placement::Downwards,
+                "windows" => Placement::Upwards,
+                other => return Err(format!("expected placement linux or windows in {VARIABLE}, found {other:?}")),
+            },
+        })
+    }
+
+    /// The architecture of the code that a device of this capability runs: that of the same major number, of those that PyTorch
+    /// is built for.
+    pub fn code(&self) -> i32 {
+        const BUILT: [i32; 9] = [120, 100, 90, 86, 80, 75, 70, 60, 50];
+        let fits = |&&code: &&i32| code <= self.capability && code / 10 == self.capability / 10;
+        BUILT.iter().find(fits).copied().unwrap_or(self.capability)
+    }
+}
+
+/// The description in the environment; None where there is none, or none that can be read, which is said once.
+pub fn config() -> Option<&'static Config> {
+    static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
+    let read = || {
+        let text = std::env::var(VARIABLE).ok()?;
+        let config = Config::parse(&text);
+        config.inspect_err(|message| eprintln!("memviz: {message}")).ok()
+    };
+    CONFIG.get_or_init(read).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name=NVIDIA H100 80GB HBM3;cuda=13000;cudnn=91900;devices=2;memory=85028372480;context=0;capability=89;\
+        multiprocessors=132;shared_per_block=232448;shared_per_multiprocessor=233472;threads_per_multiprocessor=2048;\
+        blocks_per_multiprocessor=32;cache=52428800;bus=5120;placement=linux";
+
+    #[test]
+    fn a_description_is_read() {
+        let config = Config::parse(TEXT).unwrap();
+        assert_eq!((config.name.as_str(), config.devices, config.memory), ("NVIDIA H100 80GB HBM3", 2, 85_028_372_480));
+        assert_eq!(config.code(), 86);
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_is_named() {
+        let wrong = |from: &str, to: &str| Config::parse(&TEXT.replace(from, to)).unwrap_err();
+        assert_eq!(wrong("cuda=13000;", ""), "expected cuda in MEMVIZ_REHEARSAL, found none");
+        assert_eq!(
+            wrong("devices=2", "devices=two"),
+            "expected a number for devices in MEMVIZ_REHEARSAL, found \"two\""
+        );
+        assert!(wrong("bus=5120", "bus=5000000000").starts_with("expected a smaller number for bus"));
+        assert!(wrong("=linux", "=beos").starts_with("expected placement linux or windows"));
+    }
+}

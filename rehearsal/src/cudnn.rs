@@ -1,0 +1,154 @@
+//! cuDNN: convolutions through its graphs of operations, and batch norms.
+//!
+//! One engine answers every graph. It asks for no workspace: how large those of the real engines are is chosen by heuristics that
+//! are not known here, so operations are counted, and who reports says how many there were.
+
+use crate::config::config;
+use crate::exports::{drop_handle, new_handle, put};
+use crate::state::status;
+use crate::stubs;
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a handle or a descriptor points to.
+type Opaque = [u64; 8];
+
+/// Attributes of descriptors that are read (`cudnnBackendAttributeName_t`).
+mod attribute {
+    pub const HEURISTIC_RESULTS: i32 = 202;
+    pub const ENGINE: i32 = 300;
+    pub const INTERMEDIATES: i32 = 301;
+    pub const KNOB_CHOICES: i32 = 302;
+    pub const ENGINE_WORKSPACE: i32 = 303;
+    pub const PLAN_WORKSPACE: i32 = 402;
+    pub const PLAN_INTERMEDIATES: i32 = 403;
+    pub const ENGINES: i32 = 802;
+    pub const ENGINE_NUMBER: i32 = 1301;
+    /// Knobs, numerical notes, layouts and behaviour notes of an engine.
+    pub const ENGINE_NOTES: std::ops::RangeInclusive<i32> = 1302..=1305;
+}
+
+/// `CUDNN_STATUS_NOT_SUPPORTED`, from version 9 on and before.
+fn not_supported() -> i32 {
+    if version() >= 90_000 { 3000 } else { 9 }
+}
+
+static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// How many operations were done.
+pub fn count() -> u64 {
+    OPERATIONS.load(Ordering::Relaxed)
+}
+
+fn version() -> usize {
+    config().map_or(0, |config| config.cudnn)
+}
+
+fn operation() -> i32 {
+    OPERATIONS.fetch_add(1, Ordering::Relaxed);
+    status::SUCCESS
+}
+
+unsafe fn create(to: *mut *mut Opaque) -> i32 {
+    // SAFETY: as the caller promises.
+    unsafe { put(to, new_handle([0; 8])) };
+    status::SUCCESS
+}
+
+unsafe fn destroy(handle: *mut Opaque) -> i32 {
+    // SAFETY: from `create`, as the caller promises.
+    unsafe { drop_handle(handle) };
+    status::SUCCESS
+}
+
+/// Descriptors that are made, filled in and given back.
+macro_rules! descriptors {
+    ($($create:ident $destroy:ident)*) => {
+        exports! {$(
+            fn $create(to: *mut *mut Opaque) -> i32 {
+                create(to)
+            }
+            fn $destroy(handle: *mut Opaque) -> i32 {
+                destroy(handle)
+            }
+        )*}
+    };
+}
+
+descriptors! {
+    cudnnCreate cudnnDestroy
+    cudnnCreateActivationDescriptor cudnnDestroyActivationDescriptor
+    cudnnCreateConvolutionDescriptor cudnnDestroyConvolutionDescriptor
+    cudnnCreateDropoutDescriptor cudnnDestroyDropoutDescriptor
+    cudnnCreateFilterDescriptor cudnnDestroyFilterDescriptor
+    cudnnCreatePoolingDescriptor cudnnDestroyPoolingDescriptor
+    cudnnCreateSpatialTransformerDescriptor cudnnDestroySpatialTransformerDescriptor
+    cudnnCreateTensorDescriptor cudnnDestroyTensorDescriptor
+}
+
+exports! {
+    fn cudnnGetVersion() -> usize {
+        version()
+    }
+    fn cudnnGetCudartVersion() -> usize {
+        crate::runtime::version() as usize
+    }
+    fn cudnnGetErrorString(_error: i32) -> *const c_char {
+        c"not supported by memviz's rehearsal".as_ptr()
+    }
+    fn cudnnGetLastErrorString(to: *mut c_char, room: usize) {
+        if !to.is_null() && room > 0 {
+            to.write(0);
+        }
+    }
+    fn cudnnBackendCreateDescriptor(_kind: i32, to: *mut *mut Opaque) -> i32 {
+        create(to)
+    }
+    fn cudnnBackendDestroyDescriptor(descriptor: *mut Opaque) -> i32 {
+        destroy(descriptor)
+    }
+    fn cudnnBackendGetAttribute(
+        _descriptor: *mut Opaque, name: i32, _kind: i32, room: i64, count: *mut i64, values: *mut c_void,
+    ) -> i32 {
+        match name {
+            // The caller has made descriptors to be filled in, and there is nothing in ours.
+            attribute::HEURISTIC_RESULTS | attribute::ENGINE => put(count, 1),
+            attribute::ENGINES | attribute::ENGINE_WORKSPACE | attribute::PLAN_WORKSPACE | attribute::ENGINE_NUMBER => {
+                put(count, 1);
+                if room > 0 {
+                    put(values.cast::<i64>(), i64::from(name == attribute::ENGINES));
+                }
+            }
+            attribute::INTERMEDIATES | attribute::KNOB_CHOICES | attribute::PLAN_INTERMEDIATES => put(count, 0),
+            name if attribute::ENGINE_NOTES.contains(&name) => put(count, 0),
+            _ => {
+                stubs::refused(c"cudnnBackendGetAttribute");
+                return not_supported();
+            }
+        }
+        status::SUCCESS
+    }
+    fn cudnnBackendExecute(_handle: *mut Opaque, _plan: *mut Opaque, _values: *mut Opaque) -> i32 {
+        operation()
+    }
+    fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+        _handle: *mut Opaque, _mode: i32, _operation: i32, _x: *mut Opaque, _z: *mut Opaque, _y: *mut Opaque, _scale: *mut Opaque,
+        _activation: *mut Opaque, size: *mut usize,
+    ) -> i32 {
+        put(size, 0);
+        operation()
+    }
+    fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+        _handle: *mut Opaque, _mode: i32, _operation: i32, _x: *mut Opaque, _y: *mut Opaque, _dy: *mut Opaque, _dz: *mut Opaque,
+        _dx: *mut Opaque, _scale: *mut Opaque, _activation: *mut Opaque, size: *mut usize,
+    ) -> i32 {
+        put(size, 0);
+        operation()
+    }
+    fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+        _handle: *mut Opaque, _mode: i32, _operation: i32, _activation: *mut Opaque, _x: *mut Opaque, size: *mut usize,
+    ) -> i32 {
+        put(size, 0);
+        operation()
+    }
+}

@@ -1,0 +1,175 @@
+//! The driver, as far as PyTorch and Triton ask it: expandable segments, and modules of kernels.
+
+use crate::addresses::{GRANULE, Purpose, granules};
+use crate::attributes::driver_attribute;
+use crate::config::config;
+use crate::exports::{drop_handle, new_handle, put};
+use crate::kernels::any;
+use crate::runtime::{known, version};
+use crate::state::{current_device, device_count, devices, is_device_address, set_current_device, status};
+use crate::stubs;
+use std::ffi::{CStr, c_char, c_void};
+
+/// Memory without an address.
+pub struct Piece {
+    size: usize,
+    device: usize,
+}
+
+/// `CUmemAllocationProp`, as far as it is read.
+#[repr(C)]
+pub struct Properties {
+    kind: i32,
+    handles: i32,
+    location_kind: i32,
+    location: i32,
+}
+
+/// The function of a name, for who looks it up at run time.
+unsafe fn entry_point(name: *const c_char, to: *mut *mut c_void, state: *mut i32) -> i32 {
+    // SAFETY: a name of a function, as the caller promises; looking it up in this process reads nothing else.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name);
+        put(to, found);
+        // 1: there is no function of this name.
+        put(state, i32::from(found.is_null()));
+        if found.is_null() {
+            stubs::refused(CStr::from_ptr(name));
+            return status::NOT_SUPPORTED;
+        }
+    }
+    status::SUCCESS
+}
+
+exports! {
+    fn cuInit(_flags: u32) -> i32 {
+        if device_count() == 0 { status::NO_DEVICE } else { status::SUCCESS }
+    }
+    fn cuDriverGetVersion(to: *mut i32) -> i32 {
+        put(to, version());
+        status::SUCCESS
+    }
+    fn cuDeviceGetCount(to: *mut i32) -> i32 {
+        put(to, device_count() as i32);
+        status::SUCCESS
+    }
+    fn cuDeviceGet(to: *mut i32, device: i32) -> i32 {
+        put(to, device);
+        if known(device).is_some() { status::SUCCESS } else { status::NO_SUCH_DEVICE }
+    }
+    fn cuDeviceGetAttribute(to: *mut i32, number: i32, _device: i32) -> i32 {
+        put(to, config().map_or(0, |config| driver_attribute(config, number)));
+        status::SUCCESS
+    }
+    fn cuDeviceGetUuid(to: *mut [u8; 16], device: i32) -> i32 {
+        put(to, std::array::from_fn(|byte| (0x10 * (device + 1)) as u8 + byte as u8));
+        status::SUCCESS
+    }
+    fn cuCtxGetCurrent(to: *mut *mut c_void) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuCtxGetDevice(to: *mut i32) -> i32 {
+        put(to, current_device() as i32);
+        status::SUCCESS
+    }
+    fn cuCtxPushCurrent(_context: *mut c_void) -> i32 {
+        status::SUCCESS
+    }
+    fn cuCtxPopCurrent(to: *mut *mut c_void) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuDevicePrimaryCtxGetState(_device: i32, flags: *mut u32, active: *mut i32) -> i32 {
+        put(flags, 0);
+        put(active, 1);
+        status::SUCCESS
+    }
+    fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, device: i32) -> i32 {
+        if let Some(device) = known(device) {
+            set_current_device(device);
+        }
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuMemGetAllocationGranularity(to: *mut usize, _properties: *const Properties, _option: i32) -> i32 {
+        put(to, GRANULE);
+        status::SUCCESS
+    }
+    fn cuMemAddressReserve(to: *mut usize, size: usize, _alignment: usize, _near: usize, _flags: u64) -> i32 {
+        let Some(mut devices) = devices() else { return status::NO_DEVICE };
+        let taken = granules(size).and_then(|size| devices.addresses.take(size, Purpose::Reservation, current_device()));
+        put(to, taken.unwrap_or(0));
+        if taken.is_some() { status::SUCCESS } else { status::NO_MEMORY }
+    }
+    fn cuMemAddressFree(at: usize, _size: usize) -> i32 {
+        let released = devices().and_then(|mut devices| devices.addresses.release(at, Purpose::Reservation));
+        if released.is_some() { status::SUCCESS } else { status::INVALID }
+    }
+    fn cuMemCreate(to: *mut *mut Piece, size: usize, properties: *const Properties, _flags: u64) -> i32 {
+        let Some(mut devices) = devices() else { return status::NO_DEVICE };
+        let device = properties.as_ref().and_then(|properties| known(properties.location));
+        let (Some(device), Some(size)) = (device, granules(size)) else { return status::INVALID };
+        if let Err(error) = devices.charge(device, size) {
+            return error;
+        }
+        put(to, new_handle(Piece { size, device }));
+        status::SUCCESS
+    }
+    fn cuMemRelease(piece: *mut Piece) -> i32 {
+        if let (Some(piece), Some(mut devices)) = (piece.as_ref(), devices()) {
+            devices.discharge(piece.device, piece.size);
+        }
+        drop_handle(piece);
+        status::SUCCESS
+    }
+    fn cuModuleLoad(to: *mut *mut c_void, _name: *const c_char) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuModuleLoadData(to: *mut *mut c_void, _code: *const c_void) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuModuleLoadDataEx(
+        to: *mut *mut c_void, _code: *const c_void, _count: u32, _options: *mut c_void, _values: *mut c_void,
+    ) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuModuleGetFunction(to: *mut *mut c_void, _module: *mut c_void, _name: *const c_char) -> i32 {
+        put(to, any());
+        status::SUCCESS
+    }
+    fn cuFuncGetAttribute(to: *mut i32, attribute: i32, _function: *mut c_void) -> i32 {
+        // Most threads of a block, and registers.
+        put(to, match attribute { 0 => 1024, 4 => 32, _ => 0 });
+        status::SUCCESS
+    }
+    fn cuPointerGetAttribute(to: *mut c_void, attribute: i32, at: usize) -> i32 {
+        match attribute {
+            // The address as a device sees it.
+            3 => put(to.cast::<usize>(), at),
+            // Whose memory it is: 1 the host's, 2 a device's.
+            2 => put(to.cast::<u32>(), if is_device_address(at) { 2 } else { 1 }),
+            _ => {
+                stubs::refused(c"cuPointerGetAttribute");
+                return status::NOT_SUPPORTED;
+            }
+        }
+        status::SUCCESS
+    }
+    fn cudaGetDriverEntryPoint(name: *const c_char, to: *mut *mut c_void, _flags: u64, state: *mut i32) -> i32 {
+        entry_point(name, to, state)
+    }
+    fn cudaGetDriverEntryPointByVersion(
+        name: *const c_char, to: *mut *mut c_void, _version: u32, _flags: u64, state: *mut i32,
+    ) -> i32 {
+        entry_point(name, to, state)
+    }
+    fn cuGetProcAddress_v2(
+        name: *const c_char, to: *mut *mut c_void, _version: i32, _flags: u64, state: *mut i32,
+    ) -> i32 {
+        entry_point(name, to, state)
+    }
+}

@@ -1,0 +1,86 @@
+//! Values that the program reads from a device. All are 0, so what the program does with them is another thing than on a GPU.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// What a value is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Use {
+    /// A copy to the host: `.cpu()`, `.tolist()`, printing.
+    Copy = 0,
+    /// One value: `.item()`, `float()`, `if`.
+    Value = 1,
+    /// A size: the operator allocates what the value says, such as `nonzero`.
+    Size = 2,
+}
+
+/// Operators whose results are as large as values say, as their names are in symbols of PyTorch.
+const SIZES: [&[u8]; 9] = [
+    b"nonzero",
+    b"unique",
+    b"masked_select",
+    b"repeat_interleave",
+    b"bincount",
+    b"one_hot",
+    b"to_sparse",
+    b"argwhere",
+    b"tensor_split",
+];
+/// The operator that reads one value.
+const VALUE: &[u8] = b"local_scalar_dense";
+/// Frames that are looked at: operators are a few dispatches away.
+const FRAMES: usize = 64;
+
+/// Is told of each read: its bytes, and what it is for.
+pub type Listener = extern "C" fn(u64, i32);
+
+static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// Has a function told of each read from now on.
+pub fn listen(listener: Option<Listener>) {
+    LISTENER.store(listener.map_or(std::ptr::null_mut(), |function| function as *mut ()), Ordering::Release);
+}
+
+/// How many values were read.
+pub fn count() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
+/// Counts a read.
+pub fn note(bytes: usize) {
+    READS.fetch_add(1, Ordering::Relaxed);
+    let listener = LISTENER.load(Ordering::Acquire);
+    if !listener.is_null() {
+        // SAFETY: only `listen` stores here, and what it stores is a function of this type.
+        let listener: Listener = unsafe { std::mem::transmute(listener) };
+        listener(bytes as u64, asked_for() as i32);
+    }
+}
+
+/// What the innermost operator of this thread wants the value for, as names of functions on its stack say.
+fn asked_for() -> Use {
+    let mut addresses = [std::ptr::null_mut(); FRAMES];
+    // SAFETY: room for as many addresses as are asked for.
+    let found = unsafe { libc::backtrace(addresses.as_mut_ptr(), FRAMES as i32) };
+    let mut what = Use::Copy;
+    for &address in addresses.iter().take(usize::try_from(found).unwrap_or(0)) {
+        // SAFETY: all zero is a value of this type, and `dladdr` fills it in.
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked about.
+        if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_sname.is_null() {
+            continue;
+        }
+        // SAFETY: names of loaded libraries end with a zero and stay.
+        let name = unsafe { CStr::from_ptr(info.dli_sname) }.to_bytes();
+        let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
+        if SIZES.iter().any(|word| has(word)) {
+            return Use::Size;
+        }
+        if has(VALUE) {
+            what = Use::Value;
+        }
+    }
+    what
+}
