@@ -93,6 +93,12 @@ exports! {
     fn cudnnGetCudartVersion() -> usize {
         crate::runtime::version() as usize
     }
+    fn cudnnGetProperty(which: i32, to: *mut i32) -> i32 {
+        let version = version();
+        let thousand = if version >= 90_000 { 10_000 } else { 1000 };
+        put(to, match which { 0 => version / thousand, 1 => version % thousand / 100, _ => version % 100 } as i32);
+        status::SUCCESS
+    }
     fn cudnnGetErrorString(_error: i32) -> *const c_char {
         c"not supported by memviz's rehearsal".as_ptr()
     }

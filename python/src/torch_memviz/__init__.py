@@ -41,12 +41,16 @@ from ._commands import (
 from ._picture import Picture
 from ._recording.categories import categories, category
 from ._recording.recorder import Recorder, RecordingError, record
+from ._rehearsal.gpus import RehearsalError
+from ._rehearsal.start import Rehearsal, rehearse
 
 __all__ = [
     "MemvizError",
     "Picture",
     "Recorder",
     "RecordingError",
+    "Rehearsal",
+    "RehearsalError",
     "answers",
     "binary",
     "categories",
@@ -63,6 +67,7 @@ __all__ = [
     "peak",
     "ranks",
     "record",
+    "rehearse",
     "report",
     "simulate",
     "timeline",
@@ -71,5 +76,5 @@ __all__ = [
 ]
 
 # Errors are shown by the name that they are caught by.
-for _error in (MemvizError, RecordingError):
+for _error in (MemvizError, RecordingError, RehearsalError):
     _error.__module__ = __name__

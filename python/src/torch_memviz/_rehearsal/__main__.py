@@ -1,0 +1,34 @@
+"""How `memviz rehearse` starts a command: `python -m torch_memviz._rehearsal OPTIONS COMMAND...`, OPTIONS as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from . import library
+from .gpus import RehearsalError, gpus
+from .start import prepare
+
+
+def main() -> int:
+    """Become the command, with what is to be rehearsed in its environment; give an exit code where that fails."""
+    options = json.loads(sys.argv[1])
+    if options.pop("list", False):
+        for gpu in gpus():
+            about = "" if gpu.measured else " (about)"
+            print(f"{gpu.key:12} {gpu.name:28} {gpu.memory / 2**30:6.2f} GiB{about}")
+        return 0
+    try:
+        reason = library.why_not(bool(options.pop("despite_gpu", False)))
+        if reason is not None:
+            raise RehearsalError(reason)
+        prepare(**options)
+        os.execvp(sys.argv[2], sys.argv[2:])
+    except (RehearsalError, OSError) as error:
+        print(f"memviz: {error}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The stand-in for CUDA: whether it can be loaded here, and how."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .gpus import Gpu, RehearsalError
+
+#: Describes the device to the library, and says to every process that it is rehearsed.
+VARIABLE = "MEMVIZ_REHEARSAL"
+
+#: Names another folder with the libraries than the one of this package.
+FOLDER = "MEMVIZ_REHEARSAL_LIBRARIES"
+
+#: In this order: PyTorch and Triton open the last two by their names, and find the first behind them.
+LIBRARIES = ("libmemviz_rehearsal.so", "libcuda.so.1", "libnvidia-ml.so.1")
+
+#: Releases that rehearsals were compared with the recordings of, the first and the last.
+TRIED = ((2, 1), (2, 15))
+
+#: cuDNN where no package says which: the one that PyTorch brought for years.
+USUAL_CUDNN = "9.1.0"
+
+
+@dataclass(frozen=True)
+class Build:
+    """The PyTorch that is installed, as its files say."""
+
+    version: str
+    #: Such as 13000 for CUDA 13.0.
+    cuda: int
+
+
+def folder() -> Path:
+    """Where the libraries lie.
+
+    Raises:
+        RehearsalError: when they are not there.
+    """
+    path = Path(os.environ.get(FOLDER) or Path(__file__).with_name("lib"))
+    if not (path / LIBRARIES[0]).is_file():
+        raise RehearsalError(
+            f"expected {LIBRARIES[0]} in {path}, found none: install a wheel of torch-memviz for this machine, or run rehearsal/build"
+        )
+    return path
+
+
+def build() -> Build:
+    """Look at the PyTorch that would be imported, without importing it.
+
+    Raises:
+        RehearsalError: when there is none, or none that is built for CUDA.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise RehearsalError("expected PyTorch, which is not installed: pip install torch")
+    text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    values = dict(re.findall(r"^(\w+)(?:\s*:[^=]*)?\s*=\s*['\"]([^'\"]*)['\"]", text, re.MULTILINE))
+    version, cuda = values.get("__version__", "an unknown release"), values.get("cuda")
+    if cuda is None:
+        raise RehearsalError(f"expected PyTorch's build for CUDA, found {version}: install one, which needs no GPU")
+    major, minor = (int(part) for part in cuda.split(".")[:2])
+    if major < 11:
+        raise RehearsalError(f"expected PyTorch for CUDA 11 or later, found {version} for CUDA {cuda}")
+    return Build(version, major * 1000 + minor * 10)
+
+
+def is_tried(version: str) -> bool:
+    """Whether this release lies between those that were tried."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and TRIED[0] <= (int(found.group(1)), int(found.group(2))) <= TRIED[1]
+
+
+def cudnn(cuda: int) -> int:
+    """The version of cuDNN that PyTorch expects, as it counts: 9.1.0 is 90100, 8.9.2 is 8902."""
+    try:
+        version = importlib.metadata.version(f"nvidia-cudnn-cu{cuda // 1000}")
+    except importlib.metadata.PackageNotFoundError:
+        version = USUAL_CUDNN
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    return major * (10_000 if major >= 9 else 1000) + minor * 100 + patch
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that CUDA could use."""
+    return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
+
+
+def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) -> str:
+    """Describe devices as the library reads it.
+
+    Raises:
+        RehearsalError: when there is no PyTorch that can be rehearsed.
+    """
+    cuda = build().cuda
+    values = {
+        "name": gpu.name,
+        "cuda": cuda,
+        "cudnn": cudnn(cuda),
+        "devices": devices,
+        "memory": memory,
+        "context": context,
+        "capability": gpu.capability,
+        "multiprocessors": gpu.multiprocessors,
+        "shared_per_block": gpu.shared_per_block,
+        "shared_per_multiprocessor": gpu.shared_per_multiprocessor,
+        "threads_per_multiprocessor": gpu.threads_per_multiprocessor,
+        "blocks_per_multiprocessor": gpu.blocks_per_multiprocessor,
+        "cache": gpu.cache,
+        "bus": gpu.bus,
+        "placement": placement,
+    }
+    return ";".join(f"{key}={value}" for key, value in values.items())
+
+
+def why_not(despite_gpu: bool) -> str | None:
+    """Why nothing can be rehearsed in this process; None where it can."""
+    if sys.platform != "linux":
+        return f"expected Linux, found {platform.system()}: rehearse in a container with Linux"
+    if "torch" in sys.modules:
+        return "expected a process that has not imported PyTorch yet: rehearse before that, or run memviz rehearse -- COMMAND"
+    if has_gpu() and not despite_gpu:
+        return "expected no GPU, found one: record on it, or say that it is not to be used (--despite-gpu, despite_gpu=True)"
+    return None
+
+
+class Library:
+    """The stand-in, loaded into this process for good."""
+
+    def __init__(self) -> None:
+        where = folder()
+        loaded = [ctypes.CDLL(str(where / name), mode=ctypes.RTLD_GLOBAL) for name in LIBRARIES]
+        self._library = loaded[0]
+        self._library.memviz_rehearsal_reads.restype = ctypes.c_uint64
+        self._library.memviz_rehearsal_cudnn.restype = ctypes.c_uint64
+        self._library.memviz_rehearsal_refused.restype = ctypes.c_size_t
+        self._library.memviz_rehearsal_refused.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        self._listener: object = None
+        # Triton links its launcher with the driver, when it compiles one.
+        os.environ.setdefault("TRITON_LIBCUDA_PATH", str(where))
+
+    def on_read(self, listener: object) -> None:
+        """Have a function told of each value that is read from a device: its bytes, and the kind of read."""
+        # Kept: the library holds no reference.
+        self._listener = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int)(listener)
+        self._library.memviz_rehearsal_on_read(self._listener)
+
+    def on_no_read(self) -> None:
+        """Have nobody told of reads any more."""
+        self._library.memviz_rehearsal_on_read(None)
+
+    def cudnn_operations(self) -> int:
+        """How many operations of cuDNN were done."""
+        return int(self._library.memviz_rehearsal_cudnn())
+
+    def refused(self) -> list[str]:
+        """Functions that failed because they are not rehearsed."""
+        room = self._library.memviz_rehearsal_refused(None, 0)
+        names = ctypes.create_string_buffer(room + 1)
+        self._library.memviz_rehearsal_refused(names, room)
+        return names.value.decode().splitlines()

@@ -1,0 +1,67 @@
+"""Values that a program reads from a device, by the line that reads them. All of them are 0."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+#: What a value is read for, as the library numbers it: to have it on the host, as one value, as the size of a result.
+KINDS = ("copy", "value", "size")
+
+#: Code that nobody looks for the reason in.
+_NOT_THEIRS = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib") if sysconfig.get_path(name)
+)
+
+
+class Reads:
+    """Counts reads by line, and says when one line has read so often that its loop may never end."""
+
+    def __init__(self, most: int, too_many: Callable[[str], None]) -> None:
+        """Call `too_many` with a line that has read `most` values, unless `most` is 0."""
+        self._most, self._too_many = most, too_many
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, int, str, str], int] = {}
+
+    def note(self, _bytes: int, kind: int) -> None:
+        """Count a read of this thread."""
+        frame = _theirs(sys._getframe(1) if sys._getframe(0).f_back is not None else None)
+        place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name) if frame else ("", 0, "backward")
+        key = (*place, KINDS[kind])
+        with self._lock:
+            self._counts[key] = count = self._counts.get(key, 0) + 1
+        if count == self._most and kind != 0:
+            self._too_many(f"{_short(place[0])}:{place[1]} {_code(place[0], place[1])}")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines that read, those first that decide about sizes, then those that read most."""
+        with self._lock:
+            counts = sorted(self._counts.items(), key=lambda item: (item[0][3] != "size", -item[1], item[0]))
+        return [
+            {"file": file, "line": line, "function": function, "code": _code(file, line), "kind": kind, "count": count}
+            for (file, line, function, kind), count in counts
+        ]
+
+
+def _theirs(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's own code, or else the innermost of all."""
+    innermost = frame
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(("<", *_NOT_THEIRS)) and "site-packages" not in name:
+            return frame
+        frame = frame.f_back
+    return innermost
+
+
+def _code(file: str, line: int) -> str:
+    return linecache.getline(file, line).strip() if file else ""
+
+
+def _short(file: str) -> str:
+    return file.rsplit("/", 1)[-1]

@@ -1,0 +1,221 @@
+"""A rehearsal in this process: what is loaded, what is changed in PyTorch, what is recorded, and how it ends."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from .._recording.recorder import Recorder, record
+from . import library, torch_changes
+from .reads import Reads
+
+log = logging.getLogger("torch_memviz")
+
+#: How a process that the program starts learns what to do: `Plan` as JSON.
+PLAN = "MEMVIZ_REHEARSAL_PLAN"
+
+#: Seconds that a program has for its own cleaning up.
+PATIENCE = 10.0
+
+#: Seconds between two tries to end it.
+PAUSE = 0.5
+
+
+class Ended(SystemExit):
+    """The program has done what is rehearsed of it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is rehearsed, and how far."""
+
+    gpu: str
+    path: str
+    #: The first so many steps of an optimizer; None: all that the program does.
+    steps: int | None = None
+    #: Seconds; None: as long as it takes.
+    time_limit: float | None = None
+    #: Reads of one line before its loop is taken to wait for a value; 0: any number.
+    most_reads: int = 10_000
+    #: Ranks of which this process is one, on its own; 1: as many as the program starts.
+    ranks: int = 1
+    stacks: str = "python"
+    #: A file that gets the names of the recordings, a line each.
+    files: str | None = None
+
+    def to_environment(self) -> None:
+        """Say it to processes that this one starts, as `from_environment` reads it there."""
+        os.environ[PLAN] = json.dumps(asdict(self))
+        here = str(Path(__file__).with_name("site"))
+        there = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if here not in there:
+            os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, there)])
+
+    @classmethod
+    def from_environment(cls) -> Plan | None:
+        """What the process that started this one says."""
+        text = os.environ.get(PLAN)
+        return cls(**json.loads(text)) if text else None
+
+
+class Session:
+    """The rehearsal of this process. It begins to record where PyTorch first uses a device."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.recorder: Recorder | None = None
+        #: Recordings that the program itself has written.
+        self.files: list[Path] = []
+        #: Why it ended before the program did.
+        self.ended = ""
+        self._process = os.getpid()
+        self._error: BaseException | None = None
+        self._library = library.Library()
+        self._reads = Reads(plan.most_reads, self._too_many_reads)
+        self._library.on_read(self._reads.note)
+        self._lock = threading.Lock()
+        self._is_ended = False
+
+    def facts(self) -> dict[str, Any]:
+        """What a recording says of its rehearsal."""
+        return {
+            "version": 1,
+            "gpu": self.plan.gpu,
+            "ranks": self.plan.ranks,
+            "reads": self._reads.lines(),
+            "refused": self._library.refused(),
+            "cudnn_operations": self._library.cudnn_operations(),
+            "ended": self.ended,
+        }
+
+    def prepare(self, torch: ModuleType) -> None:
+        """Change what has to be another thing in PyTorch, and record from the first use of a device on."""
+        torch_changes.apply(torch, self)
+        torch.cuda._lazy_call(self._begin)
+        atexit.register(self.end)
+        sys.excepthook = self._remember(sys.excepthook)
+        if self.plan.time_limit is not None:
+            threading.Thread(target=self._watch, args=(self.plan.time_limit,), daemon=True).start()
+
+    def stop_program(self, reason: str) -> None:
+        """End the rehearsal, and with it the program; called by the main thread.
+
+        Raises:
+            Ended: always.
+        """
+        self.ended = reason
+        self.end()
+        raise Ended(0)
+
+    def end(self) -> None:
+        """Write what was recorded."""
+        with self._lock:
+            if self._is_ended or os.getpid() != self._process:
+                return
+            self._is_ended = True
+        if self.ended:
+            print(f"memviz: the rehearsal ends here: {self.ended}", file=sys.stderr)
+        if self.recorder is not None:
+            self.recorder.stop(self._error)
+        self._list_files()
+
+    def yield_to(self, other: str) -> None:
+        """Let the program record by itself: PyTorch has one history."""
+        if self.recorder is not None and self.recorder.is_recording:
+            log.warning("rehearsal: %s, and PyTorch has one history: the rehearsal's recording ends here", other)
+            self.recorder.stop()
+
+    def all_files(self) -> list[Path]:
+        """Recordings that were written, those last that the program itself has written."""
+        return [*(self.recorder.files if self.recorder is not None else []), *self.files]
+
+    def _list_files(self) -> None:
+        if self.plan.files is not None:
+            with Path(self.plan.files).open("a", encoding="utf-8") as file:
+                file.writelines(f"{path.absolute()}\n" for path in self.all_files())
+
+    def _begin(self) -> None:
+        if os.getpid() != self._process or self.recorder is not None:
+            return
+        stacks = "all" if self.plan.stacks == "all" else "python"
+        self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False)
+        with torch_changes.our_own():
+            self.recorder.start()
+
+    def _too_many_reads(self, line: str) -> None:
+        reason = f"{line} has read {self.plan.most_reads} values: its loop may wait for one that is not 0"
+        # Here PyTorch is in the middle of a copy.
+        threading.Thread(target=self._stop_from_outside, args=(reason,), daemon=True).start()
+
+    def _watch(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self._stop_from_outside(f"the time limit of {seconds:g} s was reached")
+
+    def _stop_from_outside(self, reason: str) -> None:
+        """Have the main thread end the program; where it does not come to it, end the process."""
+        self.ended = reason
+        # What is raised in a callback of the library is lost.
+        self._library.on_no_read()
+        main = ctypes.c_ulong(threading.main_thread().ident or 0)
+        for _ in range(int(PATIENCE / PAUSE)):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(Ended))
+            time.sleep(PAUSE)
+            if self._is_ended:
+                return
+        if self.recorder is not None and self.recorder.is_recording:
+            self.recorder.dump()
+        self._list_files()
+        sys.stdout.flush()
+        os._exit(0)
+
+    def _remember(self, hook: Any) -> Any:
+        def remember(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+            self._error = error
+            hook(kind, error, traceback)
+
+        return remember
+
+
+class WhenImported(importlib.abc.MetaPathFinder):
+    """Prepares a session right after PyTorch is imported, whoever does that."""
+
+    def __init__(self, session: Session) -> None:
+        """Wait for the import."""
+        self._session = session
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """Find PyTorch as everybody else does, and be there when it is ready."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def run_and_prepare(module: ModuleType) -> None:
+            run(module)
+            self._session.prepare(module)
+
+        spec.loader.exec_module = run_and_prepare  # type: ignore[method-assign]
+        return spec
+
+
+def begin(plan: Plan) -> Session:
+    """Load the stand-in, and wait for PyTorch."""
+    session = Session(plan)
+    sys.meta_path.insert(0, WhenImported(session))
+    return session

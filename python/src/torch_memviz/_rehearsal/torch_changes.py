@@ -1,0 +1,146 @@
+"""What is another thing in PyTorch while it is rehearsed: nothing of it changes what is allocated on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .session import Session
+
+#: Fill tensors with random numbers, which takes most of the time that it takes to build a model on the host.
+INITIALISERS = (
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+)
+
+_is_ours = False
+
+
+@contextlib.contextmanager
+def our_own() -> Iterator[None]:
+    """What is recorded within is recorded by us, and not by the program."""
+    global _is_ours
+    before, _is_ours = _is_ours, True
+    try:
+        yield
+    finally:
+        _is_ours = before
+
+
+def apply(torch: ModuleType, session: Session) -> None:
+    """Make all changes, once."""
+    _skip_initialisers(torch)
+    _mark_snapshots(torch, session)
+    _yield_history(torch, session)
+    _count_steps(session)
+    _agree_with_other_ranks(torch)
+    if session.plan.ranks > 1:
+        _be_one_of(torch, session.plan.ranks)
+
+
+def _skip_initialisers(torch: ModuleType) -> None:
+    """Leave tensors of the host as they are: their values never get anywhere."""
+
+    def skip(function: Any) -> Any:
+        @functools.wraps(function)
+        def fill(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            return tensor if tensor.device.type == "cpu" else function(tensor, *args, **kwargs)
+
+        return fill
+
+    for name in INITIALISERS:
+        setattr(torch.nn.init, name, skip(getattr(torch.nn.init, name)))
+
+
+def _mark_snapshots(torch: ModuleType, session: Session) -> None:
+    """Have each snapshot say that it was rehearsed, and how; know of those that the program writes."""
+    memory = torch.cuda.memory
+    take, dump = memory._snapshot, memory._dump_snapshot
+
+    @functools.wraps(take)
+    def snapshot(*args: Any, **kwargs: Any) -> Any:
+        taken = take(*args, **kwargs)
+        taken["rehearsal"] = session.facts()
+        return taken
+
+    @functools.wraps(dump)
+    def dump_snapshot(filename: Any = "dump_snapshot.pickle", *args: Any, **kwargs: Any) -> Any:
+        result = dump(filename, *args, **kwargs)
+        session.files.append(Path(filename))
+        return result
+
+    memory._snapshot, memory._dump_snapshot = snapshot, dump_snapshot
+
+
+def _yield_history(torch: ModuleType, session: Session) -> None:
+    memory = torch.cuda.memory
+    start = memory._record_memory_history
+
+    # Without its signature, the recorder could not see what this release takes.
+    @functools.wraps(start)
+    def record_memory_history(*args: Any, **kwargs: Any) -> Any:
+        if not _is_ours and not _stops_ours(session):
+            session.yield_to("the program records memory by itself")
+        return start(*args, **kwargs)
+
+    memory._record_memory_history = record_memory_history
+
+
+def _stops_ours(session: Session) -> bool:
+    return session.recorder is None or not session.recorder.is_recording
+
+
+def _count_steps(session: Session) -> None:
+    """End after so many steps, of the optimizer that has taken most."""
+    wanted = session.plan.steps
+    if wanted is None:
+        return
+    taken: dict[int, int] = {}
+
+    def count(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        taken[id(optimizer)] = taken.get(id(optimizer), 0) + 1
+        if taken[id(optimizer)] >= wanted:
+            session.stop_program(f"{wanted} steps were taken")
+
+    # Its package hides this module behind a class.
+    importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
+
+
+def _agree_with_other_ranks(torch: ModuleType) -> None:
+    """Have `DistributedDataParallel` not compare shapes with those of other ranks, which are read as 0."""
+    if torch.distributed.is_available():
+        for name in ("torch.distributed.utils", "torch.nn.parallel.distributed"):
+            module = importlib.import_module(name)
+            if hasattr(module, "_verify_param_shape_across_processes"):
+                module._verify_param_shape_across_processes = lambda *_: True
+
+
+def _be_one_of(torch: ModuleType, ranks: int) -> None:
+    """Be the first of so many ranks, alone: NCCL's collectives are done at once, those of the host by a group that does nothing."""
+    distributed = importlib.import_module("torch.distributed")
+    start = distributed.init_process_group
+    importlib.import_module("torch.testing._internal.distributed.fake_pg")
+    for name, value in {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": min(ranks, 8)}.items():
+        os.environ[name] = str(value)
+
+    @functools.wraps(start)
+    def init_process_group(*_args: Any, **kwargs: Any) -> Any:
+        known = {key: kwargs[key] for key in ("timeout", "device_id", "pg_options") if key in kwargs}
+        return start("cpu:fake,cuda:nccl", store=distributed.HashStore(), rank=0, world_size=ranks, **known)
+
+    for name in ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh"):
+        module = importlib.import_module(name)
+        if hasattr(module, "init_process_group"):
+            module.init_process_group = init_process_group
