@@ -97,6 +97,7 @@ pub fn excerpt(devices: &Devices<'_>, windows: &[Window]) -> Result<Snapshot> {
             format,
             has_times: whole.notes.has_times,
             trace_overflowed: whole.notes.trace_overflowed,
+            rehearsal: whole.notes.rehearsal.clone(),
             ring_capacity: ring_capacity(devices, &traces),
             ..SourceNotes::default()
         },

@@ -3,6 +3,7 @@
 //! A figure is exact only where nothing stands against it. The facts are taken apart field by field, without a rest, so
 //! that a new one does not compile before somebody has decided what it means here.
 
+use crate::model::rehearsal::{Rehearsal, ValueReads};
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
 use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 
@@ -71,6 +72,8 @@ pub enum Doubt {
     OnlyInBaseline,
     /// The baseline's own figure is not exact.
     BaselineNotExact,
+    /// Rehearsed, and sizes came from values of the device, which were 0: the first line that did.
+    SizesFromValues(String),
 }
 
 /// What a doubt leaves of a figure that was replayed.
@@ -157,12 +160,16 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         unknown_keys,
         unknown_actions,
         memory_left_out,
+        rehearsal,
     } = &snapshot.notes;
+    let first_size = |rehearsal: &Rehearsal| rehearsal.sizes().next().map(ValueReads::place);
+    let by_value = rehearsal.as_ref().and_then(first_size).unwrap_or_default();
     let unknown_key = unknown_keys.keys().find(|key| !key.starts_with(FRAME));
     let doubt = match () {
         () if *memory_left_out > 0 => Doubt::MemoryLeftOut(*memory_left_out),
         () if !malformed.is_empty() => Doubt::Malformed(malformed[0].clone()),
         () if settings_are_missing(snapshot) => Doubt::NoSettings,
+        () if !by_value.is_empty() => Doubt::SizesFromValues(by_value),
         () => match (unknown_actions.keys().next(), unknown_key) {
             (Some(action), _) => Doubt::UnknownAction(action.clone()),
             (None, Some(key)) => Doubt::UnknownKey(key.clone()),

@@ -1,7 +1,9 @@
 //! A whole recording.
 
 use super::profile::DeviceType;
-use super::{AllocatorSettings, Annotation, Contexts, DeviceId, Segment, Stacks, Strings, TraceEntries, View};
+use super::{
+    AllocatorSettings, Annotation, Contexts, DeviceId, Rehearsal, Segment, Stacks, Strings, TraceEntries, View,
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -143,6 +145,8 @@ pub struct SourceNotes {
     pub segments_only: bool,
     /// Rank and world size of a distributed run, where a profiler trace names them (`distributedInfo`).
     pub rank: Option<(u64, Option<u64>)>,
+    /// What the rehearsal says that it comes from, where no GPU made it.
+    pub rehearsal: Option<Rehearsal>,
 }
 
 impl Snapshot {

@@ -3,6 +3,7 @@
 //! What memviz does not know of a recording is not in it, such as keys that it has no use for.
 
 use super::pickle::{Pickle, Slot};
+use crate::model::rehearsal::Rehearsal;
 use crate::model::trace_entry::TraceEntry;
 use crate::model::{
     Action, Annotation, Block, BlockState, DeviceId, Frame, HOST_DEVICE, PoolId, Segment, SegmentType, Snapshot,
@@ -76,6 +77,10 @@ impl Writer<'_, '_> {
             if let Some(overflowed) = snapshot.notes.trace_overflowed {
                 writer.key("trace_alloc_overflowed")?;
                 writer.pickle.boolean(overflowed)?;
+            }
+            if let Some(rehearsal) = &snapshot.notes.rehearsal {
+                writer.key(Rehearsal::KEY)?;
+                writer.pickle.text(&serde_json::to_string(rehearsal)?)?;
             }
             match snapshot.notes.ring_capacity {
                 Some(capacity) => writer.integer("trace_alloc_max_entries", capacity),

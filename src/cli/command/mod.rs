@@ -14,6 +14,7 @@ mod oom;
 mod peak;
 mod ranks;
 mod record;
+mod rehearse;
 mod report;
 mod schema;
 mod simulate;
@@ -45,6 +46,7 @@ pub const COMMANDS: &[Entry] = &[
     #[cfg(feature = "view")]
     entry::<view::View>("view"),
     entry::<record::Record>("record"),
+    entry::<rehearse::Rehearse>("rehearse"),
     entry::<schema::Schema>("schema"),
     entry::<completions::Completions>("completions"),
     entry::<man::Man>("man"),

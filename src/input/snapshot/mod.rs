@@ -10,7 +10,7 @@ use super::pickle::findings::{Fields, Findings, expected};
 use super::pickle::value::{Heap, Items, Value};
 use crate::error::{Error, Result};
 use crate::model::{
-    DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Snapshot, SourceNotes, StackId, StrId, TraceEntries,
+    DeviceId, DeviceTrace, HOST_DEVICE, MAX_DEVICE, Rehearsal, Snapshot, SourceNotes, StackId, StrId, TraceEntries,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -103,6 +103,7 @@ impl Assembler {
                 "external_annotations" => self.annotations(at, value)?,
                 "allocator_settings" => self.settings(at, value)?,
                 name @ (OVERFLOWED | MAX_ENTRIES) => self.ring(name, value),
+                Rehearsal::KEY => self.rehearsal(value),
                 _ => self.unknown("snapshot", key),
             }
         }
@@ -125,6 +126,18 @@ impl Assembler {
                 Some(entries) => notes.ring_capacity = Some(entries),
                 None => self.malformed(key, "a number of entries", value),
             }
+        }
+    }
+
+    /// What is said of a rehearsal.
+    fn rehearsal(&mut self, value: Value) {
+        let found = match value {
+            Value::Str(id) => serde_json::from_str::<Rehearsal>(self.text(id)).ok(),
+            _ => None,
+        };
+        match found.filter(|rehearsal| rehearsal.version == Rehearsal::VERSION) {
+            Some(rehearsal) => self.snapshot.notes.rehearsal = Some(rehearsal),
+            None => self.malformed(Rehearsal::KEY, "what this version knows of rehearsals", value),
         }
     }
 

@@ -241,6 +241,9 @@ pub fn doubt(doubt: &Doubt) -> String {
             "allocator settings are missing, which this release of PyTorch writes, and sizes depend on them".to_owned()
         }
         Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
+        Doubt::SizesFromValues(place) => {
+            format!("rehearsed, and sizes came from values of the device, which were 0 ({place})")
+        }
         Doubt::Followed => "more follows behind the recording in the same file, and only the first was read".to_owned(),
         Doubt::NoStacks => "recorded without stacks, which alone would tell whether a ring buffer dropped entries: \
                             memory may have been higher then"

@@ -13,6 +13,7 @@ pub mod no_commands;
 pub mod notes;
 #[cfg(feature = "plot")]
 pub mod picture;
+mod rehearsed;
 pub mod source;
 pub mod text;
 pub(crate) mod training;

@@ -1,5 +1,6 @@
 //! What a recording lacks and where it contradicts itself, in words; said by every report.
 
+use super::rehearsed;
 use super::words::count;
 use crate::Recording;
 use crate::allocator::SettingsWarning;
@@ -293,6 +294,10 @@ impl FileNote {
 pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     let notes = &snapshot.notes;
     let mut lines: Vec<FileNote> = Vec::new();
+    if let Some(rehearsal) = &notes.rehearsal {
+        let said = rehearsed::lines(rehearsal).into_iter();
+        lines.extend(said.map(|(text, is_in_doubt)| FileNote { text, is_plain: !is_in_doubt }));
+    }
     if let Some(at) = notes.truncated_at {
         lines.push(format!("the file ends at byte {at}, before its time; analysed up to there").into());
     }

@@ -43,6 +43,9 @@ class Plan:
     """What is rehearsed, and how far."""
 
     gpu: str
+    #: Bytes of each device, and what CUDA keeps of them.
+    memory: int
+    context: int
     path: str
     #: The first so many steps of an optimizer; None: all that the program does.
     steps: int | None = None
@@ -94,6 +97,8 @@ class Session:
         return {
             "version": 1,
             "gpu": self.plan.gpu,
+            "memory": self.plan.memory,
+            "context": self.plan.context,
             "ranks": self.plan.ranks,
             "reads": self._reads.lines(),
             "refused": self._library.refused(),

@@ -120,6 +120,8 @@ def prepare(
     os.environ[library.VARIABLE] = library.describe(kind, total, taken, gpus, placement)
     plan = Plan(
         gpu=kind.key,
+        memory=total,
+        context=taken,
         path=str(Path(path).absolute()),
         steps=steps,
         time_limit=time_limit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ def _mark_snapshots(torch: ModuleType, session: Session) -> None:
     @functools.wraps(take)
     def snapshot(*args: Any, **kwargs: Any) -> Any:
         taken = take(*args, **kwargs)
-        taken["rehearsal"] = session.facts()
+        taken["rehearsal"] = json.dumps(session.facts())
         return taken
 
     @functools.wraps(dump)
