@@ -20,7 +20,7 @@ IMPORTED = re.compile(r"(?:__cuda|cuda|cublas|cudnn|cufft|cupti|curand|cusolver|
 
 #: What it looks up at run time, by names that are text in its libraries.
 NAMED = re.compile(
-    rb"(?<![A-Za-z0-9_])(nvml[A-Z]\w{3,60}|cu(?:Ctx|Device|Func|Get|Green|Launch|Link|Mem|Module|Multicast|Stream|Tensor)\w{3,60})\x00"
+    rb"(?<![A-Za-z0-9_])(nvml[A-Z]\w{3,60}|cu(?:Ctx|Dev|Func|Get|Green|Kernel|Launch|Link|Logs|Mem|Module|Multicast|Stream|Tensor)\w{3,60})\x00"
 )
 NAMING = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so")
 
