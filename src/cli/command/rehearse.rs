@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
 
 /// Run a program of PyTorch on a GPU that is not there, and record its memory
@@ -107,8 +108,7 @@ struct Rehearsed {
 impl Run for Rehearse {
     fn run(&self) -> Result<Outcome, Failure> {
         if self.list {
-            let done = self.start(OsStr::new("python3"), &[], &self.output, None)?;
-            return Ok(if done { Outcome::Done } else { Outcome::Failed });
+            return self.list_gpus();
         }
         match &self.vary {
             Some(vary) => self.run_each(vary),
@@ -180,7 +180,7 @@ impl Rehearse {
         let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
         // One that is there is not ours, and a link may lead anywhere.
         fs::OpenOptions::new().write(true).create_new(true).open(&list)?;
-        let succeeded = self.start(&interpreter(program), command, output, Some(&list));
+        let succeeded = self.start(&interpreter(program), command, output, &list);
         let files = fs::read_to_string(&list);
         fs::remove_file(&list)?;
         let files = files?.lines().map(PathBuf::from).filter(|file| file.is_file()).collect();
@@ -188,27 +188,41 @@ impl Rehearse {
     }
 
     /// Has Python prepare the rehearsal and become the command; gives whether that succeeded.
-    fn start(&self, python: &OsStr, command: &[OsString], output: &Path, list: Option<&Path>) -> Result<bool, Failure> {
-        let installed =
-            Command::new(python).args(["-c", "import torch_memviz._rehearsal"]).stderr(Stdio::null()).status();
+    fn start(&self, python: &OsStr, command: &[OsString], output: &Path, list: &Path) -> Result<bool, Failure> {
+        let options = self.options(output, list).to_string();
+        let helper = || {
+            let mut helper = Command::new(python);
+            helper.args(["-m", "torch_memviz._rehearsal", &options]);
+            helper
+        };
         let shown = python.to_string_lossy();
-        if !installed.is_ok_and(|status| status.success()) {
-            return Err(Failure::Message(format!(
-                "expected torch-memviz in {shown}, found none: {shown} -m pip install torch-memviz"
-            )));
+        let failed = |error: io::Error| Failure::Message(format!("{shown}: {error}"));
+        // Without a command it only says whether it could.
+        let tried = helper().output().map_err(failed)?;
+        if !tried.status.success() {
+            let said = String::from_utf8_lossy(&tried.stderr);
+            let reason = said.lines().last().unwrap_or_default();
+            return Err(Failure::Message(if reason.contains("No module named") {
+                format!(
+                    "expected torch-memviz in the environment of {shown}, found none: {shown} -m pip install torch-memviz"
+                )
+            } else {
+                reason.trim_start_matches("memviz: ").to_owned()
+            }));
         }
-        let options = if self.list { serde_json::json!({ "list": true }) } else { self.options(output, list) };
-        let mut started = Command::new(python);
-        started.args(["-m", "torch_memviz._rehearsal"]).arg(options.to_string()).args(command);
-        let status = started.status().map_err(|error| Failure::Message(format!("{shown}: {error}")))?;
-        // As the helper exits when it has said why the command cannot be started.
-        if status.code() == Some(2) && list.is_none_or(|list| fs::metadata(list).is_ok_and(|list| list.len() == 0)) {
-            return Err(Failure::Message("nothing was rehearsed".to_owned()));
-        }
-        Ok(status.success())
+        Ok(helper().args(command).status().map_err(failed)?.success())
     }
 
-    fn options(&self, output: &Path, list: Option<&Path>) -> serde_json::Value {
+    /// Has Python list the GPUs.
+    fn list_gpus(&self) -> Result<Outcome, Failure> {
+        let python = self.command.first().map_or_else(|| "python3".into(), |program| interpreter(program));
+        let options = serde_json::json!({ "list": true }).to_string();
+        let status = Command::new(&python).args(["-m", "torch_memviz._rehearsal", &options]).status();
+        let status = status.map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
+        Ok(if status.success() { Outcome::Done } else { Outcome::Failed })
+    }
+
+    fn options(&self, output: &Path, list: &Path) -> serde_json::Value {
         serde_json::json!({
             "path": output,
             "gpu": self.gpu,

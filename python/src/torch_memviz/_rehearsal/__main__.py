@@ -1,4 +1,7 @@
-"""How `memviz rehearse` starts a command: `python -m torch_memviz._rehearsal OPTIONS COMMAND...`, OPTIONS as JSON."""
+"""How `memviz rehearse` starts a command: `python -m torch_memviz._rehearsal OPTIONS COMMAND...`, OPTIONS as JSON.
+
+Without a command it only says whether one could be rehearsed.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ def main() -> int:
         if reason is not None:
             raise RehearsalError(reason)
         prepare(**options)
+        if len(sys.argv) == 2:
+            return 0
         os.execvp(sys.argv[2], sys.argv[2:])
     except (RehearsalError, OSError) as error:
         print(f"memviz: {error}", file=sys.stderr)
