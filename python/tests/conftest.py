@@ -83,17 +83,37 @@ def torch_environments() -> dict[str, TorchEnvironment]:
     return {path.name: TorchEnvironment(path.name, path) for path in found}
 
 
+def torch_installations() -> dict[str, TorchEnvironment]:
+    """All environments with PyTorch, whether anything stands in for CUDA there or not, by release."""
+    root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
+    found = sorted(path.parents[2] for path in root.glob("*/venv/bin/python")) if root.is_dir() else []
+    return {path.name: TorchEnvironment(path.name, path) for path in found}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `any_torch` with every release."""
-    if "any_torch" in metafunc.fixturenames:
-        environments: list[TorchEnvironment | None] = [*torch_environments().values()] or [None]
-        metafunc.parametrize("any_torch", environments, ids=lambda it: it.release if it else "missing", indirect=True)
+    for name, known in {"any_torch": torch_environments, "any_installation": torch_installations}.items():
+        if name in metafunc.fixturenames:
+            environments: list[TorchEnvironment | None] = [*known().values()] or [None]
+            metafunc.parametrize(name, environments, ids=lambda it: it.release if it else "missing", indirect=True)
 
 
 @pytest.fixture
 def any_torch(request: pytest.FixtureRequest) -> TorchEnvironment:
     """Every environment in turn."""
     return _present(request.param)
+
+
+@pytest.fixture
+def any_installation(request: pytest.FixtureRequest) -> TorchEnvironment:
+    """Every release of PyTorch in turn."""
+    return _present(request.param)
+
+
+@pytest.fixture
+def installation() -> TorchEnvironment:
+    """The release that everything is tested with."""
+    return _present(torch_installations().get(MAIN))
 
 
 @pytest.fixture

@@ -134,6 +134,12 @@ fn what_was_not_understood_is_not_passed_and_named() {
         changed["trace_alloc_overflowed"] = value;
         pickle(&changed)
     };
+    let rehearsed = |facts: &str| {
+        let mut changed = whole.clone();
+        changed["rehearsal"] = json!(facts);
+        pickle(&changed)
+    };
+    let by_value = r#"{"version": 1, "gpu": "t4", "reads": [{"file": "/a/train.py", "line": 7, "code": "y = x[x > 0]", "kind": "size", "count": 2}]}"#;
     let mut entries = whole.clone();
     let trace = entries["device_traces"][0].as_array_mut().unwrap();
     trace.insert(2, json!({"action": "virtual_alloc", "addr": 1, "size": 2, "stream": 0, "frames": [], "time_us": 10}));
@@ -145,6 +151,8 @@ fn what_was_not_understood_is_not_passed_and_named() {
         (overflowed(json!(1)), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!([true])), "expected a boolean for \"trace_alloc_overflowed\""),
         (overflowed(json!(true)), "ring buffer dropped entries"),
+        (rehearsed(by_value), "sizes came from values of the device, which were 0 (train.py:7 y = x[x > 0])"),
+        (rehearsed("{\"version\": 2}"), "expected what this version knows of rehearsals for \"rehearsal\""),
         (twice, "more follows behind the recording"),
         (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
         (changed("/allocator_settings/max_split_size", json!("200")), "expected an integer for \"max_split_size\""),
@@ -355,4 +363,24 @@ fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
     fs::remove_file(folder.path("memviz.toml")).unwrap();
     std::os::unix::fs::symlink("gone", folder.path("memviz.toml")).unwrap();
     folder.check(&["rank0.gz", "--max-peak", "1GiB"]).expect_error("memviz.toml: ");
+}
+
+#[test]
+fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
+    let mut rehearsed = whole();
+    let reads = json!([{"file": "train.py", "line": 9, "code": "print(loss.item())", "kind": "value", "count": 3}]);
+    let facts = json!({"version": 1, "gpu": "a100-40gb", "reads": reads, "cudnn_operations": 1});
+    rehearsed["rehearsal"] = json!(facts.to_string());
+    let folder = Folder::new();
+    let path = folder.write("rehearsed.pickle", pickle(&rehearsed));
+    let run = folder.check(&[&path, "--max-peak", "80GiB"]);
+    run.expect(0);
+    for said in [
+        "rehearsed without a GPU, as a100-40gb",
+        "3 values read from the device, all 0",
+        "train.py:9 print(loss.item()), 3 times",
+        "1 operation of cuDNN",
+    ] {
+        assert!(run.stdout.contains(said), "expected {said:?} in {}", run.stdout);
+    }
 }

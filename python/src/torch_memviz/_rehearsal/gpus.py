@@ -1,8 +1,8 @@
 """The GPUs that can be rehearsed, from `gpus.csv`.
 
-Memory is what PyTorch's messages name as the total capacity of the device, as programs that ran out of memory printed it
-(`measured`), or the data sheet's less what drivers keep of such devices. The rest is from NVIDIA's data sheets and from the
-table of compute capabilities in the CUDA programming guide.
+Memory is what PyTorch's messages name as the total capacity of the device, as programs that ran out of memory printed
+it (`measured`), or the data sheet's less what drivers keep of such devices. The rest is from NVIDIA's data sheets and
+from the table of compute capabilities in the CUDA programming guide.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def folder() -> Path:
     path = Path(os.environ.get(FOLDER) or Path(__file__).with_name("lib"))
     if not (path / LIBRARIES[0]).is_file():
         raise RehearsalError(
-            f"expected {LIBRARIES[0]} in {path}, found none: install a wheel of torch-memviz for this machine, or run rehearsal/build"
+            f"expected {LIBRARIES[0]} in {path}, found none: install a wheel of torch-memviz for this machine, "
+            "or run rehearsal/build"
         )
     return path
 
@@ -126,9 +128,11 @@ def why_not(despite_gpu: bool) -> str | None:
     if sys.platform != "linux":
         return f"expected Linux, found {platform.system()}: rehearse in a container with Linux"
     if "torch" in sys.modules:
-        return "expected a process that has not imported PyTorch yet: rehearse before that, or run memviz rehearse -- COMMAND"
+        return "expected a process that has not imported PyTorch yet: rehearse before that (memviz rehearse does)"
     if has_gpu() and not despite_gpu:
-        return "expected no GPU, found one: record on it, or say that it is not to be used (--despite-gpu, despite_gpu=True)"
+        return (
+            "expected no GPU, found one: record on it, or rehearse without using it (--despite-gpu, despite_gpu=True)"
+        )
     return None
 
 
@@ -147,7 +151,7 @@ class Library:
         # Triton links its launcher with the driver, when it compiles one.
         os.environ.setdefault("TRITON_LIBCUDA_PATH", str(where))
 
-    def on_read(self, listener: object) -> None:
+    def on_read(self, listener: Callable[[int, int], None]) -> None:
         """Have a function told of each value that is read from a device: its bytes, and the kind of read."""
         # Kept: the library holds no reference.
         self._listener = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int)(listener)

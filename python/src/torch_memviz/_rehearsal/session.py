@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import importlib.abc
 import importlib.machinery
@@ -16,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from .._recording.recorder import Recorder, record
 from . import library, torch_changes
@@ -90,7 +91,8 @@ class Session:
         self._reads = Reads(plan.most_reads, self._too_many_reads)
         self._library.on_read(self._reads.note)
         self._lock = threading.Lock()
-        self._is_ended = False
+        #: Whether the end has begun, and whether it is written.
+        self._is_ended = self._is_written = False
 
     def facts(self) -> dict[str, Any]:
         """What a recording says of its rehearsal."""
@@ -126,11 +128,17 @@ class Session:
         raise Ended(0)
 
     def end(self) -> None:
-        """Write what was recorded."""
+        """Write what was recorded, once."""
+        while not self._is_written and os.getpid() == self._process:
+            # One that was raised from outside may arrive here, where it has nothing to end any more.
+            with contextlib.suppress(Ended):
+                self._write()
+
+    def _write(self) -> None:
         with self._lock:
-            if self._is_ended or os.getpid() != self._process:
-                return
             self._is_ended = True
+        _raise_in_main_thread(None)
+        self._is_written = True
         if self.ended:
             print(f"memviz: the rehearsal ends here: {self.ended}", file=sys.stderr)
         if self.recorder is not None:
@@ -155,7 +163,7 @@ class Session:
     def _begin(self) -> None:
         if os.getpid() != self._process or self.recorder is not None:
             return
-        stacks = "all" if self.plan.stacks == "all" else "python"
+        stacks: Literal["python", "all"] = "all" if self.plan.stacks == "all" else "python"
         self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False)
         with torch_changes.our_own():
             self.recorder.start()
@@ -174,12 +182,12 @@ class Session:
         self.ended = reason
         # What is raised in a callback of the library is lost.
         self._library.on_no_read()
-        main = ctypes.c_ulong(threading.main_thread().ident or 0)
         for _ in range(int(PATIENCE / PAUSE)):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(Ended))
+            with self._lock:
+                if self._is_ended:
+                    return
+                _raise_in_main_thread(Ended)
             time.sleep(PAUSE)
-            if self._is_ended:
-                return
         if self.recorder is not None and self.recorder.is_recording:
             self.recorder.dump()
         self._list_files()
@@ -192,6 +200,12 @@ class Session:
             hook(kind, error, traceback)
 
         return remember
+
+
+def _raise_in_main_thread(error: type[BaseException] | None) -> None:
+    """Have an error raised in the main thread, where it runs Python next; None takes back what was not raised yet."""
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(error) if error is not None else None)
 
 
 class WhenImported(importlib.abc.MetaPathFinder):

@@ -95,10 +95,9 @@ def prepare(
     placement: str = "linux",
     files: str | None = None,
 ) -> Plan:
-    """Say in the environment what processes are to rehearse; the arguments are those of `rehearse`.
+    """Say in the environment what processes are to rehearse.
 
-    Args:
-        files: A file that gets the names of the recordings, a line each.
+    The arguments are those of `rehearse`, and a file that gets the names of the recordings, a line each.
 
     Raises:
         RehearsalError: when they do not fit together, or nothing can be rehearsed here.
@@ -110,7 +109,9 @@ def prepare(
     except ValueError as error:
         raise RehearsalError(str(error)) from None
     if taken >= total:
-        raise RehearsalError(f"expected a device with more than the {shown(taken)} that CUDA keeps, found {shown(total)}")
+        raise RehearsalError(
+            f"expected a device with more than the {shown(taken)} that CUDA keeps, found {shown(total)}"
+        )
     if min(gpus, ranks) < 1:
         raise RehearsalError(f"expected at least one device and one rank, found {gpus} and {ranks}")
     build = library.build()
