@@ -81,6 +81,8 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.recorder: Recorder | None = None
+        #: What PyTorch would do, and was left out.
+        self.left_out: set[str] = set()
         #: Recordings that the program itself has written.
         self.files: list[Path] = []
         #: Why it ended before the program did.
@@ -103,7 +105,7 @@ class Session:
             "context": self.plan.context,
             "ranks": self.plan.ranks,
             "reads": self._reads.lines(),
-            "refused": self._library.refused(),
+            "refused": [*self._library.refused(), *sorted(self.left_out)],
             "cudnn_operations": self._library.cudnn_operations(),
             "ended": self.ended,
         }

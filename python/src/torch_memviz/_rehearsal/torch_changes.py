@@ -46,7 +46,7 @@ def apply(torch: ModuleType, session: Session) -> None:
     _mark_snapshots(torch, session)
     _yield_history(torch, session)
     _count_steps(session)
-    _agree_with_other_ranks(torch)
+    _agree_with_other_ranks(torch, session)
     if session.plan.ranks > 1:
         _be_one_of(torch, session.plan.ranks)
 
@@ -119,13 +119,23 @@ def _count_steps(session: Session) -> None:
     importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
 
 
-def _agree_with_other_ranks(torch: ModuleType) -> None:
-    """Have `DistributedDataParallel` not compare shapes with those of other ranks, which are read as 0."""
+def _agree_with_other_ranks(torch: ModuleType, session: Session) -> None:
+    """Have `DistributedDataParallel` not look at what other ranks say, which is read as 0.
+
+    Shapes are not compared. After the first step it lays its buckets out anew, as the first rank says: that is left
+    out, and said.
+    """
     if torch.distributed.is_available():
         for name in ("torch.distributed.utils", "torch.nn.parallel.distributed"):
             module = importlib.import_module(name)
             if hasattr(module, "_verify_param_shape_across_processes"):
                 setattr(module, "_verify_param_shape_across_processes", lambda *_: True)  # noqa: B010
+
+        def rebuild_buckets(_reducer: Any) -> bool:
+            session.left_out.add("the second layout of DistributedDataParallel's buckets")
+            return False
+
+        torch.distributed.Reducer._rebuild_buckets = rebuild_buckets
 
 
 def _be_one_of(torch: ModuleType, ranks: int) -> None:
