@@ -45,7 +45,10 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         ));
     }
     if !rehearsal.refused.is_empty() {
-        lines.push((format!("not rehearsed, so that they failed or were left out: {}", rehearsal.refused.join(", ")), true));
+        lines.push((
+            format!("not rehearsed, so that they failed or were left out: {}", rehearsal.refused.join(", ")),
+            true,
+        ));
     }
     if !rehearsal.ended.is_empty() {
         lines.push((format!("the rehearsal ended before the program did: {}", rehearsal.ended), false));
