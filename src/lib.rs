@@ -12,8 +12,8 @@
 #![cfg_attr(feature = "compressed", doc = "```")]
 #![cfg_attr(not(feature = "compressed"), doc = "```no_run")]
 //! use memviz::Recording;
-//! use memviz::analysis::grouping::GroupBy;
 //! use memviz::analysis::peak::PeakOptions;
+//! use memviz::facts::grouping::GroupBy;
 //! use memviz::model::bytes::Bytes;
 //!
 //! # fn main() -> memviz::Result<()> {

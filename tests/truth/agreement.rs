@@ -80,6 +80,10 @@ fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
                 let asked = devices.all().iter().find(|it| it.id() == device.device).unwrap();
                 let fits = DevicePlans::of(asked, &PlanOptions::default().capacity(Some(goal as u64 + (500 << 20))));
                 for plans in below.devices[0].fit.iter().chain(fits.as_ref().ok()) {
+                    // What a late recording starts with is cache, which a device with less memory would not have.
+                    if plans.completeness.has_baseline && plans.capacity.is_some() {
+                        continue;
+                    }
                     let (differ, found) = against_plans(&path, &recording, plans);
                     wrong.extend(differ);
                     planned += found;
