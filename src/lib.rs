@@ -53,8 +53,9 @@
 //! # Rooms
 //!
 //! Data flows one way, a module per stage, each reading only the ones before it: [`input`] fills [`model`], [`replay`]
-//! turns it into histories by the rules of the [`allocator`], [`analysis`] into answers, `report` into text, JSON, CSV,
-//! Markdown and pictures. [`wire`] has the JSON that is read again. [`Recording`] ties all but the last together.
+//! turns it into histories by the rules of the [`allocator`], [`facts`] reads from these what several questions need,
+//! [`play`] plays what would happen under other conditions, [`analysis`] turns both into answers, `report` into text, JSON,
+//! CSV, Markdown and pictures. [`wire`] has the JSON that is read again. [`Recording`] ties all but the last together.
 //!
 //! # Features
 //!

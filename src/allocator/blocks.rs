@@ -68,6 +68,7 @@ impl Block {
 
 /// Free and unmapped blocks of one pool and stream.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts about a pool, none of which excludes another")]
 pub(super) struct Pool {
     pub is_private: bool,
     pub is_small: bool,

@@ -19,7 +19,9 @@ fn changed(name: &str, text: &[u8], by: &[u8]) -> Vec<u8> {
     let places: Vec<usize> =
         bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text).map(|(at, _)| at).collect();
     assert!(!places.is_empty(), "{name} has no {}", String::from_utf8_lossy(text));
-    places.into_iter().for_each(|at| bytes[at..at + by.len()].copy_from_slice(by));
+    for at in places {
+        bytes[at..at + by.len()].copy_from_slice(by);
+    }
     bytes
 }
 
@@ -155,7 +157,7 @@ fn every_attack_ends_as_it_must() {
         fs::write(&path, bytes).unwrap();
         let run = memviz(&[args, &["--max-memory", "1GiB", &path]].concat());
         let said = if code == 0 { &run.stdout } else { &run.stderr };
-        let lines = if code == 0 { 0 } else { 1 };
+        let lines = usize::from(code != 0);
         if run.code != Some(code) || run.stderr.lines().count() > lines || !said.contains(part) {
             let shown: String = said.chars().take(300).collect();
             problems

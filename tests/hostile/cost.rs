@@ -49,7 +49,9 @@ fn twice_the_input_takes_at_most_two_and_a_half_times_the_instructions() {
 fn problems(&(name, make): &Family) -> Vec<String> {
     let folder = TempDir::new().unwrap();
     let path = |size: u64| folder.path().join(format!("{size}.pickle")).into_os_string().into_string().unwrap();
-    SIZES.iter().for_each(|&size| fs::write(path(size), make(size)).unwrap());
+    for &size in &SIZES {
+        fs::write(path(size), make(size)).unwrap();
+    }
     let mut problems = Vec::new();
     for command in COMMANDS {
         let [none, once, twice] = SIZES.map(|size| instructions(command, &path(size)));

@@ -62,7 +62,7 @@ pub fn entry(action: &str, addr: u64, size: u64, stream: u64, frames: &[Value], 
 pub fn live(stacks: &[Vec<Value>]) -> Vec<Value> {
     let mut trace = Vec::new();
     for (addr, frames) in (START..).step_by(512).zip(stacks) {
-        if (addr - START) % SEGMENT == 0 {
+        if (addr - START).is_multiple_of(SEGMENT) {
             trace.push(entry("segment_alloc", addr, SEGMENT, 0, &[], trace.len() as u64));
         }
         trace.push(entry("alloc", addr, 512, 0, frames, trace.len() as u64));

@@ -107,11 +107,9 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         });
         let left_out = tried.len().saturating_sub(top);
         tried.truncate(top);
-        let finished =
-            tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| match best_only && place > 0 {
-                true => candidate,
-                false => self.finish(candidate, &tried),
-            });
+        let finished = tried.into_par_iter().enumerate().map(|(place, (candidate, tried))| {
+            if best_only && place > 0 { candidate } else { self.finish(candidate, &tried) }
+        });
         (finished.collect(), left_out, untried)
     }
 
@@ -173,7 +171,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
     fn limit(&self, tried: &Tried) -> RemainingPeak {
         let Some(instant) = tried.beyond else {
             let highest = blocks_at_peak(&tried.changed.program, &self.setup, tried.bytes as u64);
-            return RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, highest, tried.bytes);
+            return RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest, tried.bytes);
         };
         RemainingPeak::of_recording(self.device, &tried.chosen, instant)
     }

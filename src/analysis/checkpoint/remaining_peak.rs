@@ -37,7 +37,7 @@ impl RemainingPeak {
         device: &Device<'_>,
         changed: &Edited,
         chosen: &Chosen,
-        highest: Highest,
+        highest: &Highest,
         bytes: i64,
     ) -> Self {
         let (history, steps) = (device.history(), &changed.program.steps);

@@ -82,7 +82,7 @@ impl Calls {
             }
             open_calls.close_all();
         }
-        let raw = join_rounds(split_repetitions(&open_calls.calls, track, &paths));
+        let raw = join_rounds(&split_repetitions(&open_calls.calls, track, &paths));
         group(raw, snapshot, &paths, roles)
     }
 
@@ -377,13 +377,13 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
 /// Joins what looks like several calls of a function, but is several rounds of a loop that it begins with: only the last of
 /// every so many goes on behind the lines that all of them have. There must be two such groups at least: otherwise it is the
 /// last layer that does something more.
-fn join_rounds(raw: Vec<RawCall>) -> Vec<RawCall> {
+fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
     let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();
     for (index, call) in raw.iter().enumerate() {
         siblings.entry((call.node, call.parent, call.first_line)).or_default().push(index);
     }
     let mut is_joined = vec![false; raw.len()];
-    let mut joined = raw.clone();
+    let mut joined = raw.to_vec();
     for places in siblings.into_values() {
         let last_lines: Vec<u64> = places.iter().map(|&place| raw[place].last_line).collect();
         let Some(rounds) = rounds(&last_lines) else { continue };

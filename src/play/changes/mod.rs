@@ -236,7 +236,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
         match () {
             () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
-            () if !program.refusals.is_empty() && !(edits.iter().all(is_checkpoint) && is_finished()) => {
+            () if !(program.refusals.is_empty() || edits.iter().all(is_checkpoint) && is_finished()) => {
                 Some("the recording runs out of memory: what would have followed is not known")
             }
             () => None,
@@ -371,10 +371,10 @@ impl<'d, 'a> Editor<'d, 'a> {
     /// The functions of forward passes that a backward pass follows.
     fn trained_choice(&self) -> Result<&Choice, String> {
         let choice = self.choice();
-        match choice.passes.is_open || choice.passes.entries.is_empty() {
-            true => Err("no forward pass is known that a backward pass follows".to_owned()),
-            false => Ok(choice),
+        if choice.passes.is_open || choice.passes.entries.is_empty() {
+            return Err("no forward pass is known that a backward pass follows".to_owned());
         }
+        Ok(choice)
     }
 
     fn trained(&self) -> Result<&Trained, String> {
@@ -401,15 +401,12 @@ fn is_other_of(one: &Edit, other: &Edit) -> bool {
     };
     matches!(
         (one, other),
-        (Inference, _)
-            | (_, Inference)
-            | (OffloadActivations, ChunkLoss { .. })
-            | (ChunkLoss { .. }, ChunkLoss { .. })
+        (Inference | ShardParameters { .. }, _)
+            | (_, Inference | ShardParameters { .. })
+            | (OffloadActivations | ChunkLoss { .. }, ChunkLoss { .. })
             | (Accumulate { .. }, Accumulate { .. })
             | (Optimizer(_), Optimizer(_) | OffloadOptimizer)
             | (OffloadOptimizer, Optimizer(_))
-            | (ShardParameters { .. }, _)
-            | (_, ShardParameters { .. })
             | (ShardGradients { .. } | ShardOptimizer { .. }, ShardGradients { .. } | ShardOptimizer { .. })
     )
 }

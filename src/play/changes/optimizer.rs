@@ -72,13 +72,12 @@ impl Optimizer {
         let elements = bytes / ELEMENT;
         match self {
             Self::Sgd => Vec::new(),
-            Self::Momentum => vec![bytes],
             Self::Adam8bit if elements >= LEAST_8BIT => {
                 let scales = elements.div_ceil(BLOCK_8BIT) * ELEMENT;
                 vec![elements, scales, elements, scales]
             }
             Self::Adafactor if elements >= LEAST_MATRIX => vec![square_root_up(elements) * ELEMENT; 2],
-            Self::Adafactor => vec![bytes],
+            Self::Momentum | Self::Adafactor => vec![bytes],
             Self::Adam8bit | Self::AdamW => vec![bytes; 2],
         }
     }

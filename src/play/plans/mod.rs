@@ -214,10 +214,10 @@ impl DevicePlans {
         let editor = Editor::new(device);
         let sought = Sought { goal, repeat, steps };
         let plans = Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &editor) };
-        match plans.fits && unfinished.is_some() {
-            true => Ok(Self::refused(device, FITS_REPEATED)),
-            false => Ok(plans),
+        if plans.fits && unfinished.is_some() {
+            return Ok(Self::refused(device, FITS_REPEATED));
         }
+        Ok(plans)
     }
 
     /// Looks for what reaches a goal.
