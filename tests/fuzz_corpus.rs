@@ -19,7 +19,9 @@ fn files(target: &str, least: usize) -> Vec<Vec<u8>> {
 }
 
 fn bytes_of(target: &str, run: fn(&[u8])) {
-    files(target, 2).iter().for_each(|file| run(file));
+    for file in files(target, 2) {
+        run(&file);
+    }
 }
 
 fn texts_of(target: &str, run: fn(&str)) {

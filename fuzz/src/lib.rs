@@ -48,11 +48,11 @@ pub fn read_and_replay(bytes: Vec<u8>, allow_truncated: bool) {
 ///
 /// # Panics
 /// When an error has several lines.
-pub fn open_and_answer(bytes: Vec<u8>) {
+pub fn open_and_answer(bytes: &[u8]) {
     for allow_truncated in [false, true] {
         let mut options = ReadOptions::default();
         (options.allow_truncated, options.on_one_thread) = (allow_truncated, true);
-        match Recording::read(Cursor::new(bytes.clone()), &options) {
+        match Recording::read(Cursor::new(bytes.to_vec()), &options) {
             Ok(recording) => answer(recording.snapshot, recording.histories),
             Err(error) => assert_eq!(error.to_string().lines().count(), 1, "an error is one line: {error}"),
         }

@@ -35,6 +35,7 @@ const COMMANDS: [&[&str]; 14] = [
 ];
 
 #[test]
+#[ignore = "hundreds of runs under valgrind take many minutes: cargo test --test hostile -- --ignored"]
 fn twice_the_input_takes_at_most_two_and_a_half_times_the_instructions() {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         let required = std::env::var(REQUIRE).is_ok_and(|value| value == "1");
