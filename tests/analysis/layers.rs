@@ -8,9 +8,10 @@ const STAGES: [&str; 6] = ["replay", "facts", "play", "analysis", "report", "cli
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => sources(&entry.path(), found),
-            false => found.push(entry.path()),
+        if entry.file_type().unwrap().is_dir() {
+            sources(&entry.path(), found);
+        } else {
+            found.push(entry.path());
         }
     }
 }

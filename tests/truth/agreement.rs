@@ -4,6 +4,7 @@ use crate::support::{FIXTURES, assert_none};
 use memviz::Recording;
 use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
 use memviz::analysis::simulate::SimulateOptions;
+use memviz::input::ReadOptions;
 use memviz::model::DeviceId;
 use memviz::play::changes::Edit;
 use memviz::play::plans::{DevicePlans, PlanOptions};
@@ -66,7 +67,7 @@ fn checkpoint_simulate_and_fit_say_the_same_of_the_same_calls() {
     let (mut wrong, mut compared, mut planned) = (Vec::new(), 0, 0);
     for folder in [FIXTURES, "fixtures/pairs", "fixtures/lookalike", "fixtures/whatif", "fixtures/fit"] {
         for path in recordings(Path::new(folder)) {
-            let Ok(recording) = Recording::open(path.as_ref(), &Default::default()) else { continue };
+            let Ok(recording) = Recording::open(path.as_ref(), &ReadOptions::default()) else { continue };
             let Ok(report) = recording.checkpoint(&CheckpointOptions::default()) else { continue };
             for device in &report.devices {
                 let (differ, pairs) = against_simulate(&path, &recording, device);

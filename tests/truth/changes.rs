@@ -78,7 +78,9 @@ fn hold(cases: &[Case], least: usize) {
     let mut answers: Vec<Answer> = cases.iter().map(Case::answer).collect();
     let largest = |answer: &Answer| answer.off.map_or(f64::MAX, |off| off[0].abs().max(off[1].abs()));
     answers.sort_by(|a, b| largest(a).total_cmp(&largest(b)));
-    answers.iter().for_each(|answer| println!("{}", answer.line));
+    for answer in &answers {
+        println!("{}", answer.line);
+    }
     let right = answers.iter().filter(|answer| answer.is_right).count();
     let marked = answers.iter().filter(|answer| answer.trust == Trust::Uncertain).count();
     println!("{right} of {} right, {marked} marked", answers.len());

@@ -49,7 +49,9 @@ fn families(root: &str) -> Vec<Family> {
         family.runs.push((value, format!("{root}/{folder}/snapshot.pickle.gz"), counted));
     }
     let mut families: Vec<Family> = families.into_values().filter(|family| family.runs.len() > 2).collect();
-    families.iter_mut().for_each(|family| family.runs.sort());
+    for family in &mut families {
+        family.runs.sort();
+    }
     families
 }
 

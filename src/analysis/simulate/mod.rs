@@ -31,7 +31,7 @@ pub struct SimulateOptions {
     pub sweep: bool,
     /// Bytes of the device, as PyTorch's messages name its total capacity.
     pub capacity: Option<u64>,
-    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else [`DEFAULT_CONTEXT`].
+    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else [`crate::play::DEFAULT_CONTEXT`].
     pub context: Option<u64>,
     /// Whether [`DeviceSimulation::curves`] are wanted.
     pub curves: bool,

@@ -2,7 +2,7 @@
 //!
 //! An [`Edit`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
 //! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
-//! [`crate::play::player`].
+//! [`crate::play::play`].
 //!
 //! # Searching
 //! An [`Editor`] is made once for a device; what it needs is worked out when an edit first asks for it, and kept. A change

@@ -285,7 +285,7 @@ fn a_key_that_stands_twice_is_not_known() {
         assert_eq!(verdicts, [CheckVerdict::Unknown; 2], "{key}");
         if key == "device_traces" {
             assert_eq!(
-                recording.histories.iter().map(|history| history.entries()).sum::<u32>(),
+                recording.histories.iter().map(memviz::replay::History::entries).sum::<u32>(),
                 0,
                 "the last one counts"
             );
