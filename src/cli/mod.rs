@@ -7,6 +7,7 @@ mod args;
 mod changes;
 mod command;
 mod desktop;
+mod device_memory;
 mod files;
 mod format;
 mod limits;

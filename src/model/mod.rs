@@ -6,6 +6,7 @@
 
 pub mod annotation;
 pub mod bytes;
+pub mod gpu;
 pub mod live;
 pub mod percent;
 pub mod profile;

@@ -7,6 +7,10 @@ const BATCH_4: &str = "fixtures/fit/minigpt_batch4/snapshot.pickle.gz";
 const BATCH_8: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
 const BATCH_16: &str = "fixtures/fit/minigpt_batch16/snapshot.pickle.gz";
 
+const OOM: &str = "fixtures/families/oom_bert_fp16_60/snapshot.pickle.gz";
+const FINISHES: &str = "fixtures/families/b_bert_fp16_08/snapshot.pickle.gz";
+const RESNET: &str = "fixtures/snapshots/resnet_train/snapshot.pickle.gz";
+
 #[test]
 fn what_varies_is_read_from_the_names_or_typed() {
     for args in [&[BATCH_4, BATCH_8] as &[&str], &[BATCH_8, BATCH_4, "--vary", "batch=8,4"]] {
@@ -44,6 +48,13 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--vary", "batch=4,8", "--at", "seq=16"], &["--at", "batch=N", "seq"]),
         (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),
         (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
+        (&[BATCH_4, BATCH_8, "--gpu", "h100"], &["a100-40gb", "h100-80gb", "found \"h100\""]),
+        (&[BATCH_4, BATCH_8, "--gpu", "t4", "--capacity", "4GiB"], &["--gpu", "--capacity"]),
+        (&[OOM, RESNET], &["not the same program", "entry"]),
+        (&[OOM, "fixtures/families/b_bert_fp16_04/snapshot.pickle.gz"], &["other sizes", "entry", "the same batch"]),
+        (&[OOM, FINISHES, "--top", "3"], &["finish for --top"]),
+        (&[BATCH_4, "--vary", "batch=4", "--capacity", "4GiB"], &["two or three recordings", "--capacity"]),
+        (&[BATCH_4, "--vary", "batch=0"], &["above 0", "found 0"]),
         (&[BATCH_4, BATCH_8, "--alloc-conf", "frob:1"], &["--alloc-conf", "frob"]),
         (&["-", "-", "--vary", "batch=4,8"], &["one input from standard input"]),
         (&[BATCH_4, BATCH_8, "--device", "7"], &["recorded devices (0), found 7"]),
@@ -98,4 +109,59 @@ fn a_single_recording_is_made_to_fit() {
     let rows = fit("900MiB", "csv").stdout;
     assert_eq!(rows.lines().count(), 2 + small["plans"].as_array().unwrap().len(), "{rows}");
     assert!(fit("900MiB", "markdown").stdout.contains("it fits with optimizer:adam8bit"));
+}
+
+#[test]
+fn a_gpu_stands_for_its_memory_and_answers_name_the_context() {
+    let context = 500 << 20;
+    for args in [&["fit", BATCH_4, BATCH_8] as &[&str], &["fit", BATCH_8], &["simulate", BATCH_8]] {
+        let answer = |format| memviz(&[args, &["--gpu", "T4", "--format", format]].concat());
+        let device = answer("json").json()["devices"][0].clone();
+        assert_eq!(device["context_bytes"], context, "{args:?}");
+        let total = device["capacity_bytes"].as_u64().unwrap() + context;
+        assert_eq!(total, 1456 * (1 << 30) / 100, "{args:?}");
+        for format in ["text", "markdown"] {
+            let said = answer(format).stdout;
+            assert!(said.contains("500.00 MiB of 14.56 GiB are kept by CUDA"), "{args:?}: {said}");
+        }
+    }
+    let unnamed = memviz(&["simulate", BATCH_8, "--format", "json"]).json();
+    assert!(unnamed["devices"][0]["context_bytes"].is_null());
+}
+
+#[test]
+fn a_recording_that_finishes_completes_one_that_ran_out_of_memory() {
+    for inputs in [[OOM, FINISHES], [FINISHES, OOM]] {
+        let answer = |format| memviz(&["fit", inputs[0], inputs[1], "--format", format]);
+        let json = answer("json").json();
+        assert_eq!(json["inputs"].as_array().unwrap().len(), 2);
+        let device = &json["devices"][0];
+        // The device of the recording that failed has 816 MiB, of which CUDA kept 470 MiB there: no figure is taken away.
+        assert!(device["context_bytes"].is_null());
+        let search = &device["search"];
+        assert_eq!(search["fits"], false);
+        assert!(search["as_it_is"]["needs_bytes"].as_u64() > search["goal_bytes"].as_u64());
+        assert!(!search["plans"].as_array().unwrap().is_empty(), "{search}");
+        assert!(answer("text").stdout.contains("the other recording ran out of memory"));
+    }
+}
+
+#[test]
+fn a_single_recording_gives_a_marked_range() {
+    let fit = |format| memviz(&["fit", BATCH_4, "--vary", "batch=4", "--at", "16", "--format", format]);
+    let answer = fit("json").json();
+    let predictions = answer["devices"][0]["scaling"]["predictions"].as_array().unwrap().clone();
+    let [recorded, predicted] = &predictions[..] else { panic!("{predictions:?}") };
+    assert_eq!((&recorded["value"], &recorded["recorded"]), (&4.into(), &true.into()));
+    assert_eq!((&predicted["value"], &predicted["trust"]), (&16.into(), &"uncertain".into()));
+    let measured = memviz(&["fit", BATCH_8, BATCH_16, "--format", "json"]).json();
+    let measured = &measured["devices"][0]["scaling"]["recorded"][1];
+    for (range, truth) in
+        [("max_allocated_bytes_range", "max_allocated_bytes"), ("max_reserved_bytes_range", "max_reserved_bytes")]
+    {
+        let end = |at: usize| predicted[range][at].as_u64().unwrap();
+        let truth = measured[truth].as_u64().unwrap();
+        assert!((end(0)..=end(1)).contains(&truth), "{range}: {} to {} without {truth}", end(0), end(1));
+    }
+    assert!(fit("text").stdout.contains("in proportion"), "{}", fit("text").stdout);
 }

@@ -1094,6 +1094,9 @@ class FitDevice:
     do not.
     """
 
+    context_bytes: int | None
+    """Bytes beside these that CUDA keeps of the device; null where none was named."""
+
     device: int
     """Device."""
 
@@ -1162,6 +1165,9 @@ class FitPlan:
     assumptions: tuple[str, ...]
     """What is assumed, in words."""
 
+    because: str
+    """Why it is uncertain; empty where it is not."""
+
     changes: tuple[FitChange, ...]
     """Changes of the program."""
 
@@ -1225,6 +1231,9 @@ class FitPrediction:
 
     max_allocated_bytes: int
     """`max_memory_allocated()`; where it does not finish, up to there, as are the figures below."""
+
+    max_allocated_bytes_range: tuple[int, ...] | None
+    """The least and the most of that, where it depends on what is not known; else null."""
 
     max_reserved_bytes: int
     """`max_memory_reserved()`."""
@@ -1297,9 +1306,7 @@ class FitSearch:
     """Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known."""
 
     goal_bytes: int
-    """Bytes that it may need: what the device has for the allocator, less what a step that ran out of memory needs
-    more than those before it; or that may be allocated at once.
-    """
+    """Bytes that it may need: what the device has for the allocator; or that may be allocated at once."""
 
     missing_bytes: int | None
     """Where nothing does, by how much the nearest is too much; null where something fits."""
@@ -2979,6 +2986,9 @@ class SimulateDevice:
     complete_history: bool
     """Whether this device's history is complete."""
 
+    context_bytes: int | None
+    """Bytes beside these that CUDA keeps of the device; null where none was named."""
+
     device: int
     """Device, -1 for pinned host memory."""
 
@@ -3193,6 +3203,8 @@ Trust = Literal[
     "exact",
     # Something is not known: what was there before the recording, or where the driver would put segments.
     "predicted",
+    # Something that decides the figure is not known, so that it may be far off.
+    "uncertain",
     # It cannot be played.
     "refused",
 ]

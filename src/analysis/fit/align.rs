@@ -9,7 +9,7 @@
 use crate::model::{Frame, Snapshot, StackId};
 use crate::play::{Program, Step, StepKind};
 use crate::replay::Track;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Differences that are looked for at once; where there are more, what is best so far is kept, and the search begins anew
@@ -40,6 +40,8 @@ pub struct StackNumbers {
     by_line: bool,
     frames: HashMap<(String, String, u64), u32>,
     stacks: HashMap<Vec<u32>, u32>,
+    /// Frames that only one of the recordings has: outermost they do not count, as they are what launched it.
+    launchers: HashSet<u32>,
 }
 
 /// Files of PyTorch whose innermost frames call other things than matrix products, and the functions there that do call some.
@@ -65,7 +67,19 @@ fn may_be_product(snapshot: &Snapshot, stack: StackId) -> bool {
 impl StackNumbers {
     /// Numbers by function, and by line if that is wanted: a line that was inserted above moves all others.
     pub fn new(by_line: bool) -> Self {
-        Self { by_line, frames: HashMap::new(), stacks: HashMap::new() }
+        Self { by_line, frames: HashMap::new(), stacks: HashMap::new(), launchers: HashSet::new() }
+    }
+
+    /// The same for two recordings that were launched in other ways.
+    pub fn without_launchers(by_line: bool, runs: [(Track<'_>, &Program); 2]) -> Self {
+        let mut numbers = Self::new(by_line);
+        let [one, other] = runs.map(|(track, program)| {
+            let asks = program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
+            let stacks: HashSet<StackId> = asks.map(|step| track.stack(step.entry)).collect();
+            stacks.into_iter().flat_map(|stack| numbers.frames(track.snapshot, stack)).collect::<HashSet<u32>>()
+        });
+        numbers.launchers = one.symmetric_difference(&other).copied().collect();
+        numbers
     }
 
     /// The requests of a program, in order.
@@ -83,6 +97,16 @@ impl StackNumbers {
     }
 
     fn number(&mut self, snapshot: &Snapshot, stack: StackId) -> u32 {
+        let mut frames = self.frames(snapshot, stack);
+        while frames.last().is_some_and(|outermost| self.launchers.contains(outermost)) {
+            frames.pop();
+        }
+        let next = self.stacks.len() as u32;
+        *self.stacks.entry(frames).or_insert(next)
+    }
+
+    /// Numbers of the frames of a stack, innermost first.
+    fn frames(&mut self, snapshot: &Snapshot, stack: StackId) -> Vec<u32> {
         let frame = |frame: &Frame| {
             // Runs may lie in different folders.
             let file = snapshot.strings.get(frame.filename);
@@ -95,9 +119,7 @@ impl StackNumbers {
             let next = self.frames.len() as u32;
             *self.frames.entry(key).or_insert(next)
         };
-        let frames: Vec<u32> = snapshot.stacks.frames(stack).map(frame).collect();
-        let next = self.stacks.len() as u32;
-        *self.stacks.entry(frames).or_insert(next)
+        snapshot.stacks.frames(stack).map(frame).collect()
     }
 }
 

@@ -4,13 +4,16 @@
 //! the runs differ in, `scaling` makes the program at another number of it. That is played: see [`super::simulate`].
 
 mod align;
+mod completed;
 mod growth;
 mod largest;
 mod prediction;
+mod proportion;
 mod scaling;
 mod staged;
 mod sums;
 
+pub use completed::{plans_beside, ran_out};
 pub use largest::Largest;
 pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;
@@ -21,6 +24,7 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::grouping::attribution::Attribution;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
+use crate::model::gpu::Threads;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Edit, Editor};
 use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
@@ -48,6 +52,8 @@ pub struct FitOptions {
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA keeps; [`play::DEFAULT_CONTEXT`] where not given.
     pub context: Option<u64>,
+    /// What the device runs at once, where it is named; the recordings may show that it is something else.
+    pub threads: Option<Threads>,
     /// Allocator settings; those of the recordings where not given.
     pub settings: Option<AllocatorSettings>,
     /// Devices wanted; empty for all.
@@ -61,6 +67,7 @@ setters!(FitOptions {
     at: Vec<u64>,
     capacity: Option<u64>,
     context: Option<u64>,
+    threads: Option<Threads>,
     settings: Option<AllocatorSettings>,
     devices: Vec<DeviceId>,
     top: Option<usize>,
@@ -134,6 +141,8 @@ pub struct DeviceFit {
     pub points: Vec<Measured>,
     /// Bytes that the allocator can use, where a device was named.
     pub capacity: Option<u64>,
+    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    pub context: Option<u64>,
     /// The settings that are played, as a string.
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
@@ -197,11 +206,24 @@ impl DeviceFit {
         let recorded = recorded_settings(device.track);
         let settings = options.settings.as_ref().unwrap_or(&recorded);
         let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
-        let mut fit = Self {
+        let mut fit = Self::nothing(device, options);
+        match fit.predict(device, inputs, (settings, context), options) {
+            Ok(()) => {}
+            Err(refusal) => fit.refused = Some(refusal),
+        }
+        fit
+    }
+
+    /// Nothing is predicted yet.
+    fn nothing(device: &Device<'_>, options: &FitOptions) -> Self {
+        let context = options.context.unwrap_or(play::DEFAULT_CONTEXT);
+        let settings = options.settings.clone().unwrap_or_else(|| recorded_settings(device.track));
+        Self {
             device: device.id(),
             points: Vec::new(),
             capacity: options.capacity.map(|total| total.saturating_sub(context)),
-            alloc_conf: settings.alloc_conf.clone(),
+            context: options.capacity.map(|total| total.min(context)),
+            alloc_conf: settings.alloc_conf,
             is_recorded: options.settings.is_none(),
             changes: options.edits.iter().map(ToString::to_string).collect(),
             assumptions: Vec::new(),
@@ -212,12 +234,7 @@ impl DeviceFit {
             predictions: Vec::new(),
             largest: None,
             peak: None,
-        };
-        match fit.predict(device, inputs, (settings, context), options) {
-            Ok(()) => {}
-            Err(refusal) => fit.refused = Some(refusal),
         }
-        fit
     }
 
     fn predict(
@@ -230,7 +247,7 @@ impl DeviceFit {
         let mut runs = Vec::new();
         let mut devices = Vec::new();
         for input in inputs {
-            let same = same_device(device, input).ok_or(Refusal::NoDevice(input.value))?;
+            let same = same_device(device, input.devices).ok_or(Refusal::NoDevice(input.value))?;
             let program = program(same).map_err(|because| Refusal::NotPlayed(input.value, because))?;
             let maxima = same.history().maxima.map(|maximum| maximum.bytes);
             self.points.push(Measured {
@@ -248,7 +265,7 @@ impl DeviceFit {
         if let Some(because) = play::refuses(settings, self.capacity.is_some()) {
             return Err(Refusal::Settings(because));
         }
-        let scaling = Scaling::of(runs);
+        let scaling = Scaling::of(runs, options.threads);
         for (first, pair) in devices.windows(2).enumerate() {
             let matching = scaling.matching(first, first + 1);
             if matching.matched * 100 < matching.longest() * LEAST_MATCHED {
@@ -315,12 +332,12 @@ impl DeviceFit {
 }
 
 /// The device of another recording that is this one: the one with its number, or the only one on both sides.
-fn same_device<'a>(device: &Device<'_>, input: &FitInput<'a>) -> Option<&'a Device<'a>> {
-    let only = || match input.devices.all() {
+fn same_device<'d, 'a>(device: &Device<'_>, devices: &'d Devices<'a>) -> Option<&'d Device<'a>> {
+    let only = || match devices.all() {
         [only] => Some(only),
         _ => None,
     };
-    input.devices.get(device.id()).or_else(only)
+    devices.get(device.id()).or_else(only)
 }
 
 fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {

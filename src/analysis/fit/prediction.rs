@@ -75,6 +75,8 @@ pub enum Doubt {
     Placement,
     /// Sums that are staged at this number may be there, which no recording shows.
     PerhapsSums,
+    /// There is one recording: what grows with the number is not known, only what each allocation is for.
+    OneRecording,
     /// Kernels asked for other buffers in one of the recordings, and reserved memory depends on which.
     OtherOrder,
 }

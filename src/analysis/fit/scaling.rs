@@ -3,14 +3,17 @@
 use super::align::{Request, StackNumbers, Values, align};
 use super::growth::{Point, Size, size_at, staging_at};
 use super::staged::Staged;
-use super::sums::{KNOWN, Role, Sum, Threads, roles};
+use super::sums::{Role, Sum, roles, staging};
 use crate::allocator::SizeRules;
+use crate::model::gpu::{GPUS, Threads};
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
 use std::collections::HashSet;
 
 /// One request in so many is many.
 const MANY: usize = 20;
+/// So many kinds of GPUs recordings most likely come from. Others are looked at where these explain nothing.
+const LIKELY: usize = 5;
 
 /// A run: the number that it differs from others in, and its program.
 #[derive(Debug)]
@@ -84,15 +87,16 @@ impl Scaled {
 }
 
 impl Scaling {
-    /// Aligns the programs of runs: each with its number, ascending.
-    pub fn of(runs: Vec<(u64, Track<'_>, Program)>) -> Self {
+    /// Aligns the programs of runs: each with its number, ascending. `threads` is what the device runs at once, unless the runs
+    /// show something else.
+    pub fn of(runs: Vec<(u64, Track<'_>, Program)>, threads: Option<Threads>) -> Self {
         let asked = |by_line: bool| -> Vec<Vec<Request>> {
             let mut numbers = StackNumbers::new(by_line);
             runs.iter().map(|(_, track, program)| numbers.requests(*track, program)).collect()
         };
         let by_line = asked(true);
         let asked = if have_same_lines(&by_line) { by_line } else { asked(false) };
-        let (device, roles) = device(&runs, &asked);
+        let (device, roles) = device(&runs, &asked, threads);
         let mut read = Vec::with_capacity(runs.len());
         for ((value, _, program), (requests, roles)) in runs.into_iter().zip(asked.into_iter().zip(roles)) {
             let kept = requests.into_iter().zip(roles).filter(|(_, role)| !role.is_buffer);
@@ -290,7 +294,7 @@ impl Scaling {
 }
 
 /// Whether most requests of each run are made at lines of the first one.
-fn have_same_lines(asked: &[Vec<Request>]) -> bool {
+pub(super) fn have_same_lines(asked: &[Vec<Request>]) -> bool {
     let lines: HashSet<u32> = asked.iter().take(1).flatten().map(|request| request.stack).collect();
     asked.iter().all(|requests| {
         let stacked = || requests.iter().filter(|request| request.has_stack);
@@ -299,15 +303,29 @@ fn have_same_lines(asked: &[Vec<Request>]) -> bool {
 }
 
 /// What the device runs at once: whatever explains the most buffers; and what each request then is.
-fn device(runs: &[(u64, Track<'_>, Program)], asked: &[Vec<Request>]) -> (Threads, Vec<Vec<Role>>) {
+fn device(
+    runs: &[(u64, Track<'_>, Program)],
+    asked: &[Vec<Request>],
+    assumed: Option<Threads>,
+) -> (Threads, Vec<Vec<Role>>) {
     let read = |device: Threads| -> Vec<Vec<Role>> {
         let of =
             |((_, _, program), requests): (&(u64, Track<'_>, Program), &Vec<Request>)| roles(program, requests, device);
         runs.iter().zip(asked).map(of).collect()
     };
     let explained = |roles: &[Vec<Role>]| roles.iter().flatten().filter(|role| role.is_buffer).count();
-    let mut best = (KNOWN[0], read(KNOWN[0]));
-    for &device in &KNOWN[1..] {
+    let mut known: Vec<Threads> = GPUS.iter().map(|gpu| gpu.threads).collect();
+    known.dedup();
+    let first = assumed.unwrap_or(known[0]);
+    let mut best = (first, read(first));
+    let has_buffers = |program: &Program| (0..program.steps.len()).any(|step| staging(program, step).is_some());
+    if !runs.iter().any(|(_, _, program)| has_buffers(program)) {
+        return best;
+    }
+    for (place, device) in known.into_iter().enumerate().filter(|&(_, device)| device != first) {
+        if place >= LIKELY && explained(&best.1) > 0 {
+            break;
+        }
         let roles = read(device);
         if explained(&roles) > explained(&best.1) {
             best = (device, roles);

@@ -6,6 +6,7 @@
 //! `aten/src/ATen/native/cuda/Reduce.cuh`), and from how many threads the device runs at once.
 
 use super::align::Request;
+use crate::model::gpu::Threads;
 use crate::play::{Program, StepKind};
 use std::collections::{HashMap, HashSet};
 
@@ -24,24 +25,6 @@ const MOST_ROWS: u64 = 256;
 const NEAR: usize = 8;
 /// Live blocks that are looked at for what a sum has read, from the last one back.
 const LOOKED_AT: usize = 24;
-
-/// What a device runs at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads {
-    /// Streaming multiprocessors.
-    pub processors: u64,
-    /// Threads that each of them runs.
-    pub each: u64,
-}
-
-/// Those of the data-centre devices since 2020: A100, then H100 and H200, B200, V100, and L4.
-pub const KNOWN: [Threads; 5] = [
-    Threads { processors: 108, each: 2048 },
-    Threads { processors: 132, each: 2048 },
-    Threads { processors: 148, each: 2048 },
-    Threads { processors: 80, each: 2048 },
-    Threads { processors: 58, each: 1536 },
-];
 
 /// The buffer of a sum, and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +149,7 @@ fn is_copied_from(sum: Sum, before: &[Role]) -> bool {
 }
 
 /// The two requests at a step, if they are a buffer and counters: given back at once.
-fn staging(program: &Program, step: usize) -> Option<Staging> {
+pub fn staging(program: &Program, step: usize) -> Option<Staging> {
     let [buffer, counters, first, second] = program.steps.get(step..step + 4)? else { return None };
     let is_free = |wanted: u32| [first, second].iter().any(|it| it.kind == StepKind::Free && it.allocation == wanted);
     let are_asked = buffer.kind == StepKind::Alloc && counters.kind == StepKind::Alloc;

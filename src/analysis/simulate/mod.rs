@@ -66,6 +66,8 @@ pub struct DeviceSimulation {
     pub capacity: Option<u64>,
     /// Whether the recording tells them itself.
     pub capacity_recorded: bool,
+    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    pub context: Option<u64>,
     /// Whether the recorded settings, played on the device of which the recording tells, serve what was refused: then
     /// something that is not recorded refused it, such as a memory fraction.
     pub refused_otherwise: bool,
@@ -132,6 +134,7 @@ impl DeviceSimulation {
             releases: Releases::default(),
             capacity: None,
             capacity_recorded: false,
+            context: None,
             refused_otherwise: false,
             runs: Vec::new(),
             live_bytes: None,
@@ -154,6 +157,7 @@ impl DeviceSimulation {
         let stage = Stage::new(device.track, program, options.capacity, options.context);
         simulation.capacity = stage.capacity;
         simulation.capacity_recorded = stage.capacity_recorded;
+        simulation.context = options.capacity.map(|total| total.min(stage.context));
         simulation.releases = stage.program.releases;
         simulation.difference = Some(stage.difference.clone());
         simulation.live_bytes = Some(stage.program.live_bytes(&SizeRules::device(&stage.settings)));

@@ -2,18 +2,20 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::fit::{FitInput, FitOptions, FitReport};
+use crate::analysis::fit::{FitInput, FitOptions, FitReport, plans_beside, ran_out};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::changes::ChangeArgs;
+use crate::cli::device_memory::{DeviceMemoryArgs, TOTAL};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
+use crate::facts::device::Devices;
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
-use crate::play::plans::PlanOptions;
-use crate::report::{Source, fit};
+use crate::play::plans::{PlanOptions, PlanReport};
+use crate::report::{AnswerFormat, Source, fit};
 use clap::Args;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
-    ("memviz fit snapshot.pickle --capacity 16GiB", "what makes it fit there"),
+    ("memviz fit snapshot.pickle --gpu h100-80gb", "what makes it fit there"),
 ]))]
 pub struct Fit {
     /// A snapshot, or two or three of one program that differ in a number, plain or compressed with gzip, zstd or zip
@@ -40,12 +42,10 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
-    /// Memory of the device, such as 80GiB, as PyTorch's messages name its total: finds the largest value that fits, or what
-    /// makes a single recording fit
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
-    capacity: Option<Bytes>,
-    /// What CUDA keeps of it [default: what an oom entry of a single recording tells, else 500MiB]
-    #[arg(long, value_name = "SIZE", requires = "capacity", value_parser = Bytes::of_device)]
+    #[command(flatten)]
+    memory: DeviceMemoryArgs,
+    /// What CUDA keeps of the device [default: what an oom entry of a single recording shows, else 500MiB]
+    #[arg(long, value_name = "SIZE", requires = TOTAL, value_parser = Bytes::of_device)]
     context: Option<Bytes>,
     /// Allocator settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them [default: those recorded]
     #[arg(long, value_name = "CONF")]
@@ -115,82 +115,172 @@ impl Run for Fit {
         let shared = &self.shared;
         let format = output::format(shared, self.format)?;
         output::check_target(shared, &self.inputs)?;
-        if let [input] = &self.inputs[..] {
-            return self.plan(input, format);
+        if let Some(conf) = &self.alloc_conf {
+            parse(conf, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
+        }
+        if self.inputs.len() == 1 {
+            return if self.vary.is_some() { self.range(format) } else { self.plan(format) };
         }
         if self.inputs.len() > 3 {
             let found = self.inputs.len();
             return Err(Failure::Message(format!("expected one, two or three recordings of a program, found {found}")));
         }
-        let vary = self.vary()?;
-        if let Some(conf) = &self.alloc_conf {
-            parse(conf, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
-        }
+        let may_be_beside = self.inputs.len() == 2 && self.vary.is_none() && self.at.is_empty();
+        let vary = match self.vary() {
+            Err(failure) if !may_be_beside => return Err(failure),
+            vary => vary,
+        };
         use_threads(shared);
         let recordings = self.read()?;
         let devices: Vec<_> = recordings.iter().map(Recording::devices).collect();
+        if may_be_beside && devices.iter().filter(|devices| ran_out(devices)).count() == 1 {
+            return self.plan_beside(&recordings, &devices, format);
+        }
+        let vary = vary?;
         let inputs: Vec<FitInput<'_>> =
             vary.values.iter().zip(&devices).map(|(&value, devices)| FitInput { value, devices }).collect();
         let rest = recordings.first().map(|recording| rest_of(&recording.snapshot.settings)).unwrap_or_default();
-        let options = FitOptions {
-            edits: self.changes.edits(),
-            at: self.at.iter().map(|at| at.value).collect(),
-            capacity: self.capacity.map(|capacity| capacity.0),
-            context: self.context.map(|context| context.0),
-            settings: self.alloc_conf.as_ref().and_then(|conf| parse(conf, rest).ok()),
-            devices: shared.devices(),
-            top: self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP)),
-            ..FitOptions::default()
-        };
+        let options = self.fit_options(rest, format);
         let report =
             FitReport::of(&vary.name, &inputs, &options).map_err(|error| Failure::Message(error.to_string()))?;
-        let paths: Vec<String> = self.inputs.iter().map(|path| CommonArgs::shown(path)).collect();
-        let sources: Vec<Source<'_>> =
-            paths.iter().zip(&recordings).map(|(path, recording)| Source { path, recording }).collect();
-        match format {
-            RowsOrPicture::Rows(format) => {
-                let style = output::style(shared);
-                output::write(shared, |out| format.write(&report, &sources, style, out))?;
-            }
-            RowsOrPicture::Picture(format) => {
-                output::write(shared, |out| fit::draw(&sources, &report).write_as(format, out))?;
-            }
-        }
-        let contradicts = recordings.iter().any(|recording| recording.anomalies() > 0);
-        Ok(if shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
+        self.write_fit(&report, &recordings, format)
     }
 }
 
 impl Fit {
+    /// The range in which a single recording lies at other numbers.
+    fn range(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
+        let is_picture = matches!(format, RowsOrPicture::Picture(_));
+        if is_picture || self.memory.total().is_some() || !self.changes.edits().is_empty() || self.top.is_some() {
+            let options = "--capacity, --gpu, --top, changes or a picture";
+            return Err(Failure::Message(format!(
+                "expected two or three recordings for --vary with {options}, found 1"
+            )));
+        }
+        let vary = self.vary()?;
+        use_threads(&self.shared);
+        let recordings = self.read()?;
+        let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
+        let devices = recording.devices();
+        let input = FitInput { value: vary.values[0], devices: &devices };
+        let rest = rest_of(&recording.snapshot.settings);
+        let report = FitReport::of_one(&vary.name, input, &self.fit_options(rest, format));
+        let report = report.map_err(|error| Failure::Message(error.to_string()))?;
+        self.write_fit(&report, &recordings, format)
+    }
+
     /// What makes a single recording fit the device.
-    fn plan(&self, input: &Path, format: RowsOrPicture) -> Result<Outcome, Failure> {
-        let shared = &self.shared;
+    fn plan(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
+        let format = self.of_plans(format)?;
+        use_threads(&self.shared);
+        let recordings = self.read()?;
+        let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
+        let report = recording.plan(&self.plan_options());
+        let report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
+        self.write_plans(&report, &recordings, format)
+    }
+
+    /// What makes a program fit the device on which one of two recordings ran out of memory.
+    fn plan_beside(
+        &self,
+        recordings: &[Recording],
+        devices: &[Devices<'_>],
+        format: RowsOrPicture,
+    ) -> Result<Outcome, Failure> {
+        let format = self.of_plans(format)?;
+        let [one, other] = devices else { return Ok(Outcome::Done) };
+        let (failed, other) = if ran_out(one) { (one, other) } else { (other, one) };
+        let report = plans_beside(failed, other, &self.plan_options());
+        let report = report.map_err(|error| Failure::Message(error.to_string()))?;
+        self.write_plans(&report, recordings, format)
+    }
+
+    /// The format of plans; what is not for them is a mistake.
+    fn of_plans(&self, format: RowsOrPicture) -> Result<AnswerFormat, Failure> {
         let of_several = [
             (self.vary.is_some(), "--vary"),
             (!self.at.is_empty(), "--at"),
             (self.alloc_conf.is_some(), "--alloc-conf"),
             (self.top.is_some(), "--top"),
             (!self.changes.edits().is_empty(), "changes (memviz simulate plays them on one)"),
-            (matches!(format, RowsOrPicture::Picture(_)), "a picture"),
         ];
-        if let Some((_, what)) = of_several.iter().find(|(is_wanted, _)| *is_wanted) {
-            return Err(Failure::Message(format!("expected two or three recordings for {what}, found 1")));
+        let wanted = of_several.iter().find(|(is_wanted, _)| *is_wanted).map(|(_, what)| *what);
+        match (wanted, format) {
+            (None, RowsOrPicture::Rows(format)) => Ok(format),
+            (what, _) => {
+                let what = what.unwrap_or("a picture");
+                Err(Failure::Message(match self.inputs.len() {
+                    1 => format!("expected two or three recordings for {what}, found 1"),
+                    _ => format!("expected recordings that finish for {what}, found one that ran out of memory"),
+                }))
+            }
         }
-        let RowsOrPicture::Rows(format) = format else { return Ok(Outcome::Done) };
-        use_threads(shared);
-        let recordings = self.read()?;
-        let path = CommonArgs::shown(input);
-        let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
-        let options = PlanOptions {
-            capacity: self.capacity.map(|capacity| capacity.0),
+    }
+
+    fn fit_options(&self, rest: Rest, format: RowsOrPicture) -> FitOptions {
+        FitOptions {
+            edits: self.changes.edits(),
+            at: self.at.iter().map(|at| at.value).collect(),
+            capacity: self.memory.total(),
             context: self.context.map(|context| context.0),
-            devices: shared.devices(),
-        };
-        let report = recording.plan(&options).map_err(|error| Failure::about(&path, &error))?;
-        let style = output::style(shared);
-        let source = Source { path: &path, recording };
-        output::write(shared, |out| format.write(&report, source, style, out))?;
-        Ok(if shared.strict && recording.anomalies() > 0 { Outcome::CheckFailed } else { Outcome::Done })
+            threads: self.memory.threads(),
+            settings: self.alloc_conf.as_ref().and_then(|conf| parse(conf, rest).ok()),
+            devices: self.shared.devices(),
+            top: self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP)),
+            ..FitOptions::default()
+        }
+    }
+
+    fn plan_options(&self) -> PlanOptions {
+        PlanOptions {
+            capacity: self.memory.total(),
+            context: self.context.map(|context| context.0),
+            devices: self.shared.devices(),
+        }
+    }
+
+    fn write_plans(
+        &self,
+        report: &PlanReport,
+        recordings: &[Recording],
+        format: AnswerFormat,
+    ) -> Result<Outcome, Failure> {
+        let paths = self.paths();
+        let sources = sources(&paths, recordings);
+        let style = output::style(&self.shared);
+        output::write(&self.shared, |out| format.write(report, &sources, style, out))?;
+        Ok(self.outcome(recordings))
+    }
+
+    fn write_fit(
+        &self,
+        report: &FitReport,
+        recordings: &[Recording],
+        format: RowsOrPicture,
+    ) -> Result<Outcome, Failure> {
+        let shared = &self.shared;
+        let paths = self.paths();
+        let sources = sources(&paths, recordings);
+        match format {
+            RowsOrPicture::Rows(format) => {
+                let style = output::style(shared);
+                output::write(shared, |out| format.write(report, &sources, style, out))?;
+            }
+            RowsOrPicture::Picture(format) => {
+                output::write(shared, |out| fit::draw(&sources, report).write_as(format, out))?;
+            }
+        }
+        Ok(self.outcome(recordings))
+    }
+
+    /// The inputs as messages name them.
+    fn paths(&self) -> Vec<String> {
+        self.inputs.iter().map(|path| CommonArgs::shown(path)).collect()
+    }
+
+    fn outcome(&self, recordings: &[Recording]) -> Outcome {
+        let contradicts = recordings.iter().any(|recording| recording.anomalies() > 0);
+        if self.shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done }
     }
 
     /// What varies: as typed, or as the names of the inputs tell.
@@ -230,6 +320,11 @@ impl Fit {
         };
         self.inputs.par_iter().map(read).collect()
     }
+}
+
+/// The recordings with the names of their files.
+fn sources<'a>(paths: &'a [String], recordings: &'a [Recording]) -> Vec<Source<'a>> {
+    paths.iter().zip(recordings).map(|(path, recording)| Source { path, recording }).collect()
 }
 
 /// A name in pieces: text and the numbers in it.

@@ -4,6 +4,7 @@ use super::{Run, examples};
 use crate::analysis::simulate::SimulateOptions;
 use crate::cli::args::CommonArgs;
 use crate::cli::changes::ChangeArgs;
+use crate::cli::device_memory::DeviceMemoryArgs;
 use crate::cli::format::RowsOrPicture;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
@@ -29,11 +30,9 @@ pub struct Simulate {
     /// Play the settings that are worth trying, too, and sort by what they need
     #[arg(long)]
     sweep: bool,
-    /// Memory of the device, such as 80GiB: its total as PyTorch's messages name it; without it what an oom entry tells,
-    /// or a device without end
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
-    capacity: Option<Bytes>,
-    /// What CUDA keeps of it [default: what an oom entry tells, else 500MiB]
+    #[command(flatten)]
+    memory: DeviceMemoryArgs,
+    /// What CUDA keeps of the device [default: what an oom entry shows, else 500MiB]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     context: Option<Bytes>,
     /// Format of the answer [default: what the output file's name stands for, else text]
@@ -60,7 +59,7 @@ impl Run for Simulate {
                 edits: edits.clone(),
                 settings: self.alloc_conf.iter().filter_map(|text| parse(text, rest).ok()).collect(),
                 sweep: self.sweep,
-                capacity: self.capacity.map(|capacity| capacity.0),
+                capacity: self.memory.total(),
                 context: self.context.map(|context| context.0),
                 curves: matches!(format, RowsOrPicture::Picture(_)),
                 devices: self.common.devices(),

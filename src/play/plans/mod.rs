@@ -3,11 +3,13 @@
 //! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Nothing is advised
 //! that was not played: some well-known tricks do nothing for a given program.
 
+mod failed;
 mod moves;
 mod repeat;
 mod search;
 mod unfinished;
 
+pub use failed::Failed;
 pub use search::Goal;
 pub use unfinished::Unfinished;
 
@@ -105,6 +107,8 @@ pub struct DevicePlans {
     pub goal: Goal,
     /// Bytes that the allocator can use, where a device was asked for.
     pub capacity: Option<u64>,
+    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    pub context: Option<u64>,
     /// Why nothing is looked for.
     pub refused: Option<&'static str>,
     /// The recorded settings, played, against the recording; `None` where nothing is played.
@@ -131,6 +135,8 @@ pub struct DevicePlans {
     pub is_cut: bool,
     /// Where the recording runs out of memory, what is played instead.
     pub unfinished: Option<Unfinished>,
+    /// Another recording of the program, which ran out of memory on this device, if there is one.
+    pub failed: Option<Failed>,
     /// Whether the recording starts late and has no complete step, so that it says nothing about other times.
     pub is_partial: bool,
     /// Mean time of a forward pass in microseconds, where the file has times.
@@ -213,7 +219,9 @@ impl DevicePlans {
         }
         let editor = Editor::new(device);
         let sought = Sought { goal, repeat, steps };
-        let plans = Self { unfinished, capacity: Some(capacity), ..Self::reaching(device, &stage, sought, &editor) };
+        let context = options.capacity.map(|total| total.min(stage.context));
+        let plans =
+            Self { unfinished, capacity: Some(capacity), context, ..Self::reaching(device, &stage, sought, &editor) };
         if plans.fits && unfinished.is_some() {
             return Ok(Self::refused(device, FITS_REPEATED));
         }
@@ -286,6 +294,7 @@ impl DevicePlans {
             device: device.id(),
             goal: Goal::Device(0),
             capacity: None,
+            context: None,
             refused: None,
             difference: None,
             lacks: "",
@@ -299,6 +308,7 @@ impl DevicePlans {
             tried: 0,
             is_cut: false,
             unfinished: None,
+            failed: None,
             is_partial: history.completeness.has_baseline && device.steps().map_or(true, |steps| steps.ends.is_empty()),
             forward_us: None,
             completeness: history.completeness,

@@ -1,6 +1,7 @@
 //! Names and numbers in words, the same in every format.
 
 use crate::facts::segments::figures::SizeClass;
+use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
 use std::fmt::Display;
 
@@ -8,6 +9,11 @@ use std::fmt::Display;
 pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
+}
+
+/// How much of a device CUDA keeps, beside what the allocator can use.
+pub fn kept(capacity: u64, context: u64) -> String {
+    format!("{} of {} are kept by CUDA", Bytes(context), Bytes(capacity.saturating_add(context)))
 }
 
 /// What a row is called, with a star where that is inferred: [`super::notes::inferred`].

@@ -41,6 +41,8 @@ pub struct FitDevice {
     pub assumptions: Vec<String>,
     /// Bytes that the allocator can use; null where no device was named.
     pub capacity_bytes: Option<u64>,
+    /// Bytes beside these that CUDA keeps of the device; null where none was named.
+    pub context_bytes: Option<u64>,
     /// What memory does at other numbers.
     pub scaling: FitScaling,
     /// What holds memory at the peak, at the number asked for or the largest that fits; null where neither is.
@@ -117,6 +119,8 @@ pub struct FitPrediction {
     pub fails_at_entry: Option<u32>,
     /// `max_memory_allocated()`; where it does not finish, up to there, as are the figures below.
     pub max_allocated_bytes: u64,
+    /// The least and the most of that, where it depends on what is not known; else null.
+    pub max_allocated_bytes_range: Option<[u64; 2]>,
     /// `max_memory_reserved()`.
     pub max_reserved_bytes: u64,
     /// The least and the most of that, where it depends on where the driver puts segments; else null.
@@ -171,6 +175,7 @@ impl FitPrediction {
             finishes: prediction.fits(),
             fails_at_entry: Outcome::failure(outcome),
             max_allocated_bytes: outcome.max_allocated,
+            max_allocated_bytes_range: prediction.allocated_range.map(|(least, most)| [least, most]),
             max_reserved_bytes: outcome.max_reserved,
             max_reserved_bytes_range: prediction.reserved_range.map(|(least, most)| [least, most]),
             alloc_retries: outcome.retries,
@@ -218,6 +223,7 @@ impl FitDevice {
             changes: device.changes.clone(),
             assumptions: device.assumptions.clone(),
             capacity_bytes: device.capacity,
+            context_bytes: device.context,
             scaling: FitScaling {
                 parameter: parameter.to_owned(),
                 points: device.points.iter().map(|point| point.value).collect(),

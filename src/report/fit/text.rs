@@ -35,6 +35,12 @@ pub(crate) fn write(
     Ok(())
 }
 
+/// Columns of bytes: a range needs more than a figure.
+fn bytes_width(device: &DeviceFit) -> usize {
+    let is_range = |it: &Prediction| it.allocated_range.is_some() || it.reserved_range.is_some();
+    if device.predictions.iter().any(is_range) { 24 } else { 11 }
+}
+
 impl TextStyle {
     fn fit(&self, parameter: &str, device: &DeviceFit, out: &mut dyn Write) -> io::Result<()> {
         let title = format!("{}: {}", device_name(device.device), words::headline(parameter, device));
@@ -54,8 +60,9 @@ impl TextStyle {
         self.notes(&words::limits(parameter, device), out)?;
         writeln!(out)?;
         let fits = if device.capacity.is_some() { "fits" } else { "" };
-        let head =
-            self.fit_row([&shorten_end(&safe(parameter), 14), "allocated", "reserved", "retries", fits], "trust");
+        let width = bytes_width(device);
+        let head = [&shorten_end(&safe(parameter), 14), "allocated", "reserved", "retries", fits];
+        let head = self.fit_row(width, head, "trust");
         writeln!(out, "{}", self.dim(&head))?;
         for prediction in &device.predictions {
             writeln!(out, "{}", self.predicted(device, prediction))?;
@@ -69,6 +76,7 @@ impl TextStyle {
     fn predicted(&self, device: &DeviceFit, prediction: &Prediction) -> String {
         let is_largest = device.largest.and_then(Largest::value) == Some(prediction.value);
         let line = self.fit_row(
+            bytes_width(device),
             [
                 &prediction.value.to_string(),
                 &words::allocated(prediction),
@@ -81,9 +89,9 @@ impl TextStyle {
         if is_largest { self.bold(&line) } else { line }
     }
 
-    fn fit_row(&self, cells: [&str; 5], trust: &str) -> String {
+    fn fit_row(&self, width: usize, cells: [&str; 5], trust: &str) -> String {
         let [value, allocated, reserved, retries, fits] = cells;
-        let mut line = format!("{value:>14} {allocated:>11} {reserved:>11} ");
+        let mut line = format!("{value:>14} {allocated:>width$} {reserved:>width$} ");
         if self.has(RETRIES_FROM) {
             line += &format!("{retries:>7} ");
         }

@@ -27,6 +27,8 @@ pub struct SimulateDevice {
     pub recorded: RecordedSettings,
     /// Bytes that the allocator can use in `runs`; null for a device without end.
     pub capacity_bytes: Option<u64>,
+    /// Bytes beside these that CUDA keeps of the device; null where none was named.
+    pub context_bytes: Option<u64>,
     /// Bytes in use at their most, which no allocator does without; null where nothing is played.
     pub live_bytes: Option<u64>,
     /// A run per settings, the recorded ones first; in a sweep then those that need least.
@@ -181,6 +183,7 @@ impl From<&DeviceSimulation> for SimulateDevice {
                 uncertain_retries: device.releases.uncertain,
             },
             capacity_bytes: device.capacity,
+            context_bytes: device.context,
             live_bytes: device.live_bytes,
             runs: device.runs.iter().map(|run| SimulatedRun::of(run, device.capacity)).collect(),
             best_alloc_conf: device.best().map(|run| run.alloc_conf.clone()),

@@ -5,7 +5,7 @@ use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::play::{Capacities, Outcome, ReservedThen, Run, SettingsAdvice, SettingsThen, Trust};
 use crate::report::common::notes;
-use crate::report::common::words::count;
+use crate::report::common::words::{count, kept};
 
 /// The variable that settings are given in.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
@@ -77,9 +77,13 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
 
 /// The device that is played on.
 pub fn capacity(device: &DeviceSimulation) -> Option<String> {
-    let bytes = Bytes(device.capacity?);
-    let source = if device.capacity_recorded { "which a refused request tells" } else { "less what CUDA keeps" };
-    Some(format!("played on a device with {bytes} for the allocator, {source}"))
+    let capacity = device.capacity?;
+    let source = match device.context {
+        Some(context) => format!("; {}", kept(capacity, context)),
+        None if device.capacity_recorded => ", which a refused request tells".to_owned(),
+        None => String::new(),
+    };
+    Some(format!("played on a device with {} for the allocator{source}", Bytes(capacity)))
 }
 
 /// What was given back in the recording, where it was.

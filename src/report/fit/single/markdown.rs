@@ -8,9 +8,10 @@ use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name};
 use std::io::{self, Write};
 
-pub(crate) fn write(source: Source<'_>, report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## What makes {} fit\n", code(source.path))?;
-    for line in notes::source(&source.recording.snapshot) {
+pub(crate) fn write(sources: &[Source<'_>], report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
+    let paths: Vec<String> = sources.iter().map(|source| code(source.path)).collect();
+    writeln!(out, "## What makes {} fit\n", paths.join(", "))?;
+    for line in sources.iter().flat_map(|source| notes::source(&source.recording.snapshot)) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
     if report.devices.is_empty() {

@@ -16,19 +16,20 @@ use std::io::{self, Write};
 
 impl Answer for PlanReport {
     const COMMAND: &'static str = "fit";
-    type About<'a> = Source<'a>;
+    /// The recordings, as they were named.
+    type About<'a> = &'a [Source<'a>];
     type Json = Fit<'static>;
 
-    fn text(&self, source: Source<'_>, style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
-        text::write(style, source, self, out)
+    fn text(&self, sources: &[Source<'_>], style: TextStyle, out: &mut dyn Write) -> io::Result<()> {
+        text::write(style, sources, self, out)
     }
 
-    fn markdown(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        markdown::write(source, self, out)
+    fn markdown(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
+        markdown::write(sources, self, out)
     }
 
-    fn json(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        no_commands::write(&answer(source, self), out)
+    fn json(&self, sources: &[Source<'_>], out: &mut dyn Write) -> io::Result<()> {
+        no_commands::write(&answer(sources, self), out)
     }
 }
 
@@ -48,18 +49,19 @@ fn device(device: &DevicePlans) -> FitDevice {
         changes: Vec::new(),
         assumptions: Vec::new(),
         capacity_bytes: device.capacity,
+        context_bytes: device.context,
         scaling: FitScaling::none(),
         peak: None,
         search: device.refused.is_none().then(|| device.into()),
     }
 }
 
-/// The whole answer of `memviz fit` of one recording.
-fn answer<'a>(source: Source<'a>, report: &PlanReport) -> Fit<'a> {
+/// The whole answer of `memviz fit` about plans.
+fn answer<'a>(sources: &[Source<'a>], report: &PlanReport) -> Fit<'a> {
     Fit {
         schema_version: SCHEMA_VERSION,
         command: "fit",
-        inputs: vec![InputHead::of(source)],
+        inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
         devices: report.devices.iter().map(device).collect(),
     }
 }

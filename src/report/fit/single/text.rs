@@ -14,8 +14,15 @@ const DETAILS_FROM: usize = 100;
 /// Columns of the name of a plan at their least.
 const NAME: usize = 20;
 
-pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
-    text.devices(source, &report.devices, out, TextStyle::plans)
+pub(crate) fn write(
+    text: TextStyle,
+    sources: &[Source<'_>],
+    report: &PlanReport,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some((&last, others)) = sources.split_last() else { return Ok(()) };
+    others.iter().try_for_each(|&source| text.file_notes(source, out))?;
+    text.devices(last, &report.devices, out, TextStyle::plans)
 }
 
 impl TextStyle {

@@ -7,7 +7,7 @@ use crate::play::plans::{Change, DevicePlans, Plan};
 use crate::play::{Difference, Trust};
 use crate::report::common::code_change;
 use crate::report::common::notes::{self, duration};
-use crate::report::common::words::{count, ordinal};
+use crate::report::common::words::{count, kept, ordinal};
 use crate::report::simulate::words as simulate;
 
 /// What stands between the parts of a plan.
@@ -110,7 +110,8 @@ pub fn room(device: &DevicePlans) -> Option<String> {
 
 /// What was played, and what came of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> =
+        device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
             "the recorded settings, played, are what was recorded".to_owned()
@@ -120,6 +121,13 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
                 Bytes(difference.bytes())
             )
         });
+    }
+    if let Some(failed) = device.failed {
+        lines.push(format!(
+            "the device is the one on which the other recording ran out of memory: {} of its {} before that are the same here",
+            failed.equal,
+            count(failed.requests as u64, "request")
+        ));
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(

@@ -1,0 +1,114 @@
+//! A recording that ran out of memory, and another one of the same program, which has the steps that it did not finish.
+
+use super::align::{Request, StackNumbers, Values, align};
+use super::scaling::have_same_lines;
+use super::{LEAST_MATCHED, program, same_device};
+use crate::error::{Error, Result};
+use crate::facts::device::{Device, Devices, ask_each};
+use crate::model::bytes::Bytes;
+use crate::model::{Action, HOST_DEVICE};
+use crate::play::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
+use crate::play::{DEFAULT_CONTEXT, Program};
+
+/// One request in so many may have another size in two runs of the same program: the loss of one is still there.
+const MOST_OTHER: usize = 20;
+
+/// Why nothing is advised where what is played does not fail as the other recording did.
+const FITS: &str = "the other recording, played, fits the device on which this program ran out of memory: how they differ is not \
+                    known";
+
+/// Whether a request was refused in a recording, on any device.
+pub fn ran_out(devices: &Devices<'_>) -> bool {
+    devices.all().iter().any(|device| device.track.action_counts()[Action::Oom as usize] > 0)
+}
+
+/// What makes the program of a recording fit the device on which another recording of it, `failed`, ran out of memory.
+///
+/// # Errors
+/// When a device is named that the recording does not have, a recording cannot be played, or the two are not the same program:
+/// with what differs.
+pub fn plans_beside(failed: &Devices<'_>, other: &Devices<'_>, options: &PlanOptions) -> Result<PlanReport> {
+    let mut wanted = other.wanted(&options.devices)?;
+    wanted.retain(|device| device.id() > HOST_DEVICE);
+    let devices = ask_each(&wanted, |device| {
+        let failed = same_device(device, failed);
+        let failed = failed.ok_or_else(|| Error::Request("the devices of the two recordings differ".to_owned()))?;
+        of_device(failed, device, options)
+    })?;
+    Ok(PlanReport { devices: devices.0 })
+}
+
+fn of_device(failed: &Device<'_>, other: &Device<'_>, options: &PlanOptions) -> Result<DevicePlans> {
+    let played = |device: &Device<'_>| program(device).map_err(|because| Error::Request(because.to_owned()));
+    let programs = [played(failed)?, played(other)?];
+    let compared = compare((failed, &programs[0]), (other, &programs[1]))?;
+    let mut options = options.clone();
+    // The least that a refused request shows is safe to assume.
+    let told = programs[0].refusals.iter().map(|&(_, bytes)| bytes).min();
+    let is_told = options.capacity.is_none();
+    if let (None, Some(told)) = (options.capacity, told) {
+        let context = options.context.unwrap_or(DEFAULT_CONTEXT);
+        (options.capacity, options.context) = (Some(told.saturating_add(context)), Some(context));
+    }
+    let mut plans = DevicePlans::of(other, &options)?;
+    plans.failed = Some(compared);
+    if is_told {
+        plans.context = None;
+        if plans.fits {
+            (plans.refused, plans.as_it_is) = (Some(FITS), None);
+        }
+    }
+    Ok(plans)
+}
+
+/// How the recording that failed compares with the other one, up to where it failed.
+fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> Result<Failed> {
+    let asked = |by_line: bool| -> Vec<Vec<Request>> {
+        let runs = [(failed.0.track, failed.1), (other.0.track, other.1)];
+        let mut numbers = StackNumbers::without_launchers(by_line, runs);
+        let mut before = numbers.requests(failed.0.track, failed.1);
+        let refused = failed.1.refusals.first().map_or(u32::MAX, |&(entry, _)| entry);
+        before.retain(|request| failed.1.steps[request.step as usize].entry < refused);
+        vec![before, numbers.requests(other.0.track, other.1)]
+    };
+    let by_line = asked(true);
+    let asked = if have_same_lines(&by_line) { by_line } else { asked(false) };
+    let (before, all) = (&asked[0], &asked[1]);
+    let pairs = align(before, all, Values { first: 1, second: 1 });
+    let differs = |a: usize, b: usize| match (before.get(a), all.get(b)) {
+        (Some(a), Some(b)) => {
+            format!("; the first that differ: {} in one, {} in the other", place(failed, a), place(other, b))
+        }
+        (Some(a), None) => format!("; the first that only one has: {}", place(failed, a)),
+        (None, _) => String::new(),
+    };
+    if pairs.len() as u64 * 100 < before.len() as u64 * LEAST_MATCHED {
+        let first = pairs.iter().zip(0..).find(|&(&pair, place)| pair != (place, place));
+        let first = first.map_or(pairs.len(), |(_, place)| place as usize);
+        return Err(Error::Request(format!(
+            "the two recordings are not the same program: {} of the {} requests before the one that was refused are in both{}",
+            pairs.len(),
+            before.len(),
+            differs(first, first)
+        )));
+    }
+    let is_equal = |&&(a, b): &&(u32, u32)| before[a as usize].bytes == all[b as usize].bytes;
+    let equal = pairs.iter().filter(is_equal).count();
+    if (pairs.len() - equal) * MOST_OTHER > pairs.len() {
+        let first =
+            pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
+        return Err(Error::Request(format!(
+            "the two recordings ask for other sizes: {} of {} requests in both{first}; record the other one with the same batch, \
+             on a device that is large enough",
+            pairs.len() - equal,
+            pairs.len(),
+        )));
+    }
+    Ok(Failed { requests: before.len(), equal })
+}
+
+/// A request: its entry, its bytes and its line.
+fn place((device, program): (&Device<'_>, &Program), request: &Request) -> String {
+    let entry = program.steps[request.step as usize].entry;
+    format!("entry {entry}, {} at {}", Bytes(request.bytes), device.sites().site(device.track.stack(entry)))
+}

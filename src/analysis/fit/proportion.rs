@@ -1,0 +1,158 @@
+//! A range for another number from a single recording, by what each allocation is.
+//!
+//! One recording does not show what grows with the number. What it shows is what each allocation is for: parameters, their
+//! gradients and the states of the optimizer stay as they are, and what forward keeps for backward grows with the batch. The
+//! rest is played both ways.
+
+use super::prediction::{Doubt, Prediction};
+use super::{DeviceFit, FitInput, FitOptions, FitReport, LARGEST, MULTIPLES, Measured, Refusal, program};
+use crate::error::{Error, Result};
+use crate::facts::device::{Device, ask_each};
+use crate::facts::training::Category;
+use crate::play::{Outcome, Program, Setup, StepKind, Trust, placement_of, play, recorded_settings, refuses};
+use crate::replay::Metric;
+use std::collections::HashSet;
+
+/// One part in so many by which both ends are moved outwards: kernels take other workspaces at other sizes, and segments come to
+/// lie otherwise.
+const MARGIN: u64 = 20;
+
+/// What is taken to grow in proportion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// What forward keeps, and nothing else.
+    Kept,
+    /// All but what the model owns and what has the size of a parameter.
+    Likely,
+    /// All but what the model owns.
+    Most,
+}
+
+impl Rule {
+    /// Whether an allocation grows.
+    fn grows(self, category: Category, has_size_of_parameter: bool) -> bool {
+        match category {
+            Category::Parameter
+            | Category::Buffer
+            | Category::Gradient
+            | Category::OptimizerState
+            | Category::ModelState
+            | Category::BeforeRecording
+            | Category::Workspace => false,
+            Category::Activation | Category::Input | Category::KvCache => {
+                self != Self::Likely || !has_size_of_parameter
+            }
+            Category::Temporary | Category::Communication | Category::Unknown => match self {
+                Self::Kept => false,
+                Self::Likely => !has_size_of_parameter,
+                Self::Most => true,
+            },
+        }
+    }
+}
+
+impl FitReport {
+    /// The range in which the memory of a program lies at other numbers than the one it was recorded with.
+    ///
+    /// # Errors
+    /// When the number is 0 or too large, or a device is named that the recording does not have.
+    pub fn of_one(parameter: &str, input: FitInput<'_>, options: &FitOptions) -> Result<Self> {
+        if !(1..=LARGEST).contains(&input.value) {
+            let found = input.value;
+            return Err(Error::Request(format!("expected a {parameter} above 0 and below {LARGEST}, found {found}")));
+        }
+        let wanted = input.devices.wanted(&options.devices)?;
+        let devices = ask_each(&wanted, |device| {
+            let mut fit = DeviceFit::nothing(device, options);
+            fit.refused = fit.scale(device, input.value, options).err();
+            Ok(fit)
+        })?;
+        Ok(Self { parameter: parameter.to_owned(), devices: devices.0 })
+    }
+}
+
+impl DeviceFit {
+    fn scale(&mut self, device: &Device<'_>, value: u64, options: &FitOptions) -> std::result::Result<(), Refusal> {
+        let program = program(device).map_err(|because| Refusal::NotPlayed(value, because))?;
+        let history = device.history();
+        let maxima = history.maxima.map(|maximum| maximum.bytes);
+        self.points.push(Measured {
+            value,
+            max_allocated: maxima[Metric::Allocated as usize],
+            max_reserved: maxima[Metric::Reserved as usize],
+            entries: history.entries(),
+        });
+        if !program.refusals.is_empty() {
+            return Err(Refusal::OutOfMemory(value));
+        }
+        if history.completeness.has_baseline {
+            let late =
+                "it was recorded late: what was there before cannot be scaled; record from before the model is built";
+            return Err(Refusal::NotPlayed(value, late));
+        }
+        let recorded = recorded_settings(device.track);
+        let settings = options.settings.as_ref().unwrap_or(&recorded);
+        if let Some(because) = refuses(settings, false) {
+            return Err(Refusal::Settings(because));
+        }
+        let setup = Setup::new(settings, None, 0);
+        let placement = placement_of(device.track, &program, &recorded).unwrap_or_default();
+        let setup = Setup { placement, ..setup };
+        let mut values = options.at.clone();
+        if values.is_empty() {
+            values.extend(MULTIPLES.iter().filter_map(|&times| value.checked_mul(times)));
+        }
+        values.push(value);
+        values.retain(|&value| value > 0);
+        values.sort_unstable();
+        values.dedup();
+        self.predictions = values.into_iter().map(|to| predict(device, &program, &setup, (value, to))).collect();
+        Ok(())
+    }
+}
+
+/// The program at a number.
+fn predict(device: &Device<'_>, program: &Program, setup: &Setup, (from, to): (u64, u64)) -> Prediction {
+    let played = |rule| play(&scaled(device, program, rule, (from, to)), setup);
+    let is_recorded = from == to;
+    let (outcome, ends) = if is_recorded {
+        (play(program, setup), Vec::new())
+    } else {
+        (played(Rule::Likely), vec![played(Rule::Kept), played(Rule::Most)])
+    };
+    let range = |of: fn(&Outcome) -> u64| {
+        let all = || ends.iter().chain([&outcome]).map(of);
+        let (least, most) = all().min().zip(all().max()).filter(|_| !is_recorded)?;
+        Some((least - least / MARGIN, most.saturating_add(most / MARGIN)))
+    };
+    Prediction {
+        value: to,
+        is_recorded,
+        allocated_range: range(|outcome| outcome.max_allocated),
+        reserved_range: range(|outcome| outcome.max_reserved),
+        outcome,
+        unmatched: 0,
+        unmatched_bytes: 0,
+        trust: if is_recorded { Trust::Exact } else { Trust::Uncertain },
+        doubts: if is_recorded { Vec::new() } else { vec![Doubt::OneRecording] },
+    }
+}
+
+/// The program at another number, by a rule.
+fn scaled(device: &Device<'_>, program: &Program, rule: Rule, (from, to): (u64, u64)) -> Program {
+    let allocations = &device.history().allocations;
+    let category = |index: u32| device.categories().get(index as usize).category;
+    let indices = || 0..allocations.len() as u32;
+    let parameters: HashSet<u64> = indices()
+        .filter(|&index| category(index) == Category::Parameter)
+        .map(|index| allocations[index as usize].requested)
+        .collect();
+    let mut program = program.clone();
+    for step in program.steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
+        if rule.grows(category(step.allocation), parameters.contains(&step.bytes)) {
+            let bytes = (u128::from(step.bytes) * u128::from(to)).div_ceil(u128::from(from));
+            step.bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        }
+    }
+    program.with_its_loop()
+}
