@@ -9,7 +9,7 @@ use memviz::input::ReadOptions;
 use memviz::input::alloc_conf::{self, Rest};
 use memviz::model::AllocatorSettings;
 use memviz::model::bytes::Bytes;
-use memviz::play::changes::Edit;
+use memviz::play::changes::Change;
 use std::fmt::Display;
 use std::io::Cursor;
 use std::sync::LazyLock;
@@ -59,8 +59,8 @@ pub fn when(text: &str) {
 
 /// Each line of a text as a change of a program, played.
 pub fn changes(text: &str) {
-    let edits: Vec<Edit> = text.lines().take(4).filter_map(|line| one_line(line.parse())).collect();
-    let options = SimulateOptions::default().edits(edits).capacity(Some(8 << 30));
+    let changes: Vec<Change> = text.lines().take(4).filter_map(|line| one_line(line.parse())).collect();
+    let options = SimulateOptions::default().changes(changes).capacity(Some(8 << 30));
     one_line(RECORDINGS[0].simulate(&options));
 }
 

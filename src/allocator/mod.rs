@@ -14,7 +14,7 @@ mod model;
 mod release;
 mod restore;
 mod rules;
-mod standing;
+mod state;
 mod warnings;
 
 pub use addresses::Placement;
@@ -23,5 +23,5 @@ pub use limits::{Limits, Threshold};
 pub use model::{Allocator, Request, SegmentEvent, Stats};
 pub use restore::Restored;
 pub use rules::{MIN_BLOCK, SMALL_BUFFER, SMALL_SIZE, SizeRules};
-pub(crate) use standing::Standing;
+pub(crate) use state::AllocatorState;
 pub use warnings::SettingsWarning;

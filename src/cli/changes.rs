@@ -1,6 +1,6 @@
 //! Changes of a program, as options.
 
-use crate::play::changes::Edit;
+use crate::play::changes::Change;
 use clap::Args;
 
 /// Changes of the program, played on its requests.
@@ -9,31 +9,31 @@ use clap::Args;
 pub struct ChangeArgs {
     /// Checkpoint the calls of a function, named as `memviz checkpoint` does, or by a part of that; with :every=N the first call
     /// and every N-th after it; may be repeated
-    #[arg(long, value_name = "SITE[:every=N]", value_parser = Edit::checkpoint)]
-    checkpoint: Vec<Edit>,
+    #[arg(long, value_name = "SITE[:every=N]", value_parser = Change::checkpoint)]
+    checkpoint: Vec<Change>,
     /// Another optimizer: adamw, adam8bit, adafactor, sgd or momentum
-    #[arg(long, value_name = "NAME", value_parser = Edit::optimizer)]
-    optimizer: Option<Edit>,
+    #[arg(long, value_name = "NAME", value_parser = Change::optimizer)]
+    optimizer: Option<Change>,
     /// States of the optimizer divided between N ranks (ZeRO-1), on the one with most; with :keep-gradients its optimizer drops
     /// its own gradients alone
-    #[arg(long, value_name = "N", value_parser = Edit::shard_optimizer)]
-    shard_optimizer: Option<Edit>,
+    #[arg(long, value_name = "N", value_parser = Change::shard_optimizer)]
+    shard_optimizer: Option<Change>,
     /// States and gradients divided between N ranks (ZeRO-2)
-    #[arg(long, value_name = "N", value_parser = Edit::shard_gradients)]
-    shard_gradients: Option<Edit>,
+    #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
+    shard_gradients: Option<Change>,
     /// Parameters, gradients and states divided between N ranks (ZeRO-3, FSDP), gathered for the layer in use
-    #[arg(long, value_name = "N", value_parser = Edit::shard_parameters)]
-    shard_parameters: Option<Edit>,
+    #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]
+    shard_parameters: Option<Change>,
     /// On the CPU: optimizer (its states and steps), or activations (what forward keeps for backward); may be repeated
-    #[arg(long, value_name = "WHAT", value_parser = Edit::offload)]
-    offload: Vec<Edit>,
+    #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
+    offload: Vec<Change>,
     /// Logits and loss in K pieces of the sequence, each checkpointed
-    #[arg(long, value_name = "K", value_parser = Edit::chunk_loss)]
-    chunk_loss: Option<Edit>,
+    #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
+    chunk_loss: Option<Change>,
     /// K forward and backward passes for each step of the optimizer: of batches as recorded, which make K times as much of
     /// them in all, or with fit of batches that are K times smaller
-    #[arg(long, value_name = "K", value_parser = Edit::accumulate)]
-    accumulate: Option<Edit>,
+    #[arg(long, value_name = "K", value_parser = Change::accumulate)]
+    accumulate: Option<Change>,
     /// Forward passes alone, in evaluation mode and without gradients
     #[arg(long)]
     inference: bool,
@@ -41,7 +41,7 @@ pub struct ChangeArgs {
 
 impl ChangeArgs {
     /// All that were typed, in the order in which they take effect.
-    pub fn edits(&self) -> Vec<Edit> {
+    pub fn changes(&self) -> Vec<Change> {
         let single = [
             &self.optimizer,
             &self.shard_optimizer,
@@ -50,11 +50,11 @@ impl ChangeArgs {
             &self.chunk_loss,
             &self.accumulate,
         ];
-        let mut edits: Vec<Edit> = single.into_iter().flatten().cloned().collect();
-        edits.extend(self.checkpoint.iter().chain(&self.offload).cloned());
-        edits.extend(self.inference.then_some(Edit::Inference));
-        edits.sort();
-        edits.dedup();
-        edits
+        let mut changes: Vec<Change> = single.into_iter().flatten().cloned().collect();
+        changes.extend(self.checkpoint.iter().chain(&self.offload).cloned());
+        changes.extend(self.inference.then_some(Change::Inference));
+        changes.sort();
+        changes.dedup();
+        changes
     }
 }

@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::HOST_DEVICE;
 use crate::play::candidates::advisable;
 use crate::play::player::{Outcome, play, recorded_settings};
-use crate::play::testbed::{PLAYS_TO_PREPARE, Stage, program};
+use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::Metric;
 use rayon::prelude::*;
 
@@ -62,16 +62,16 @@ impl SettingsAdvice {
         if others.is_empty() || program.is_empty() {
             return None;
         }
-        let stage = Stage::new(device.track, program, None, None);
-        if !stage.difference.is_none() {
+        let testbed = Testbed::new(device.track, program, None, None);
+        if !testbed.difference.is_none() {
             return None;
         }
-        let refused = stage.program.refusals.len();
+        let refused = testbed.program.refusals.len();
         let fails = |outcome: &Outcome| outcome.failure().is_some();
-        if refused > 0 && !fails(&play(&stage.program, &stage.setup(&stage.settings))) {
+        if refused > 0 && !fails(&play(&testbed.program, &testbed.setup(&testbed.settings))) {
             return None;
         }
-        let runs: Vec<Run> = others.par_iter().map(|settings| stage.run(settings, false, 0)).collect();
+        let runs: Vec<Run> = others.par_iter().map(|settings| testbed.run(settings, false, 0)).collect();
         let recorded_reserved = device.history().maxima[Metric::Reserved as usize].bytes;
         let recorded_reserved = u64::try_from(recorded_reserved).ok()?;
         let better = runs.iter().filter_map(|run| {

@@ -23,7 +23,7 @@ pub struct Capacities {
 }
 
 /// Capacities that make no difference to a play.
-struct Stretch {
+struct Period {
     works: bool,
     /// The lowest.
     from: u64,
@@ -116,15 +116,15 @@ impl Search<'_> {
         self.downward(&mut self.budget.clone()).0
     }
 
-    /// As [`Search::stretch`], as long as the budget lasts.
-    fn look(&self, capacity: u64, left: &mut u64) -> Option<Stretch> {
-        let stretch = (*left > 0).then(|| self.stretch(capacity))?;
-        *left = left.saturating_sub(stretch.steps);
-        Some(stretch)
+    /// As [`Search::period`], as long as the budget lasts.
+    fn look(&self, capacity: u64, left: &mut u64) -> Option<Period> {
+        let period = (*left > 0).then(|| self.period(capacity))?;
+        *left = left.saturating_sub(period.steps);
+        Some(period)
     }
 
     /// Plays on a device of one capacity. Around it lie others on which every comparison with a limit comes out the same.
-    fn stretch(&self, capacity: u64) -> Stretch {
+    fn period(&self, capacity: u64) -> Period {
         let at = |capacity: u64| Setup::new(self.settings, Some(capacity), self.context);
         let setup = Setup { placement: self.placement, ..at(capacity) };
         let mut player = Player::new(self.program, &setup);
@@ -144,7 +144,7 @@ impl Search<'_> {
             }
         }
         let failure = if self.refusals_fail { player.outcome.failure() } else { player.outcome.fails_at };
-        Stretch { works: failure.is_none(), from, to, steps: player.applied + self.program.set_up() }
+        Period { works: failure.is_none(), from, to, steps: player.applied + self.program.set_up() }
     }
 }
 

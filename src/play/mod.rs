@@ -37,7 +37,7 @@ pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::{CurvePoint, Run};
 pub use settings_then::{ReservedThen, SettingsThen};
-pub(crate) use testbed::{Stage, curve, lacks, program, refusal, refuses};
+pub(crate) use testbed::{Testbed, curve, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Bytes of a device that CUDA keeps for itself, where nothing tells.

@@ -2,13 +2,13 @@
 
 use super::program::{Program, StepKind};
 use super::repetition::Repetition;
-use crate::allocator::Standing;
+use crate::allocator::AllocatorState;
 use crate::play::player::Player;
 
 /// A play at the start of an earlier round.
 #[derive(Clone, Debug)]
 struct Earlier {
-    standing: Standing,
+    state: AllocatorState,
     /// Allocation of each block in use, in address order.
     owners: Vec<u32>,
     /// Steps that were done then.
@@ -55,15 +55,15 @@ impl Player {
     /// further on are as good as played, up to `end` at most.
     pub(super) fn skip_rounds(&mut self, program: &Program, end: usize) {
         let Some(repetition) = &program.repetition else { return };
-        let standing = self.allocator.standing();
+        let state = self.allocator.state();
         // To compare costs as much as to play so many steps: no more than half of the time goes into it.
-        let stride = (standing.block_count() / repetition.period + 1) * repetition.period;
+        let stride = (state.block_count() / repetition.period + 1) * repetition.period;
         let next = self.done + stride;
         self.rounds.next = (next < repetition.end).then_some(next);
-        let owners: Vec<u32> = standing.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
+        let owners: Vec<u32> = state.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
         if let Some(earlier) = self.rounds.earlier.take() {
-            if earlier.is_repeated(repetition, &standing, &owners, self.done) {
-                self.repeat(&earlier, repetition, &standing, end);
+            if earlier.is_repeated(repetition, &state, &owners, self.done) {
+                self.repeat(&earlier, repetition, &state, end);
                 self.rounds.next = None;
                 return;
             }
@@ -74,19 +74,19 @@ impl Player {
         if self.rounds.earlier.as_ref().is_none_or(|earlier| far(self.done) >= 2 * far(earlier.done)) {
             let made = program.steps[self.done..].iter().find(|step| step.kind == StepKind::Alloc);
             let next = made.map_or(u32::MAX, |step| step.allocation);
-            self.rounds.earlier = Some(Earlier { standing, owners, done: self.done, next });
+            self.rounds.earlier = Some(Earlier { state, owners, done: self.done, next });
         }
     }
 
     /// Goes as many whole circles ahead as there are.
-    fn repeat(&mut self, earlier: &Earlier, repetition: &Repetition, standing: &Standing, end: usize) {
+    fn repeat(&mut self, earlier: &Earlier, repetition: &Repetition, state: &AllocatorState, end: usize) {
         let circle = self.done - earlier.done;
         let times = end.min(repetition.end).saturating_sub(self.done) / circle;
         self.done += times * circle;
-        self.allocator.count_again(earlier.standing.stats(), times as u64);
+        self.allocator.count_again(earlier.state.stats(), times as u64);
         // What lives on is of the last round now.
         let higher = (times * (circle / repetition.period)) as u32 * repetition.made;
-        let moved: Vec<_> = standing.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
+        let moved: Vec<_> = state.in_use().iter().map(|&row| self.rounds.owners[row as usize]).collect();
         let moved = moved.into_iter().filter(|&owner| owner >= earlier.next);
         let moved: Vec<_> =
             moved.map(|owner| (owner, self.blocks.get_mut(owner as usize).and_then(Option::take))).collect();
@@ -101,7 +101,7 @@ impl Player {
 impl Earlier {
     /// Whether all that follows repeats what came after this: the allocator stands alike, and each block belongs to the
     /// allocation that stands for the same one so many rounds later, or to one that outlives all rounds.
-    fn is_repeated(&self, repetition: &Repetition, standing: &Standing, owners: &[u32], done: usize) -> bool {
+    fn is_repeated(&self, repetition: &Repetition, state: &AllocatorState, owners: &[u32], done: usize) -> bool {
         let higher = ((done - self.done) / repetition.period) as u64 * u64::from(repetition.made);
         let is_same = |(&then, &now): (&u32, &u32)| {
             if now >= self.next && higher > 0 {
@@ -110,7 +110,7 @@ impl Earlier {
                 then == now && repetition.outlives(now)
             }
         };
-        self.standing == *standing && self.owners.iter().zip(owners).all(is_same)
+        self.state == *state && self.owners.iter().zip(owners).all(is_same)
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
             playing.run(&program, &setup, &mut Listener);
             assert_eq!(skipping.outcome, playing.outcome, "{conf} on {capacity:?}");
             assert_eq!(skipping.allocator.stats(), playing.allocator.stats(), "{conf} on {capacity:?}");
-            assert_eq!(skipping.allocator.standing(), playing.allocator.standing(), "{conf} on {capacity:?}");
+            assert_eq!(skipping.allocator.state(), playing.allocator.state(), "{conf} on {capacity:?}");
             assert_eq!(skipping.allocator.limits(), playing.allocator.limits(), "{conf} on {capacity:?}");
             let fails = playing.outcome.fails_at.is_some();
             assert!(fails || 10 * skipping.applied < playing.applied, "{conf}: {} steps", skipping.applied);

@@ -11,7 +11,7 @@ pub struct Run {
     pub alloc_conf: String,
     /// Whether they are the recorded ones.
     pub is_recorded: bool,
-    /// Changes of the program, by name: see [`crate::play::changes::Edit`].
+    /// Changes of the program, by name: see [`crate::play::changes::Change`].
     pub changes: Vec<String>,
     /// What these assume, a sentence each.
     pub assumptions: Vec<String>,

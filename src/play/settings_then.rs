@@ -7,7 +7,7 @@ use crate::play::Trust;
 use crate::play::better_settings::is_notable;
 use crate::play::candidates::advisable;
 use crate::play::player::{Player, Setup, recorded_settings};
-use crate::play::testbed::{PLAYS_TO_PREPARE, Stage, program};
+use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::Instant;
 use rayon::prelude::*;
 
@@ -48,14 +48,14 @@ impl SettingsThen {
         if others.is_empty() || program.is_empty() {
             return None;
         }
-        let stage = Stage::new(device.track, program, None, None);
-        let as_recorded = Setup::as_recorded(device.track, &stage.program);
-        if !stage.difference.is_none() || stage.reserved_at(instant, &as_recorded) != Some(reserved) {
+        let testbed = Testbed::new(device.track, program, None, None);
+        let as_recorded = Setup::as_recorded(device.track, &testbed.program);
+        if !testbed.difference.is_none() || testbed.reserved_at(instant, &as_recorded) != Some(reserved) {
             return None;
         }
-        let trust = if stage.lacks.is_empty() { Trust::Exact } else { Trust::Predicted };
+        let trust = if testbed.lacks.is_empty() { Trust::Exact } else { Trust::Predicted };
         let played = |settings: &AllocatorSettings| {
-            let (most, is_one) = stage.most_reserved_at(instant, settings)?;
+            let (most, is_one) = testbed.most_reserved_at(instant, settings)?;
             let trust = if is_one { trust } else { Trust::Predicted };
             is_notable(reserved, most).then(|| ReservedThen {
                 alloc_conf: settings.alloc_conf.clone(),
@@ -71,7 +71,7 @@ impl SettingsThen {
     }
 }
 
-impl Stage {
+impl Testbed {
     /// Bytes reserved after the steps before an instant; `None` where a request is refused before.
     fn reserved_at(&self, instant: Instant, setup: &Setup) -> Option<u64> {
         let steps = self.program.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
@@ -80,7 +80,8 @@ impl Stage {
         player.outcome.fails_at.is_none().then(|| player.allocator.stats().reserved)
     }
 
-    /// As [`Stage::reserved_at`], the most of it wherever the driver puts segments, and whether that makes no difference.
+    /// As [`Testbed::reserved_at`], the most of it wherever the driver puts segments, and whether that makes no
+    /// difference.
     fn most_reserved_at(&self, instant: Instant, settings: &AllocatorSettings) -> Option<(u64, bool)> {
         let setup = self.setup(settings);
         let here = self.reserved_at(instant, &setup)?;

@@ -9,18 +9,18 @@ use crate::allocator::{Placement, SegmentEvent};
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
-use crate::play::changes::{Edit, Edited};
+use crate::play::changes::{Change, Edited};
 use crate::play::player::{Observer, Outcome, Player, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Track};
 
-/// Plays of the whole program that [`Stage::new`] takes at most.
+/// Plays of the whole program that [`Testbed::new`] takes at most.
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
 /// Thousandths that figures of two orders of frees may differ by: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
 /// What every run on a device needs.
-pub(crate) struct Stage {
+pub(crate) struct Testbed {
     pub program: Program,
     /// The recorded settings.
     pub settings: AllocatorSettings,
@@ -81,7 +81,7 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
     }
 }
 
-impl Stage {
+impl Testbed {
     /// Plays the recorded settings, to see how far plays of this program are to be trusted. `capacity` is the device's total,
     /// `context` what CUDA keeps of it, where they were given.
     pub fn new(track: Track<'_>, program: Program, capacity: Option<u64>, context: Option<u64>) -> Self {
@@ -120,7 +120,7 @@ impl Stage {
     pub fn run_changed(
         &self,
         edited: &Edited,
-        changes: &[Edit],
+        changes: &[Change],
         settings: &AllocatorSettings,
         is_recorded: bool,
         budget: u64,

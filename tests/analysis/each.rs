@@ -129,7 +129,7 @@ fn same_leaders(
     Ok(())
 }
 
-/// The highest instant of all lies in a range, or in the one stretch that stands for what no range covers.
+/// The highest instant of all lies in a range, or in the one period that stands for what no range covers.
 fn covers(ranges: &RangePeaks, highest: Instant, window: (Instant, Instant)) -> TestCaseResult {
     let within = |range: &&RangePeak| range.from <= highest && highest <= range.to;
     let (outside, inside): (Vec<_>, Vec<_>) = ranges.ranges.iter().partition(|range| range.is_outside());
@@ -300,7 +300,7 @@ fn a_window_and_filters_go_for_every_range() {
 }
 
 #[test]
-fn the_stretch_outside_of_ranges_that_holds_the_peak_is_a_row() {
+fn the_part_outside_of_ranges_that_holds_the_peak_is_a_row() {
     // Memory is highest in backward, so ranges of the optimizer do not cover it.
     let path = fixture("gpt_train");
     let found = ranges(&[&path, "--each", "annotation:^forward$"]);

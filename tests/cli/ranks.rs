@@ -721,9 +721,9 @@ fn csv_and_markdown_hold_every_rank() {
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), 9);
     let column = |name: &str| rows[0].iter().position(|&head| head == name).unwrap();
-    let standing_out: Vec<&str> =
+    let state_without: Vec<&str> =
         rows.iter().filter(|row| !row[column("outlier")].is_empty()).map(|row| row[column("rank")]).collect();
-    assert_eq!(standing_out, ["rank", "5"]);
+    assert_eq!(state_without, ["rank", "5"]);
     assert_eq!(rows[6][column("max_allocated_bytes")], "6469628928");
     let markdown = memviz(&["ranks", RANKS8, "--format", "markdown"]).stdout;
     assert!(markdown.contains("### Outlier rank 5: allocated 6.03 GiB"), "{markdown}");

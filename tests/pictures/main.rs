@@ -494,7 +494,7 @@ fn heights(path: &str) -> Vec<f64> {
     heights
 }
 
-/// Each sample is the true composition of memory at an instant, no instant of its stretch is higher, and together they
+/// Each sample is the true composition of memory at an instant, no instant of its period is higher, and together they
 /// reach the maximum.
 #[test]
 fn samples_lose_no_peak() {

@@ -6,7 +6,7 @@ use memviz::analysis::checkpoint::{CheckpointOptions, DeviceCheckpoint};
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::ReadOptions;
 use memviz::model::DeviceId;
-use memviz::play::changes::Edit;
+use memviz::play::changes::Change;
 use memviz::play::plans::{DevicePlans, PlanOptions};
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use std::path::Path;
 const EVERY: [usize; 2] = [1, 2];
 
 /// The change that checkpoints every so many-th call of a function.
-fn change(label: &str, every: usize) -> Edit {
-    Edit::Checkpoint { site: label.to_owned(), every }
+fn change(label: &str, every: usize) -> Change {
+    Change::Checkpoint { site: label.to_owned(), every }
 }
 
 /// `simulate --checkpoint`: the most allocated, or why there is no answer.
-fn simulated(recording: &Recording, device: DeviceId, edits: Vec<Edit>) -> Result<i64, String> {
-    let options = SimulateOptions::default().edits(edits).devices(vec![device]);
+fn simulated(recording: &Recording, device: DeviceId, changes: Vec<Change>) -> Result<i64, String> {
+    let options = SimulateOptions::default().changes(changes).devices(vec![device]);
     let report = recording.simulate(&options).map_err(|error| error.to_string())?;
     let run = report.devices[0].changed().ok_or("no run with the change")?;
     run.outcome.as_ref().map(|outcome| outcome.max_allocated as i64).ok_or_else(|| run.because.clone())
@@ -31,11 +31,14 @@ fn against_simulate(path: &str, recording: &Recording, device: &DeviceCheckpoint
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for candidate in &device.candidates {
         for plan in candidate.plan.iter().filter(|plan| EVERY.contains(&plan.every)) {
-            let edit = change(&candidate.label, plan.every);
-            let simulated = simulated(recording, device.device, vec![edit.clone()]);
+            let change = change(&candidate.label, plan.every);
+            let simulated = simulated(recording, device.device, vec![change.clone()]);
             compared += 1;
             if simulated != Ok(plan.predicted_peak_bytes) {
-                wrong.push(format!("{path}: {edit}: checkpoint {}, simulate {simulated:?}", plan.predicted_peak_bytes));
+                wrong.push(format!(
+                    "{path}: {change}: checkpoint {}, simulate {simulated:?}",
+                    plan.predicted_peak_bytes
+                ));
             }
         }
     }
@@ -46,17 +49,17 @@ fn against_simulate(path: &str, recording: &Recording, device: &DeviceCheckpoint
 fn against_plans(path: &str, recording: &Recording, plans: &DevicePlans) -> (Vec<String>, usize) {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for plan in plans.plans.iter().chain(&plans.nearest) {
-        let edits: Vec<Edit> = plan.changes.iter().map(|change| change.edit.clone()).collect();
-        let is_checkpoint = edits.iter().all(|edit| matches!(edit, Edit::Checkpoint { .. }));
+        let changes: Vec<Change> = plan.changes.iter().map(|change| change.change.clone()).collect();
+        let is_checkpoint = changes.iter().all(|change| matches!(change, Change::Checkpoint { .. }));
         // A device that is nearly full may have the allocator give memory back, so that blocks come to lie elsewhere.
-        if !is_checkpoint || edits.is_empty() || plan.alloc_conf.is_some() || plan.outcome.retries > 0 {
+        if !is_checkpoint || changes.is_empty() || plan.alloc_conf.is_some() || plan.outcome.retries > 0 {
             continue;
         }
         compared += 1;
         let planned = plan.outcome.max_allocated as i64;
-        let simulated = simulated(recording, plans.device, edits.clone());
+        let simulated = simulated(recording, plans.device, changes.clone());
         if simulated != Ok(planned) {
-            wrong.push(format!("{path}: {edits:?}: planned {planned}, simulate {simulated:?}"));
+            wrong.push(format!("{path}: {changes:?}: planned {planned}, simulate {simulated:?}"));
         }
     }
     (wrong, compared)

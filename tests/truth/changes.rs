@@ -6,7 +6,7 @@ use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::play::Trust;
-use memviz::play::changes::Edit;
+use memviz::play::changes::Change;
 use serde_json::Value;
 
 /// A sample that belongs to the repository: recordings, and what programs with a change counted.
@@ -26,7 +26,7 @@ const LEAST_RIGHT: usize = 80;
 /// A change, and what is known of the program with it.
 struct Case {
     recording: String,
-    edits: Vec<String>,
+    changes: Vec<String>,
     conf: String,
     /// What PyTorch counted: allocated, and reserved where that is known.
     counted: (u64, Option<u64>),
@@ -43,15 +43,16 @@ struct Answer {
 impl Case {
     fn answer(&self) -> Answer {
         let recording = open(&self.recording);
-        let edits: Vec<Edit> = self.edits.iter().map(|edit| edit.parse().unwrap()).collect();
+        let changes: Vec<Change> = self.changes.iter().map(|change| change.parse().unwrap()).collect();
         let settings = Some(&self.conf).filter(|conf| !conf.is_empty());
         let settings = settings.map(|conf| parse(conf, Rest::default()).unwrap());
-        let options = SimulateOptions::default().edits(edits).settings(settings.into_iter().collect()).devices(vec![0]);
+        let options =
+            SimulateOptions::default().changes(changes).settings(settings.into_iter().collect()).devices(vec![0]);
         let report = recording.simulate(&options).unwrap();
         let runs = &report.devices[0].runs;
         let wanted = |is_recorded| runs.iter().find(|run| !run.changes.is_empty() && run.is_recorded == is_recorded);
         let run = wanted(self.conf.is_empty()).unwrap();
-        let what = format!("{} {:?} {}", self.recording, self.edits, self.conf);
+        let what = format!("{} {:?} {}", self.recording, self.changes, self.conf);
         let Some(outcome) = &run.outcome else {
             let line = format!("refused: {what}: {}", run.because);
             return Answer { off: None, trust: run.trust, is_right: false, line };
@@ -105,14 +106,14 @@ fn counted(path: &str) -> (u64, Option<u64>) {
 }
 
 /// The options of `memviz simulate`, as changes by name.
-fn edits(flags: &[Value]) -> Vec<String> {
+fn changes(flags: &[Value]) -> Vec<String> {
     let mut flags = flags.iter().map(|flag| flag.as_str().unwrap());
-    let mut edits = Vec::new();
+    let mut changes = Vec::new();
     while let Some(flag) = flags.next() {
         let name = flag.trim_start_matches('-');
-        edits.push(if name == "inference" { name.to_owned() } else { format!("{name}:{}", flags.next().unwrap()) });
+        changes.push(if name == "inference" { name.to_owned() } else { format!("{name}:{}", flags.next().unwrap()) });
     }
-    edits
+    changes
 }
 
 /// The changes of a list in a folder, each with its recording and truth.
@@ -120,7 +121,7 @@ fn listed(root: &str) -> Vec<Case> {
     let cases = json(&format!("{root}/edits.json"));
     let case = |case: &Value| Case {
         recording: format!("{root}/{}", case["recording"].as_str().unwrap()),
-        edits: edits(case["flags"].as_array().unwrap()),
+        changes: changes(case["flags"].as_array().unwrap()),
         conf: String::new(),
         counted: counted(&format!("{root}/{}", case["truth"].as_str().unwrap())),
     };
@@ -132,7 +133,7 @@ fn planned() -> Vec<Case> {
     let plans = json(&format!("{FAMILIES}/plans.json"));
     let case = |plan: &Value| Case {
         recording: format!("{FAMILIES}/{}", plan["recording"].as_str().unwrap()),
-        edits: plan["changes"].as_array().unwrap().iter().map(|edit| edit.as_str().unwrap().to_owned()).collect(),
+        changes: plan["changes"].as_array().unwrap().iter().map(|change| change.as_str().unwrap().to_owned()).collect(),
         conf: plan["conf"].as_str().unwrap().to_owned(),
         counted: counted(&format!("{FAMILIES}/{}", plan["truth_large_device"].as_str().unwrap())),
     };
@@ -147,16 +148,16 @@ fn before_and_after() -> Vec<Case> {
     ];
     let mut cases = Vec::new();
     for (model, batch, [attention, feed_forward, block]) in models {
-        let mut add = |before: String, after: &str, edits: &[String]| {
+        let mut add = |before: String, after: &str, changes: &[String]| {
             cases.push(Case {
                 recording: format!("{WHATIF}/{before}/snapshot.pickle.gz"),
-                edits: edits.to_vec(),
+                changes: changes.to_vec(),
                 conf: String::new(),
                 counted: counted(&format!("{WHATIF}/p_{model}_{after}/truth.json")),
             });
         };
         let at = |site: &str| format!("checkpoint:{site}");
-        for (before, after, edits) in [
+        for (before, after, changes) in [
             ("before", "adam8", vec!["optimizer:adam8bit".to_owned()]),
             ("before", "sgd", vec!["optimizer:sgd".to_owned()]),
             ("before", "momentum", vec!["optimizer:momentum".to_owned()]),
@@ -174,7 +175,7 @@ fn before_and_after() -> Vec<Case> {
             ("before", "chunks4", vec!["chunk-loss:4".to_owned()]),
             ("before", "chunks8", vec!["chunk-loss:8".to_owned()]),
         ] {
-            add(format!("p_{model}_{before}"), after, &edits);
+            add(format!("p_{model}_{before}"), after, &changes);
         }
         // A batch of 8 in parts.
         for (passes, part) in [(2, 4), (4, 2)] {
@@ -215,7 +216,7 @@ fn pairs() -> Vec<Case> {
             for (every, peak) in peaks.as_object().unwrap() {
                 cases.push(Case {
                     recording: recording.clone(),
-                    edits: checkpointed(&site, every),
+                    changes: checkpointed(&site, every),
                     conf: String::new(),
                     counted: (peak.as_u64().unwrap(), None),
                 });
@@ -244,7 +245,7 @@ fn look_alikes() -> Vec<Case> {
                 let is_whole = name.contains("_full") || name.ends_with("_amp");
                 cases.push(Case {
                     recording: format!("{LOOKALIKE}/{name}/snapshot.pickle.gz"),
-                    edits: checkpointed(site, every),
+                    changes: checkpointed(site, every),
                     conf: String::new(),
                     counted: (allocated, reserved.filter(|_| is_whole)),
                 });

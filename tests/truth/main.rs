@@ -1,8 +1,8 @@
 //! What memviz computes against what PyTorch counted, and against second ways to the same figures.
 
 mod agreement;
+mod change;
 mod changes;
-mod edit;
 mod excerpt;
 mod families;
 mod fit;

@@ -3,7 +3,7 @@
 use crate::support::{assert_none, corpus, open};
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::input::alloc_conf::{self, Rest};
-use memviz::play::changes::{Edit, Editor};
+use memviz::play::changes::{Change, Editor};
 use memviz::play::plans::{DevicePlans, Plan, PlanOptions};
 use memviz::play::{Outcome, Program, Setup, play};
 
@@ -21,7 +21,7 @@ fn plans(path: &str, bytes: u64) -> DevicePlans {
 
 /// Settings and changes of a plan, by name.
 fn parts(plan: &Plan) -> Vec<String> {
-    plan.alloc_conf.iter().cloned().chain(plan.changes.iter().map(|change| change.edit.to_string())).collect()
+    plan.alloc_conf.iter().cloned().chain(plan.changes.iter().map(|change| change.change.to_string())).collect()
 }
 
 const BLOCK: &str = "checkpoint:transformers/models/gpt2/modeling_gpt2.py:273 forward";
@@ -50,11 +50,11 @@ fn played(path: &str, bytes: u64, changes: &[&str]) -> Outcome {
     let recording = open(path);
     let devices = recording.devices();
     let device = &devices.all()[0];
-    let (conf, edits): (Vec<&str>, Vec<&str>) = changes.iter().partition(|change| change.starts_with("expandable_"));
+    let (conf, changes): (Vec<&str>, Vec<&str>) = changes.iter().partition(|change| change.starts_with("expandable_"));
     let settings = conf.first().map(|conf| alloc_conf::parse(conf, Rest::default()).unwrap());
     let settings = settings.unwrap_or_else(|| recording.snapshot.settings.clone());
-    let edits: Vec<Edit> = edits.iter().map(|edit| edit.parse().unwrap()).collect();
-    let edited = Editor::new(device).apply(&Program::of(device.track).unwrap(), &edits).unwrap();
+    let changes: Vec<Change> = changes.iter().map(|change| change.parse().unwrap()).collect();
+    let edited = Editor::new(device).apply(&Program::of(device.track).unwrap(), &changes).unwrap();
     play(&edited.program, &Setup::new(&settings, Some(bytes), 0))
 }
 

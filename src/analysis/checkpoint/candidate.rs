@@ -8,7 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::training::FunctionId;
 use crate::play::changes::checkpointable::{Checkpointable, held_at};
 use crate::play::changes::{Chosen, CodeChange, Edited, Editor};
-use crate::play::{Program, Setup, Stage, allocated_over_time, blocks_at_peak, most_allocated};
+use crate::play::{Program, Setup, Testbed, allocated_over_time, blocks_at_peak, most_allocated};
 use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
@@ -87,10 +87,10 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
         let is_long = entries > LONGEST_PLAY;
         let until = is_long.then(|| editor.choice().end_of_step(peak, entries).max(PLAYED));
         let program = Program::within(device.track, until)?;
-        let stage = Stage::new(device.track, program, None, None);
-        let setup = stage.setup(&stage.settings);
+        let testbed = Testbed::new(device.track, program, None, None);
+        let setup = testbed.setup(&testbed.settings);
         let curve = is_long.then(|| AllocatedCurve::of(device.track));
-        Some(Self { device, editor, functions, program: stage.program, setup, curve })
+        Some(Self { device, editor, functions, program: testbed.program, setup, curve })
     }
 
     /// The functions that save something, the lowest new peak first, as many as are wanted; how many that leaves out, and how

@@ -50,7 +50,7 @@ impl AllocatedCurve {
                 return;
             }
             let slice = &self.allocated[range.start as usize..range.end as usize];
-            // Most stretches are not the highest: find the value first, and its place only then.
+            // Most periods are not the highest: find the value first, and its place only then.
             let highest = slice.iter().copied().max().unwrap_or(i64::MIN);
             if highest.saturating_add(shift) > peak.bytes {
                 let place = slice.iter().position(|&bytes| bytes == highest).unwrap_or(0);
@@ -68,19 +68,19 @@ impl AllocatedCurve {
         from: Instant,
         visit: &mut dyn FnMut(Instant, Point),
     ) {
-        self.walk(chosen, history, |stretch, shift, rerun| {
+        self.walk(chosen, history, |period, shift, rerun| {
             let level = |at: Instant| self.allocated[at as usize] + shift;
             match rerun {
-                Some(bytes) if stretch.start >= from => {
-                    visit(stretch.start, Point::Spike(level(stretch.start) + bytes));
+                Some(bytes) if period.start >= from => {
+                    visit(period.start, Point::Spike(level(period.start) + bytes));
                 }
                 Some(_) => {}
-                None => (stretch.start.max(from)..stretch.end).for_each(|at| visit(at, Point::Level(level(at)))),
+                None => (period.start.max(from)..period.end).for_each(|at| visit(at, Point::Level(level(at)))),
             }
         });
     }
 
-    /// Calls `visit` with each stretch of instants and by how much it is shifted, and at the instants at which a call
+    /// Calls `visit` with each period of instants and by how much it is shifted, and at the instants at which a call
     /// runs again with the most that it has allocated by then.
     fn walk(
         &self,

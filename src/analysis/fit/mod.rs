@@ -26,10 +26,10 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::model::gpu::Threads;
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::play::changes::{Edit, Editor};
+use crate::play::changes::{Change, Editor};
 use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
-use prediction::Stage;
+use prediction::Predictor;
 use scaling::Scaling;
 
 /// Share of requests, in percent, that must be in both of two runs: below they are runs of two programs, or of one that asks
@@ -45,7 +45,7 @@ const LARGEST: u64 = 1 << 32;
 #[non_exhaustive]
 pub struct FitOptions {
     /// Changes of the program, made to what is predicted.
-    pub edits: Vec<Edit>,
+    pub changes: Vec<Change>,
     /// Numbers to predict.
     pub at: Vec<u64>,
     /// Bytes of the device, as PyTorch's messages name its total capacity: asks for the largest number that fits.
@@ -63,7 +63,7 @@ pub struct FitOptions {
 }
 
 setters!(FitOptions {
-    edits: Vec<Edit>,
+    changes: Vec<Change>,
     at: Vec<u64>,
     capacity: Option<u64>,
     context: Option<u64>,
@@ -225,7 +225,7 @@ impl DeviceFit {
             context: options.capacity.map(|total| total.min(context)),
             alloc_conf: settings.alloc_conf,
             is_recorded: options.settings.is_none(),
-            changes: options.edits.iter().map(ToString::to_string).collect(),
+            changes: options.changes.iter().map(ToString::to_string).collect(),
             assumptions: Vec::new(),
             refused: None,
             matching: Vec::new(),
@@ -274,18 +274,18 @@ impl DeviceFit {
             self.matching.push(matching);
         }
         let editors: Vec<Editor<'_, '_>> = devices.iter().map(|device| Editor::new(device)).collect();
-        for (editor, run) in editors.iter().zip(scaling.runs()).filter(|_| !options.edits.is_empty()) {
-            let edited = editor.apply(&run.program, &options.edits);
-            let edited = edited.map_err(|refusal| Refusal::Change(refusal.edit.to_string(), refusal.because))?;
+        for (editor, run) in editors.iter().zip(scaling.runs()).filter(|_| !options.changes.is_empty()) {
+            let edited = editor.apply(&run.program, &options.changes);
+            let edited = edited.map_err(|refusal| Refusal::Change(refusal.change.to_string(), refusal.because))?;
             self.assumptions = edited.assumptions;
         }
         self.doubts = Doubt::of(&devices, &scaling);
         let last = devices.len() - 1;
         let program = &scaling.runs()[last].program;
-        let stage = Stage {
+        let predictor = Predictor {
             scaling: &scaling,
             editors: &editors,
-            edits: &options.edits,
+            changes: &options.changes,
             settings,
             is_recorded: self.is_recorded,
             capacity: self.capacity,
@@ -297,16 +297,17 @@ impl DeviceFit {
             && self.points.len() > 2
             && self.is_recorded
         {
-            let unchanged = Stage { edits: &[], ..stage };
+            let unchanged = Predictor { changes: &[], ..predictor };
             self.check = unchanged.predict_from(measured.value, last).map(|predicted| Check { predicted, measured });
         }
-        self.largest = self.capacity.map(|_| Largest::search(scaling.runs()[last].value, |value| stage.fits(value)));
+        self.largest =
+            self.capacity.map(|_| Largest::search(scaling.runs()[last].value, |value| predictor.fits(value)));
         let values = self.values(&options.at);
-        self.predictions = values.into_iter().filter_map(|value| stage.predict(value)).collect();
+        self.predictions = values.into_iter().filter_map(|value| predictor.predict(value)).collect();
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
         // Which line of forward a change leaves at the peak is not worked out.
-        let subject = subject.filter(|_| options.edits.is_empty());
-        self.peak = subject.map(|value| (value, peak(&stage, &devices, value, options.top)));
+        let subject = subject.filter(|_| options.changes.is_empty());
+        self.peak = subject.map(|value| (value, peak(&predictor, &devices, value, options.top)));
         Ok(())
     }
 
@@ -366,8 +367,8 @@ fn mismatch(scaling: &Scaling, first: usize, matching: Matching, pair: &[&Device
 }
 
 /// What holds memory where the program at a number allocates most.
-fn peak(stage: &Stage<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
-    let scaled = stage.scaling.at(value, &stage.setup().rules);
+fn peak(predictor: &Predictor<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<usize>) -> Attribution {
+    let scaled = predictor.scaling.at(value, &predictor.setup().rules);
     let device = devices[scaled.template];
     let filter = Filter::default();
     let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site).inferring(
@@ -376,7 +377,7 @@ fn peak(stage: &Stage<'_, '_>, devices: &[&Device<'_>], value: u64, top: Option<
         Metric::Allocated,
         None,
     );
-    let setup = Setup { limits: Limits::default(), ..stage.setup() };
+    let setup = Setup { limits: Limits::default(), ..predictor.setup() };
     let (program, origins) = scaled.whole();
     let most = play(&program, &setup).max_allocated;
     let blocks = blocks_at_peak(&program, &setup, most).blocks.into_iter();

@@ -4,7 +4,7 @@ use super::scaling::{Scaled, Scaling};
 use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
-use crate::play::changes::{Edit, Editor};
+use crate::play::changes::{Change, Editor};
 use crate::play::{Outcome, Program, Setup, Trust, compare, play, possible_placements};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
@@ -109,12 +109,12 @@ impl Doubt {
 
 /// What every number is played on.
 #[derive(Clone, Copy)]
-pub(super) struct Stage<'a, 'i> {
+pub(super) struct Predictor<'a, 'i> {
     pub scaling: &'a Scaling,
     /// What changes the program of each run.
     pub editors: &'a [Editor<'i, 'i>],
     /// Changes of the program.
-    pub edits: &'a [Edit],
+    pub changes: &'a [Change],
     pub settings: &'a AllocatorSettings,
     /// Whether these are the recorded settings.
     pub is_recorded: bool,
@@ -126,7 +126,7 @@ pub(super) struct Stage<'a, 'i> {
     pub is_sure: bool,
 }
 
-impl Stage<'_, '_> {
+impl Predictor<'_, '_> {
     pub fn setup(&self) -> Setup {
         let setup = Setup::new(self.settings, self.capacity, self.context);
         Setup { placement: possible_placements(self.placement, self.settings)[0], ..setup }
@@ -141,8 +141,8 @@ impl Stage<'_, '_> {
 
     /// The number that a single pass has: where gradients are accumulated, a part of the whole, rounded up.
     fn of_pass(&self, value: u64) -> u64 {
-        let passes = self.edits.iter().find_map(|edit| match edit {
-            Edit::Accumulate { passes } => Some(u64::from(*passes)),
+        let passes = self.changes.iter().find_map(|change| match change {
+            Change::Accumulate { passes } => Some(u64::from(*passes)),
             _ => None,
         });
         value.div_ceil(passes.unwrap_or(1))
@@ -150,10 +150,10 @@ impl Stage<'_, '_> {
 
     /// The whole program with the changes; `None` where they cannot be made.
     fn changed(&self, scaled: &Scaled) -> Option<Program> {
-        if self.edits.is_empty() {
+        if self.changes.is_empty() {
             return Some(scaled.whole().0);
         }
-        let edited = self.editors.get(scaled.template)?.apply(&scaled.program, self.edits).ok()?;
+        let edited = self.editors.get(scaled.template)?.apply(&scaled.program, self.changes).ok()?;
         Some(scaled.staged.apply(edited.program).0)
     }
 
@@ -173,7 +173,7 @@ impl Stage<'_, '_> {
         let is_recorded = runs.iter().any(|run| run.value == value);
         let mut doubts = Vec::new();
         let (mut allocated, mut reserved) = (vec![outcome.max_allocated], vec![outcome.max_reserved]);
-        let is_measured = is_recorded && self.is_recorded && self.edits.is_empty();
+        let is_measured = is_recorded && self.is_recorded && self.changes.is_empty();
         let others = &possible_placements(self.placement, self.settings)[1..];
         if !others.is_empty() && !is_measured {
             doubts.push(Doubt::Placement);
@@ -211,7 +211,7 @@ impl Stage<'_, '_> {
         };
         Some(Prediction {
             value: number,
-            is_recorded: is_recorded && self.edits.is_empty(),
+            is_recorded: is_recorded && self.changes.is_empty(),
             outcome,
             allocated_range: range(&allocated),
             reserved_range: range(&reserved),

@@ -17,7 +17,7 @@ const MIN_RISING: usize = 8;
 /// denominator.
 const KEPT: (i128, i128) = (3, 4);
 
-/// Stretches of the steps, from each of which something must be there at the end for a leak.
+/// Periods of the steps, from each of which something must be there at the end for a leak.
 const WINDOWS: usize = 4;
 
 /// The part of a series, one in so many, in which a cache has stopped growing.

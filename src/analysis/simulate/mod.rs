@@ -6,9 +6,9 @@ use crate::allocator::SizeRules;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
-use crate::play::changes::{Edit, Editor};
+use crate::play::changes::{Change, Editor};
 use crate::play::{
-    CurvePoint, Difference, Program, Releases, Run, Setup, Stage, candidates, curve, host, lacks, program,
+    CurvePoint, Difference, Program, Releases, Run, Setup, Testbed, candidates, curve, host, lacks, program,
 };
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
@@ -24,7 +24,7 @@ const MOST_PLAYS: u64 = 300;
 #[non_exhaustive]
 pub struct SimulateOptions {
     /// Changes of the program: played under the recorded settings and all others, beside the program as it is.
-    pub edits: Vec<Edit>,
+    pub changes: Vec<Change>,
     /// Settings, each with its string as name. The recorded ones are played in any case.
     pub settings: Vec<AllocatorSettings>,
     /// Whether to try the settings that are worth it, too, and sort.
@@ -40,7 +40,7 @@ pub struct SimulateOptions {
 }
 
 setters!(SimulateOptions {
-    edits: Vec<Edit>,
+    changes: Vec<Change>,
     settings: Vec<AllocatorSettings>,
     sweep: bool,
     capacity: Option<u64>,
@@ -154,28 +154,31 @@ impl DeviceSimulation {
             simulation.play_host(device, &program, options);
             return simulation;
         }
-        let stage = Stage::new(device.track, program, options.capacity, options.context);
-        simulation.capacity = stage.capacity;
-        simulation.capacity_recorded = stage.capacity_recorded;
-        simulation.context = options.capacity.map(|total| total.min(stage.context));
-        simulation.releases = stage.program.releases;
-        simulation.difference = Some(stage.difference.clone());
-        simulation.live_bytes = Some(stage.program.live_bytes(&SizeRules::device(&stage.settings)));
+        let testbed = Testbed::new(device.track, program, options.capacity, options.context);
+        simulation.capacity = testbed.capacity;
+        simulation.capacity_recorded = testbed.capacity_recorded;
+        simulation.context = options.capacity.map(|total| total.min(testbed.context));
+        simulation.releases = testbed.program.releases;
+        simulation.difference = Some(testbed.difference.clone());
+        simulation.live_bytes = Some(testbed.program.live_bytes(&SizeRules::device(&testbed.settings)));
 
-        let swept =
-            if options.sweep { candidates::candidates(&stage.settings, stage.capacity.is_some()) } else { Vec::new() };
+        let swept = if options.sweep {
+            candidates::candidates(&testbed.settings, testbed.capacity.is_some())
+        } else {
+            Vec::new()
+        };
         let others: Vec<&AllocatorSettings> = options.settings.iter().chain(&swept).collect();
         let editor = Editor::new(device);
-        let edited = (!options.edits.is_empty()).then(|| editor.apply(&stage.program, &options.edits));
+        let edited = (!options.changes.is_empty()).then(|| editor.apply(&testbed.program, &options.changes));
         let budget = if options.sweep { SWEEP_BUDGET } else { NAMED_BUDGET };
-        let budget = (budget / (1 + others.len()) as u64).min(MOST_PLAYS * stage.program.len() as u64);
-        let recorded = stage.run(&stage.settings, true, budget);
+        let budget = (budget / (1 + others.len()) as u64).min(MOST_PLAYS * testbed.program.len() as u64);
+        let recorded = testbed.run(&testbed.settings, true, budget);
         let play = |settings: &AllocatorSettings, is_recorded: bool| match &edited {
-            None => stage.run(settings, is_recorded, budget),
-            Some(Ok(edited)) => stage.run_changed(edited, &options.edits, settings, is_recorded, budget),
+            None => testbed.run(settings, is_recorded, budget),
+            Some(Ok(edited)) => testbed.run_changed(edited, &options.changes, settings, is_recorded, budget),
             Some(Err(refusal)) => Run {
-                changes: options.edits.iter().map(ToString::to_string).collect(),
-                ..Run::refused(settings, is_recorded, &format!("{}: {}", refusal.edit, refusal.because))
+                changes: options.changes.iter().map(ToString::to_string).collect(),
+                ..Run::refused(settings, is_recorded, &format!("{}: {}", refusal.change, refusal.because))
             },
         };
         let mut runs: Vec<Run> = others.par_iter().map(|settings| play(settings, false)).collect();
@@ -183,18 +186,18 @@ impl DeviceSimulation {
             runs.sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_refused = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
-        simulation.refused_otherwise = stage.capacity_recorded && !is_refused;
-        let changed = edited.is_some().then(|| play(&stage.settings, true));
+        simulation.refused_otherwise = testbed.capacity_recorded && !is_refused;
+        let changed = edited.is_some().then(|| play(&testbed.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         if !options.curves {
             return simulation;
         }
         let best = simulation.best().map(|best| best.alloc_conf.clone());
         let best = best.and_then(|best| others.iter().find(|settings| settings.alloc_conf == best));
-        simulation.curves[0] = stage.curve(&Setup::as_recorded(device.track, &stage.program));
+        simulation.curves[0] = testbed.curve(&Setup::as_recorded(device.track, &testbed.program));
         simulation.curves[1] = match (&edited, best) {
-            (Some(Ok(edited)), _) => curve(&edited.program, &stage.setup(&stage.settings)),
-            (_, best) => best.map_or(Vec::new(), |settings| stage.curve(&stage.setup(settings))),
+            (Some(Ok(edited)), _) => curve(&edited.program, &testbed.setup(&testbed.settings)),
+            (_, best) => best.map_or(Vec::new(), |settings| testbed.curve(&testbed.setup(settings))),
         };
         simulation
     }

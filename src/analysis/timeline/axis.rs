@@ -12,12 +12,12 @@ pub struct Axis {
     /// What x counts.
     pub counts: XAxis,
     /// Parts of the axis, each with a scale of its own. They abut, in x and in columns.
-    pub stretches: Vec<Stretch>,
+    pub periods: Vec<Period>,
 }
 
 /// A part of the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Period {
     /// First x.
     pub from: i64,
     /// The x behind the last one.
@@ -61,9 +61,9 @@ impl Axis {
         columns: usize,
     ) -> Self {
         let (first, end) = (range.0, range.1.saturating_add(1).max(range.0.saturating_add(1)));
-        let whole = Stretch { from: first, to: end, start: 0, end: columns.max(1), shows: Shows::Steps };
+        let whole = Period { from: first, to: end, start: 0, end: columns.max(1), shows: Shows::Steps };
         if columns < LEAST_COLUMNS {
-            return Self { counts, stretches: vec![whole] };
+            return Self { counts, periods: vec![whole] };
         }
         let inside = |x: i64| x.clamp(first, end);
         let (from, to) = steps.map_or((first, end), |(from, to)| (inside(from), inside(to.saturating_add(1))));
@@ -71,73 +71,73 @@ impl Axis {
         let zones = zones.into_iter().filter(|(from, to, _)| from < to);
         let parts: Vec<Zone> = zones.map(|(from, to, shows)| Zone::new(from, to, shows, gaps, entries)).collect();
         let widths = widths(&parts, columns);
-        let mut stretches = Vec::new();
+        let mut periods = Vec::new();
         let mut start = 0;
         for (zone, width) in parts.iter().zip(widths) {
-            zone.place(start, width, &mut stretches);
+            zone.place(start, width, &mut periods);
             start += width;
         }
-        Self { counts, stretches }
+        Self { counts, periods }
     }
 
     /// First and last x.
     pub fn range(&self) -> (i64, i64) {
-        let first = self.stretches.first().map_or(0, |stretch| stretch.from);
-        let last = self.stretches.last().map_or(0, |stretch| stretch.to.saturating_sub(1));
+        let first = self.periods.first().map_or(0, |period| period.from);
+        let last = self.periods.last().map_or(0, |period| period.to.saturating_sub(1));
         (first, last)
     }
 
     /// Number of columns.
     pub fn columns(&self) -> usize {
-        self.stretches.last().map_or(0, |stretch| stretch.end)
+        self.periods.last().map_or(0, |period| period.end)
     }
 
     /// The part that an x lies in; what lies outside of the axis is in the first or in the last.
-    fn stretch(&self, x: i64) -> Option<&Stretch> {
-        let next = self.stretches.partition_point(|stretch| stretch.to <= x);
-        self.stretches.get(next).or(self.stretches.last())
+    fn period(&self, x: i64) -> Option<&Period> {
+        let next = self.periods.partition_point(|period| period.to <= x);
+        self.periods.get(next).or(self.periods.last())
     }
 
     /// The column that an x falls into.
     pub fn column(&self, x: i64) -> usize {
-        self.stretch(x).map_or(0, |stretch| {
-            let offset = stretch.offset(x).min(stretch.length() - 1);
-            stretch.start + (offset * (stretch.end - stretch.start) as i128 / stretch.length()) as usize
+        self.period(x).map_or(0, |period| {
+            let offset = period.offset(x).min(period.length() - 1);
+            period.start + (offset * (period.end - period.start) as i128 / period.length()) as usize
         })
     }
 
     /// The first x that is in a column or in a later one; `i64::MAX` where none is. What comes in order is placed by
     /// comparing with that, which takes no division.
     pub(super) fn start_of(&self, column: usize) -> i64 {
-        let next = self.stretches.partition_point(|stretch| stretch.end <= column);
-        let Some(stretch) = self.stretches.get(next) else { return i64::MAX };
-        let width = (stretch.end - stretch.start) as i128;
-        let offset = ((column - stretch.start) as i128 * stretch.length() + width - 1) / width;
+        let next = self.periods.partition_point(|period| period.end <= column);
+        let Some(period) = self.periods.get(next) else { return i64::MAX };
+        let width = (period.end - period.start) as i128;
+        let offset = ((column - period.start) as i128 * period.length() + width - 1) / width;
         // With more columns than x the last columns have none of their own, and there may be no later ones.
-        let is_behind_all = offset == stretch.length() && next + 1 == self.stretches.len();
-        let x = i64::try_from(i128::from(stretch.from) + offset).unwrap_or(i64::MAX);
+        let is_behind_all = offset == period.length() && next + 1 == self.periods.len();
+        let x = i64::try_from(i128::from(period.from) + offset).unwrap_or(i64::MAX);
         if is_behind_all { i64::MAX } else { x }
     }
 
     /// Where an x lies, in columns from the left edge.
     pub fn position(&self, x: i64) -> f64 {
-        self.stretch(x).map_or(0.0, |stretch| {
-            let share = stretch.offset(x) as f64 / stretch.length() as f64;
-            stretch.start as f64 + share * (stretch.end - stretch.start) as f64
+        self.period(x).map_or(0.0, |period| {
+            let share = period.offset(x) as f64 / period.length() as f64;
+            period.start as f64 + share * (period.end - period.start) as f64
         })
     }
 
     /// Columns of what happens between the first and the last step.
     pub fn columns_of_steps(&self) -> usize {
-        let (first, last) = self.stretches.iter().fold((usize::MAX, 0), |(first, last), stretch| match stretch.shows {
-            Shows::Steps => (first.min(stretch.start), last.max(stretch.end)),
+        let (first, last) = self.periods.iter().fold((usize::MAX, 0), |(first, last), period| match period.shows {
+            Shows::Steps => (first.min(period.start), last.max(period.end)),
             _ => (first, last),
         });
         last.saturating_sub(first)
     }
 }
 
-impl Stretch {
+impl Period {
     fn length(&self) -> i128 {
         (i128::from(self.to) - i128::from(self.from)).max(1)
     }
@@ -168,7 +168,7 @@ impl Zone {
     }
 
     /// Adds its parts, which take `width` columns from `start` on.
-    fn place(&self, start: usize, width: usize, out: &mut Vec<Stretch>) {
+    fn place(&self, start: usize, width: usize, out: &mut Vec<Period>) {
         let mut gaps = self.gaps.as_slice();
         // Each part has a column at least, and a gap more where there is room.
         let fold = (width / 80).clamp(1, 10);
@@ -186,11 +186,11 @@ impl Zone {
             let spread = (scaled * (room - plain) as i128 / extent) as usize;
             let end = start + fold * index + index + 1 + spread.min(room - plain);
             if from < to {
-                out.push(Stretch { from, to, start: column, end, shows: self.shows });
+                out.push(Period { from, to, start: column, end, shows: self.shows });
                 column = end;
             }
             if let Some(gap) = gaps.get(index) {
-                out.push(Stretch { from: gap.from, to: gap.to, start: column, end: end + fold, shows: Shows::Idle });
+                out.push(Period { from: gap.from, to: gap.to, start: column, end: end + fold, shows: Shows::Idle });
                 (from, column) = (gap.to, end + fold);
             }
         }
@@ -233,12 +233,12 @@ mod tests {
         let times: Vec<i64> = (0..500).map(|n| n * 10 + if n > 200 { 90_000 } else { 0 } + n % 7).collect();
         for steps in [None, Some((3000, 94_000)), Some((0, 1)), Some((93_000, 93_001)), Some((-5, 1_000_000))] {
             let axis = axis(&times, steps);
-            assert_eq!((axis.stretches[0].from, axis.stretches[0].start), (0, 0));
+            assert_eq!((axis.periods[0].from, axis.periods[0].start), (0, 0));
             assert_eq!((axis.range(), axis.columns()), ((times[0], times[499]), 800));
-            for pair in axis.stretches.windows(2) {
+            for pair in axis.periods.windows(2) {
                 assert_eq!((pair[0].to, pair[0].end), (pair[1].from, pair[1].start), "{axis:?}");
             }
-            assert!(axis.stretches.iter().all(|part| part.from < part.to && part.start < part.end), "{axis:?}");
+            assert!(axis.periods.iter().all(|part| part.from < part.to && part.start < part.end), "{axis:?}");
             let columns: Vec<usize> = times.iter().map(|&time| axis.column(time)).collect();
             assert!(columns.is_sorted() && columns[499] == 799, "{axis:?}");
             for column in 0..=800 {
@@ -246,7 +246,7 @@ mod tests {
                 assert!(start == i64::MAX || axis.column(start) >= column, "{column} of {axis:?}");
                 assert!(axis.column(start.saturating_sub(1).min(times[499])) < column.max(1), "{column} of {axis:?}");
             }
-            assert!(axis.stretches.iter().any(|part| part.shows == Shows::Idle), "{axis:?}");
+            assert!(axis.periods.iter().any(|part| part.shows == Shows::Idle), "{axis:?}");
         }
     }
 
@@ -262,6 +262,6 @@ mod tests {
     #[test]
     fn what_is_evenly_spread_is_drawn_to_scale() {
         let times: Vec<i64> = (0..10).map(|n| n * 1000).collect();
-        assert_eq!(axis(&times, None).stretches.len(), 1);
+        assert_eq!(axis(&times, None).periods.len(), 1);
     }
 }

@@ -12,7 +12,7 @@ mod idle;
 mod parts;
 mod sample;
 
-pub use axis::{Axis, Shows, Stretch};
+pub use axis::{Axis, Period, Shows};
 pub(crate) use column_of::ColumnOf;
 pub(crate) use focus::peaks_or_failures;
 pub use parts::{Band, Column, INACTIVE, LEAKS, OomMark, Ribbon, XAxis};

@@ -24,14 +24,14 @@ pub const INACTIVE: &str = "(inactive)";
 /// Label of the band of everything that leaks, where other bands are categories.
 pub const LEAKS: &str = "(leaks)";
 
-/// A sample: the instant within a stretch of the x axis at which memory is highest, so that no peak is lost.
+/// A sample: the instant within a period of the x axis at which memory is highest, so that no peak is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The instant; that of the column before when nothing happens in this one.
     pub instant: Instant,
     /// Counters at that instant.
     pub counters: Counters,
-    /// The highest `reserved` of the stretch, which may lie at another instant.
+    /// The highest `reserved` of the period, which may lie at another instant.
     pub max_reserved: i64,
 }
 

@@ -151,7 +151,7 @@ impl Fit {
     /// The range in which a single recording lies at other numbers.
     fn range(&self, format: RowsOrPicture) -> Result<Outcome, Failure> {
         let is_picture = matches!(format, RowsOrPicture::Picture(_));
-        if is_picture || self.memory.total().is_some() || !self.changes.edits().is_empty() || self.top.is_some() {
+        if is_picture || self.memory.total().is_some() || !self.changes.changes().is_empty() || self.top.is_some() {
             let options = "--capacity, --gpu, --top, changes or a picture";
             return Err(Failure::Message(format!(
                 "expected two or three recordings for --vary with {options}, found 1"
@@ -202,7 +202,7 @@ impl Fit {
             (!self.at.is_empty(), "--at"),
             (self.alloc_conf.is_some(), "--alloc-conf"),
             (self.top.is_some(), "--top"),
-            (!self.changes.edits().is_empty(), "changes (memviz simulate plays them on one)"),
+            (!self.changes.changes().is_empty(), "changes (memviz simulate plays them on one)"),
         ];
         let wanted = of_several.iter().find(|(is_wanted, _)| *is_wanted).map(|(_, what)| *what);
         match (wanted, format) {
@@ -219,7 +219,7 @@ impl Fit {
 
     fn fit_options(&self, rest: Rest, format: RowsOrPicture) -> FitOptions {
         FitOptions {
-            edits: self.changes.edits(),
+            changes: self.changes.changes(),
             at: self.at.iter().map(|at| at.value).collect(),
             capacity: self.memory.total(),
             context: self.context.map(|context| context.0),

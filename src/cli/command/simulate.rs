@@ -50,13 +50,13 @@ impl Run for Simulate {
         for text in &self.alloc_conf {
             parse(text, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
-        let edits = self.changes.edits();
+        let changes = self.changes.changes();
         let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
             let rest = rest_of(&recording.snapshot.settings);
             let options = SimulateOptions {
-                edits: edits.clone(),
+                changes: changes.clone(),
                 settings: self.alloc_conf.iter().filter_map(|text| parse(text, rest).ok()).collect(),
                 sweep: self.sweep,
                 capacity: self.memory.total(),

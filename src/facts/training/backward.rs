@@ -3,11 +3,11 @@
 //! The engine's threads have no Python frames, so a snapshot does not say. But the engine runs the nodes of the autograd
 //! graph in the reverse order of forward (by sequence number, the highest first), and what a node frees tells where in
 //! forward it belongs: the tensors it had saved carry their forward stacks. `nodes` cuts backward into nodes,
-//! `tape` lists the operators of forward; `Alignment` here puts one beside the other.
+//! `operators` lists the operators of forward; `Alignment` here puts one beside the other.
 
+use super::forward_operators::ForwardOperators;
 use super::nodes::{Node, NodeReader, Run};
 use super::role::Roles;
-use super::tape::Tape;
 use crate::model::StackId;
 use crate::replay::{History, Instant, Track};
 use std::borrow::Cow;
@@ -35,11 +35,11 @@ impl BackwardSites {
         if wanted.peek().is_none() {
             return Self::default();
         }
-        let tape = Tape::of(track, roles);
-        if tape.is_empty() {
+        let operators = ForwardOperators::of(track, roles);
+        if operators.is_empty() {
             return Self::default();
         }
-        let reader = NodeReader { track, roles, tape: &tape };
+        let reader = NodeReader { track, roles, operators: &operators };
         let mut found = Self { stacks: vec![StackId::EMPTY; history.allocations.len()] };
         let mut done = 0;
         for index in wanted {
@@ -48,7 +48,7 @@ impl BackwardSites {
                 let pass = reader.pass_around(entry);
                 done = pass.end;
                 for run in reader.runs(pass) {
-                    found.enter(&tape, &run, &Alignment { history, tape: &tape, run: &run }.operators());
+                    found.enter(&operators, &run, &Alignment { history, operators: &operators, run: &run }.operators());
                 }
             }
         }
@@ -60,9 +60,9 @@ impl BackwardSites {
         self.stacks.get(allocation).copied().filter(|&stack| stack != StackId::EMPTY)
     }
 
-    fn enter(&mut self, tape: &Tape, run: &Run, operators: &[Option<usize>]) {
+    fn enter(&mut self, forward: &ForwardOperators, run: &Run, operators: &[Option<usize>]) {
         for (node, operator) in run.nodes().zip(operators) {
-            let Some(operator) = operator.and_then(|operator| tape.get(operator)) else { continue };
+            let Some(operator) = operator.and_then(|operator| forward.get(operator)) else { continue };
             for &made in node.made {
                 if let Some(stack) = self.stacks.get_mut(made as usize) {
                     *stack = operator.stack;
@@ -80,7 +80,7 @@ const FITS: usize = 2;
 /// Nodes beside operators.
 struct Alignment<'a> {
     history: &'a History,
-    tape: &'a Tape,
+    operators: &'a ForwardOperators,
     run: &'a Run,
 }
 
@@ -89,12 +89,12 @@ impl Alignment<'_> {
     fn operators(&self) -> Vec<Option<usize>> {
         let mut operators = Vec::with_capacity(self.run.len());
         // Operators from here on are done with.
-        let mut done = self.run.tape_len;
+        let mut done = self.run.operator_count;
         for index in 0..self.run.len() {
             let operator = self.by_saved_tensors(index, done);
-            // Recomputing stops as soon as everything is back, so the last operators may be missing on the tape: then their
-            // nodes seem to be those of the last one that is there, which is still to come.
-            let is_open = |&operator: &usize| self.run.is_recomputed && operator + 1 == self.run.tape_len;
+            // Recomputing stops as soon as everything is back, so the last operators may be missing among them: then
+            // their nodes seem to be those of the last one that is there, which is still to come.
+            let is_open = |&operator: &usize| self.run.is_recomputed && operator + 1 == self.run.operator_count;
             done = operator.filter(|operator| !is_open(operator)).unwrap_or(done);
             operators.push(operator);
         }
@@ -117,7 +117,7 @@ impl Alignment<'_> {
         // goes through the same graph.
         let (maker, last) = match latest(done) {
             Some(maker) => (maker, done),
-            None => (latest(self.run.tape_len)?, self.run.tape_len),
+            None => (latest(self.run.operator_count)?, self.run.operator_count),
         };
         let last = last.min(maker + WINDOW);
         let from_maker = node.saved.iter().filter(|&&saved| saved == maker).count();
@@ -127,7 +127,7 @@ impl Alignment<'_> {
         }
         // On a tie the next operator it is, as the tensor is most likely its input. Not so if the tensor is one of several
         // that its maker made while another was saved, too: then that is the input, and this a mask or a cast weight.
-        let other_input = from_maker < node.saved.len() && self.tape.blocks(maker) > 1;
+        let other_input = from_maker < node.saved.len() && self.operators.blocks(maker) > 1;
         let first = other_input.then_some(maker);
         let candidates = first.into_iter().chain(maker + 1..last).chain([maker, last]);
         let incoming = self.incoming(index);
@@ -166,7 +166,7 @@ impl Alignment<'_> {
             let end = start + length;
             let before = start.checked_sub(1).and_then(|before| operators[before]);
             let after = operators.get(end).copied().flatten();
-            let mut upper = before.unwrap_or(self.run.tape_len);
+            let mut upper = before.unwrap_or(self.run.operator_count);
             for (offset, operator) in operators[start..end].iter_mut().enumerate() {
                 *operator = self.between(start + offset, upper, before, after);
                 upper = operator.unwrap_or(upper);
@@ -186,7 +186,7 @@ impl Alignment<'_> {
         if let Some(after) = after.filter(|_| incoming.len() > 1).filter(joins) {
             return Some(after);
         }
-        let lower = after.unwrap_or(self.run.tape_start).max(upper.saturating_sub(WINDOW));
+        let lower = after.unwrap_or(self.run.first_operator).max(upper.saturating_sub(WINDOW));
         let fits = |&operator: &usize| incoming.iter().take(WINDOW).any(|&bytes| self.makes(operator, bytes));
         let fitting = (lower..upper).rev().find(fits);
         // Between two known nodes order alone is enough; at the ends nothing bounds it.
@@ -210,6 +210,6 @@ impl Alignment<'_> {
     }
 
     fn makes(&self, operator: usize, bytes: u64) -> bool {
-        self.tape.makes(self.history, operator, bytes)
+        self.operators.makes(self.history, operator, bytes)
     }
 }

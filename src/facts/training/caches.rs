@@ -5,8 +5,8 @@
 //! amount, and each block there until the next generation has begun. Scores of attention grow as well, but do not last.
 
 use super::own_lines::OwnLines;
+use super::periods::{Cursor, Periods};
 use super::role::{Role, Roles};
-use super::stretches::{Cursor, Stretches};
 use crate::model::FrameId;
 use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
@@ -22,7 +22,7 @@ pub(super) struct Caches(HashSet<u32, RandomState>);
 /// What one line of code makes.
 #[derive(Default)]
 struct Series {
-    /// Index of each block, and of the stretch that made it.
+    /// Index of each block, and of the period that made it.
     blocks: Vec<(u32, usize)>,
     in_module: bool,
 }
@@ -31,23 +31,23 @@ struct Series {
 struct Generation {
     bytes: u64,
     blocks: Vec<(u32, Allocation)>,
-    /// The stretch that made the first.
-    stretch: usize,
+    /// The period that made the first.
+    period: usize,
 }
 
 impl Caches {
     /// Looks at every line that allocates. For recordings without a backward pass.
-    pub(super) fn of(track: Track<'_>, stretches: &Stretches, roles: &Roles, lines: &mut OwnLines<'_>) -> Self {
+    pub(super) fn of(track: Track<'_>, periods: &Periods, roles: &Roles, lines: &mut OwnLines<'_>) -> Self {
         let history = track.history;
         let mut by_line: HashMap<FrameId, Series, RandomState> = HashMap::default();
-        let mut cursor = Cursor::new(stretches);
+        let mut cursor = Cursor::new(periods);
         for (index, allocation) in history.allocations.iter().enumerate() {
             let Some(entry) = History::entry_before(allocation.born) else { continue };
-            let Some((stretch, _)) = cursor.find(entry) else { continue };
+            let Some((period, _)) = cursor.find(entry) else { continue };
             let stack = track.stack_of(index);
             let Some(line) = lines.of(stack) else { continue };
             let series = by_line.entry(line).or_default();
-            series.blocks.push((index as u32, stretch));
+            series.blocks.push((index as u32, period));
             series.in_module |= roles.role(stack) == Role::Module;
         }
         let mut found = HashSet::default();
@@ -69,12 +69,12 @@ impl Caches {
 /// The blocks of a series that are a cache: the runs of generations that are long enough.
 fn growing(history: &History, blocks: &[(u32, usize)], in_module: bool) -> Vec<u32> {
     let mut generations: Vec<Generation> = Vec::new();
-    for &(index, stretch) in blocks {
+    for &(index, period) in blocks {
         let Some(&allocation) = history.allocations.get(index as usize) else { continue };
         let bytes = allocation.requested;
         match generations.last_mut().filter(|last| last.bytes == bytes) {
             Some(last) => last.blocks.push((index, allocation)),
-            None => generations.push(Generation { bytes, blocks: vec![(index, allocation)], stretch }),
+            None => generations.push(Generation { bytes, blocks: vec![(index, allocation)], period }),
         }
     }
     let mut cache = Vec::new();
@@ -108,7 +108,7 @@ fn goes_on(run: &[Generation], later: &Generation, in_module: bool) -> bool {
     let begins = later.blocks.first().map_or(0, |(_, block)| block.born);
     let lasts = last.blocks.iter().all(|(_, block)| block.freed > begins);
     // A model grows its cache once in each forward. Outside of models a single block may be token ids, or their mask.
-    let counts = if in_module { last.stretch != later.stretch } else { last.blocks.len() > 1 };
+    let counts = if in_module { last.period != later.period } else { last.blocks.len() > 1 };
     let Some(step) = later.bytes.checked_sub(last.bytes).filter(|&step| step > 0) else { return false };
     let evenly = earlier.last().is_none_or(|before| last.bytes.checked_sub(before.bytes) == Some(step));
     lasts && counts && evenly && last.blocks.len() == later.blocks.len()

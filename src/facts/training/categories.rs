@@ -6,13 +6,13 @@
 use super::caches::Caches;
 use super::category::{Category, Evidence};
 use super::forwards::Forwards;
-use super::heirs::{Forebear, Heirs};
 use super::origin::{Origin, Origins};
 use super::own_lines::OwnLines;
 use super::parameters::Parameters;
+use super::periods::{Cursor, Period, Periods};
 use super::phases::{Phase, Phases};
+use super::replacements::{Replaced, Replacements};
 use super::role::{Role, Roles};
-use super::stretches::{Cursor, Stretch, Stretches};
 use super::workspace::{self, Workspaces};
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, ContextId, StackId};
@@ -39,28 +39,28 @@ impl Categories {
     /// Decides on every allocation of a history.
     pub fn of(track: Track<'_>, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
         let Track { snapshot, history } = track;
-        let stretches = Stretches::of(track, phases);
+        let periods = Periods::of(track, phases);
         let origins = Origins::of(sites, roles);
         let mut lines = OwnLines::new(sites);
-        let heirs = Heirs::of(track, phases, &stretches, roles, &mut lines);
-        let trains = stretches.from(Phase::Backward, 0).is_some();
-        let caches = if trains { Caches::default() } else { Caches::of(track, &stretches, roles, &mut lines) };
-        let parameters = Parameters::of(track, &stretches, &origins, roles, &heirs);
-        let forwards = Forwards::of(track, sites, &stretches, roles, phases.frees_tell);
+        let replacements = Replacements::of(track, phases, &periods, roles, &mut lines);
+        let trains = periods.from(Phase::Backward, 0).is_some();
+        let caches = if trains { Caches::default() } else { Caches::of(track, &periods, roles, &mut lines) };
+        let parameters = Parameters::of(track, &periods, &origins, roles, &replacements);
+        let forwards = Forwards::of(track, sites, &periods, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
         for (index, allocation) in history.allocations.iter().enumerate() {
             if let Some(last) = last_born.get_mut(track.stack_of(index).index()) {
                 *last = allocation.born;
             }
         }
-        let workspaces = Workspaces::of(track, &stretches, roles);
+        let workspaces = Workspaces::of(track, &periods, roles);
         let judge = Judge {
             track,
             phases,
             roles,
-            stretches: &stretches,
+            periods: &periods,
             parameters: &parameters,
-            heirs: &heirs,
+            replacements: &replacements,
             forwards: &forwards,
             caches: &caches,
             last_born,
@@ -68,7 +68,7 @@ impl Categories {
         };
         let labels = labels(track);
         let mut memory = Memory::new(snapshot.stacks.len());
-        let mut cursor = Cursor::new(&stretches);
+        let mut cursor = Cursor::new(&periods);
         let mut of_allocation = Vec::with_capacity(history.allocations.len());
         for (index, &allocation) in history.allocations.iter().enumerate() {
             let stack = track.stack_of(index);
@@ -80,13 +80,13 @@ impl Categories {
                 .or_else(|| judge.by_stack(&block))
                 .or_else(|| judge.by_forebear(&block, &of_allocation))
                 .or_else(|| {
-                    let (number, stretch) = place?;
-                    Some(judge.by_lifetime(&block, number, stretch, &mut memory))
+                    let (number, period) = place?;
+                    Some(judge.by_lifetime(&block, number, period, &mut memory))
                 })
                 .unwrap_or_else(|| judge.baseline(&block));
             let (category, evidence) = judge.or_model_state(&block, place, (category, evidence));
-            if let Some((number, stretch)) = place {
-                memory.note(stack, number, stretch, allocation.requested, category);
+            if let Some((number, period)) = place {
+                memory.note(stack, number, period, allocation.requested, category);
             }
             of_allocation.push(Decision { category, evidence });
         }
@@ -137,9 +137,9 @@ struct Judge<'a> {
     track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
-    stretches: &'a Stretches,
+    periods: &'a Periods,
     parameters: &'a Parameters,
-    heirs: &'a Heirs,
+    replacements: &'a Replacements,
     forwards: &'a Forwards,
     caches: &'a Caches,
     /// The instant of the last allocation of each stack.
@@ -174,13 +174,13 @@ impl Judge<'_> {
     /// What a block is for that takes the place of others.
     fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
         let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
-        let category = match self.heirs.forebear(block.index)? {
-            Forebear::One(index) => known(&index),
-            Forebear::OneOf(pool) => {
+        let category = match self.replacements.replaced(block.index)? {
+            Replaced::One(index) => known(&index),
+            Replaced::OneOf(pool) => {
                 let first = pool.first().map(known)?;
                 if pool.iter().all(|index| known(index) == first) { first } else { Category::ModelState }
             }
-            Forebear::Unclear => Category::ModelState,
+            Replaced::Unclear => Category::ModelState,
         };
         Some(match category {
             Category::Parameter | Category::Buffer | Category::Gradient | Category::OptimizerState => {
@@ -191,9 +191,9 @@ impl Judge<'_> {
     }
 
     /// What nothing else decides about, if it has the size of parameters and stays.
-    fn or_model_state(&self, block: &Block, place: Option<(usize, Stretch)>, verdict: Decided) -> Decided {
+    fn or_model_state(&self, block: &Block, place: Option<(usize, Period)>, verdict: Decided) -> Decided {
         let stays = || {
-            let forward = place.and_then(|(number, _)| self.stretches.next(Phase::Forward, number));
+            let forward = place.and_then(|(number, _)| self.periods.next(Phase::Forward, number));
             forward.is_some_and(|(_, forward)| forward.outlived_by(block.allocation.freed))
         };
         match (verdict.0, self.parameters.is_open(block.index)) {
@@ -205,31 +205,31 @@ impl Judge<'_> {
         }
     }
 
-    /// What its birth and its end say about a block that was made in a stretch.
-    fn by_lifetime(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
+    /// What its birth and its end say about a block that was made in a period.
+    fn by_lifetime(&self, block: &Block, number: usize, period: Period, memory: &mut Memory) -> Decided {
         if block.origin == Origin::Optimizer {
-            return self.made_by_optimizer(block, number, stretch, memory);
+            return self.made_by_optimizer(block, number, period, memory);
         }
-        match stretch.phase {
-            Phase::Forward => self.made_in_forward(block, number, stretch, memory),
-            Phase::Backward => self.made_in_backward(block, number, stretch, memory),
+        match period.phase {
+            Phase::Forward => self.made_in_forward(block, number, period, memory),
+            Phase::Backward => self.made_in_backward(block, number, period, memory),
             // A recording without phases has nothing to be gone within.
-            Phase::Other if self.stretches.get(1).is_none() => UNDECIDED,
-            _ if !stretch.outlived_by(block.allocation.freed) => GONE,
+            Phase::Other if self.periods.get(1).is_none() => UNDECIDED,
+            _ if !period.outlived_by(block.allocation.freed) => GONE,
             Phase::Optimizer => self.made_in_optimizer(block, number),
             Phase::Data => self.made_in_data(block, number),
             Phase::Other => UNDECIDED,
         }
     }
 
-    fn made_in_forward(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
+    fn made_in_forward(&self, block: &Block, number: usize, period: Period, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
-        let backward = self.stretches.next(Phase::Backward, number);
+        let backward = self.periods.next(Phase::Backward, number);
         let Some((next, _)) = backward.filter(|(_, backward)| backward.begins_before(freed)) else {
-            return self.never_reaches_backward(block, stretch, backward.is_some(), memory);
+            return self.never_reaches_backward(block, period, backward.is_some(), memory);
         };
-        let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > stretch.end.max(born));
-        let outlives = self.stretches.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
+        let returns = self.last_born.get(block.stack.index()).is_some_and(|&last| last > period.end.max(born));
+        let outlives = self.periods.next(Phase::Backward, next).is_some_and(|(_, later)| later.begins_before(freed));
         match self.workspaces.has(block.stack, &block.allocation, outlives) {
             Some(true) => return (Category::Workspace, Evidence::WorkspaceSize),
             None => return UNDECIDED,
@@ -243,9 +243,9 @@ impl Judge<'_> {
     }
 
     /// A block of forward that is gone when the next backward pass begins, or that none follows.
-    fn never_reaches_backward(&self, block: &Block, stretch: Stretch, followed: bool, memory: &Memory) -> Decided {
+    fn never_reaches_backward(&self, block: &Block, period: Period, followed: bool, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
-        if let Some(oom) = self.stretches.oom_between(born, stretch.end)
+        if let Some(oom) = self.periods.oom_between(born, period.end)
             && freed > oom + 1
         {
             let only_temporary = memory.made_only(block.stack, Category::Temporary);
@@ -260,7 +260,7 @@ impl Judge<'_> {
                     Some(false) => (Category::Activation, Evidence::KeptByForward),
                 }
             }
-            () if followed || !stretch.outlived_by(freed) => GONE,
+            () if followed || !period.outlived_by(freed) => GONE,
             () if self.workspaces.has(block.stack, &block.allocation, false) == Some(true) => {
                 (Category::Workspace, Evidence::WorkspaceSize)
             }
@@ -269,23 +269,23 @@ impl Judge<'_> {
         }
     }
 
-    fn made_in_backward(&self, block: &Block, number: usize, stretch: Stretch, memory: &mut Memory) -> Decided {
+    fn made_in_backward(&self, block: &Block, number: usize, period: Period, memory: &mut Memory) -> Decided {
         let Allocation { born, freed, requested, .. } = block.allocation;
         if self.roles.role(block.stack) == Role::Recompute {
             let end = memory.recomputation_end(self, born);
             return match () {
                 () if freed <= end => GONE,
-                () if self.workspaces.has(block.stack, &block.allocation, stretch.outlived_by(freed)) == Some(true) => {
+                () if self.workspaces.has(block.stack, &block.allocation, period.outlived_by(freed)) == Some(true) => {
                     (Category::Workspace, Evidence::WorkspaceSize)
                 }
                 () => (Category::Activation, Evidence::Recomputed),
             };
         }
-        if !stretch.outlived_by(freed) {
+        if !period.outlived_by(freed) {
             return GONE;
         }
         let mirrors = self.parameters.of_size(requested) > 0;
-        let cut_short = self.stretches.is_last(stretch) && self.stretches.oom_between(born, stretch.end).is_some();
+        let cut_short = self.periods.is_last(period) && self.periods.oom_between(born, period.end).is_some();
         if cut_short {
             return match memory.backward_before(number, requested) {
                 Some(category @ (Category::Gradient | Category::Temporary)) => (category, Evidence::AsBackwardBefore),
@@ -307,19 +307,19 @@ impl Judge<'_> {
         }
     }
 
-    fn made_by_optimizer(&self, block: &Block, number: usize, stretch: Stretch, memory: &Memory) -> Decided {
+    fn made_by_optimizer(&self, block: &Block, number: usize, period: Period, memory: &Memory) -> Decided {
         let freed = block.allocation.freed;
-        let reaches = match self.stretches.next(Phase::Forward, number) {
+        let reaches = match self.periods.next(Phase::Forward, number) {
             Some((_, forward)) => forward.begins_before(freed),
-            None => stretch.outlived_by(freed),
+            None => period.outlived_by(freed),
         };
         match () {
             () if !reaches => GONE,
             // The recording ends within the step, so what is there may yet go.
-            () if self.stretches.is_last(stretch) && memory.made(block.stack, Category::Temporary) => {
+            () if self.periods.is_last(period) && memory.made(block.stack, Category::Temporary) => {
                 (Category::Temporary, Evidence::AsBefore)
             }
-            () if self.stretches.oom_between(block.allocation.born, stretch.end).is_some() => UNDECIDED,
+            () if self.periods.oom_between(block.allocation.born, period.end).is_some() => UNDECIDED,
             () => (Category::OptimizerState, Evidence::OutlivesOptimizer),
         }
     }
@@ -327,7 +327,7 @@ impl Judge<'_> {
     /// A block that outlives an optimizer phase, made by code that belongs to no optimizer known.
     fn made_in_optimizer(&self, block: &Block, number: usize) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
-        let later = self.stretches.next(Phase::Backward, number);
+        let later = self.periods.next(Phase::Backward, number);
         let stays = later.is_some_and(|(_, backward)| backward.outlived_by(freed));
         if stays && block.origin != Origin::GradientTool && self.parameters.of_size(requested) > 0 {
             return (Category::OptimizerState, Evidence::MirrorsInOptimizer);
@@ -337,7 +337,7 @@ impl Judge<'_> {
 
     fn made_in_data(&self, block: &Block, number: usize) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
-        let Some((first, forward)) = self.stretches.next(Phase::Forward, number) else { return UNDECIDED };
+        let Some((first, forward)) = self.periods.next(Phase::Forward, number) else { return UNDECIDED };
         if !forward.begins_before(freed) {
             return GONE;
         }
@@ -346,7 +346,7 @@ impl Judge<'_> {
             return (Category::Input, Evidence::ReachesForward);
         }
         // A batch is gone when forward gets the next one. What stays may be anything.
-        let stays = self.stretches.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
+        let stays = self.periods.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
         if stays || block.origin == Origin::Function { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 
@@ -358,7 +358,7 @@ impl Judge<'_> {
             let stack = self.track.stack(entry);
             self.phases.frees_tell && self.roles.role(stack) == Role::ZeroGrad
         });
-        let first_step = self.stretches.from(Phase::Optimizer, 0);
+        let first_step = self.periods.from(Phase::Optimizer, 0);
         let outlives_step = first_step.is_some_and(|(_, step)| step.outlived_by(freed));
         match block.origin {
             Origin::Constructed(Category::Buffer) => (Category::Buffer, Evidence::Constructor),
@@ -382,8 +382,8 @@ impl Judge<'_> {
 impl Judge<'_> {
     /// Whether a block from before the recording was made by the forward that the recording starts in.
     fn is_freed_by_first_backward(&self, freed: Instant) -> bool {
-        let starts = self.stretches.get(0).is_some_and(|first| matches!(first.phase, Phase::Forward));
-        let backward = self.stretches.from(Phase::Backward, 0).map(|(_, backward)| backward);
+        let starts = self.periods.get(0).is_some_and(|first| matches!(first.phase, Phase::Forward));
+        let backward = self.periods.from(Phase::Backward, 0).map(|(_, backward)| backward);
         starts && backward.is_some_and(|backward| backward.begins_before(freed) && !backward.outlived_by(freed))
     }
 }
@@ -392,10 +392,10 @@ impl Judge<'_> {
 struct Memory {
     /// Categories of each stack, as bits.
     by_stack: Vec<u16>,
-    /// Requested bytes and category of each allocation of the last backward stretch, and of the one before.
+    /// Requested bytes and category of each allocation of the last backward period, and of the one before.
     backward: Vec<(u64, Category)>,
     backward_before: Vec<(u64, Category)>,
-    /// The stretch that [`Memory::backward`] is about.
+    /// The period that [`Memory::backward`] is about.
     number: usize,
     /// The first entry behind the recomputation met last.
     recomputation_end: u32,
@@ -412,11 +412,11 @@ impl Memory {
         }
     }
 
-    fn note(&mut self, stack: StackId, number: usize, stretch: Stretch, requested: u64, category: Category) {
+    fn note(&mut self, stack: StackId, number: usize, period: Period, requested: u64, category: Category) {
         if let Some(seen) = self.by_stack.get_mut(stack.index()) {
             *seen |= 1 << category as u16;
         }
-        if stretch.phase == Phase::Backward {
+        if period.phase == Phase::Backward {
             if self.number != number {
                 self.number = number;
                 self.backward_before = std::mem::take(&mut self.backward);
@@ -433,7 +433,7 @@ impl Memory {
         self.by_stack.get(stack.index()) == Some(&(1 << category as u16))
     }
 
-    /// What the backward stretch before made at the place of the next allocation, if it had the same size.
+    /// What the backward period before made at the place of the next allocation, if it had the same size.
     fn backward_before(&self, number: usize, requested: u64) -> Option<Category> {
         let (before, place) =
             if self.number == number { (&self.backward_before, self.backward.len()) } else { (&self.backward, 0) };

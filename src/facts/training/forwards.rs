@@ -4,9 +4,9 @@
 //! output of a module is gone as soon as the next has run, and what was made early is not there at the end, but for a
 //! cache. With grad, autograd keeps what backward would need.
 
+use super::periods::{Period, Periods};
 use super::phases::Phase;
 use super::role::{Role, Roles};
-use super::stretches::{Stretch, Stretches};
 use crate::facts::code::frames::installed_path;
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, FrameId, StackId};
@@ -44,19 +44,13 @@ const COMPILERS: [&str; 5] = [
 ];
 
 impl Forwards {
-    pub(super) fn of(
-        track: Track<'_>,
-        sites: &Sites<'_>,
-        stretches: &Stretches,
-        roles: &Roles,
-        frees_tell: bool,
-    ) -> Self {
+    pub(super) fn of(track: Track<'_>, sites: &Sites<'_>, periods: &Periods, roles: &Roles, frees_tell: bool) -> Self {
         let mut reader = Reader { track, sites, roles, frees_tell, compiling: HashMap::default(), calls: Vec::new() };
         let mut next = 0;
-        while let Some((number, stretch)) = stretches.from(Phase::Forward, next) {
+        while let Some((number, period)) = periods.from(Phase::Forward, next) {
             next = number + 1;
-            if stretches.next(Phase::Backward, number).is_none() {
-                reader.read(stretch);
+            if periods.next(Phase::Backward, number).is_none() {
+                reader.read(period);
             }
         }
         Self(reader.calls)
@@ -88,11 +82,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the calls of one stretch.
-    fn read(&mut self, stretch: Stretch) {
+    /// Reads the calls of one period.
+    fn read(&mut self, period: Period) {
         let mut blocks: Vec<Block> = Vec::new();
-        let mut start = stretch.start;
-        for entry in stretch.start..stretch.end {
+        let mut start = period.start;
+        for entry in period.start..period.end {
             let comes = match self.track.action(entry) {
                 Some(Action::Alloc) => true,
                 Some(Action::FreeRequested) if self.frees_tell => false,

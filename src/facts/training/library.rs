@@ -18,7 +18,7 @@ const LEAST_OF_PEAK: u64 = 10;
 
 /// What stands on a stack, as far as the rule asks for it.
 #[derive(Clone, Copy, Default)]
-struct Standing {
+struct StackCode {
     /// The line of the user's own.
     own: Option<FrameId>,
     /// Whether a module is called.
@@ -37,7 +37,7 @@ pub(crate) fn library_lines<'a>(
     let mut below = HashMap::new();
     if !above.is_empty() {
         for stack in (0..sites.snapshot().stacks.len() as u32).map(StackId) {
-            let Standing { own, library, .. } = standing(sites, roles, stack);
+            let StackCode { own, library, .. } = code_of(sites, roles, stack);
             if own.is_some_and(|own| above.contains(&own)) {
                 below.extend(library.map(|library| (stack, library)));
             }
@@ -49,7 +49,7 @@ pub(crate) fn library_lines<'a>(
 /// The lines of the user's own that the lines of a library stand for.
 fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item = Track<'a>>) -> HashSet<FrameId> {
     let mut lines = HashSet::new();
-    let mut known: HashMap<StackId, Standing> = HashMap::new();
+    let mut known: HashMap<StackId, StackCode> = HashMap::new();
     for track in tracks {
         let history = track.history;
         let at = history.maxima[Metric::Allocated as usize].instant;
@@ -61,11 +61,11 @@ fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item 
             }
             total = total.saturating_add(allocation.size);
             let stack = track.stack_of(index);
-            let standing = *known.entry(stack).or_insert_with(|| standing(sites, roles, stack));
-            if standing.in_module {
+            let code = *known.entry(stack).or_insert_with(|| code_of(sites, roles, stack));
+            if code.in_module {
                 in_modules = in_modules.saturating_add(allocation.size);
             }
-            if let (Some(own), Some(_)) = (standing.own, standing.library) {
+            if let (Some(own), Some(_)) = (code.own, code.library) {
                 let bytes = below.entry(own).or_default();
                 *bytes = bytes.saturating_add(allocation.size);
             }
@@ -76,9 +76,9 @@ fn lines_above<'a>(sites: &Sites<'_>, roles: &Roles, tracks: impl Iterator<Item 
     lines
 }
 
-fn standing(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> Standing {
+fn code_of(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> StackCode {
     let frames = sites.snapshot().stacks.frame_ids(stack);
-    Standing {
+    StackCode {
         own: frames.iter().copied().find(|&frame| sites.is_own(frame)),
         in_module: frames.iter().any(|&frame| roles.is_module_call(frame)),
         library: library_line(sites, roles, frames),

@@ -5,8 +5,8 @@
 //! such frees. Two nodes that free nothing in between count as one, and so do a node and the ones after it that
 //! allocate nothing.
 
+use super::forward_operators::ForwardOperators;
 use super::role::{Role, Roles};
-use super::tape::Tape;
 use crate::model::{Action, StackId};
 use crate::replay::Track;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use std::ops::Range;
 pub(super) struct Node<'a> {
     /// Allocations without Python frames, by index into [`crate::replay::History::allocations`], in order.
     pub made: &'a [u32],
-    /// Makers of the tensors that it had saved and that are gone after it, by index into the tape.
+    /// Makers of the tensors that it had saved and that are gone after it, by index into the operators.
     pub saved: &'a [usize],
     /// Bytes of gradients of earlier nodes that it freed.
     pub incoming: &'a [u64],
@@ -24,7 +24,7 @@ pub(super) struct Node<'a> {
     pub temporary: &'a [u64],
 }
 
-/// Nodes that ran without anything being added to the tape in between.
+/// Nodes that ran without an operator being added in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
     /// What the nodes made, one after the other; and so on with what they freed. A pass has tens of thousands of nodes with
@@ -35,11 +35,11 @@ pub(super) struct Run {
     temporary: Vec<u64>,
     /// Where each node's items begin in them.
     starts: Vec<Starts>,
-    /// The tape's length when they ran: the engine starts at its end.
-    pub tape_len: usize,
-    /// The tape's length when the engine ran before that.
-    pub tape_start: usize,
-    /// Whether the tape ends with operators that ran again.
+    /// The number of operators when they ran: the engine starts at its end.
+    pub operator_count: usize,
+    /// The number of operators when the engine ran before that.
+    pub first_operator: usize,
+    /// Whether the last operators are ones that ran again.
     pub is_recomputed: bool,
 }
 
@@ -99,7 +99,7 @@ impl Run {
 pub(super) struct NodeReader<'a> {
     pub track: Track<'a>,
     pub roles: &'a Roles,
-    pub tape: &'a Tape,
+    pub operators: &'a ForwardOperators,
 }
 
 impl NodeReader<'_> {
@@ -133,9 +133,9 @@ impl NodeReader<'_> {
             match self.action(entry) {
                 Action::Alloc if self.roles.is_engine(stack) => {
                     if starts_anew {
-                        let tape_start = runs.last().map_or(0, |run| run.tape_len);
-                        let tape_len = self.tape.len_at(allocation);
-                        runs.push(Run { tape_len, tape_start, is_recomputed, ..Run::default() });
+                        let first_operator = runs.last().map_or(0, |run| run.operator_count);
+                        let operator_count = self.operators.len_at(allocation);
+                        runs.push(Run { operator_count, first_operator, is_recomputed, ..Run::default() });
                         starts_anew = false;
                     }
                     if let Some(run) = runs.last_mut() {
@@ -170,7 +170,7 @@ impl NodeReader<'_> {
         if stack != made_by && self.is_outside(stack) {
             return;
         }
-        if let Some(maker) = self.tape.maker(allocation) {
+        if let Some(maker) = self.operators.maker(allocation) {
             run.saved.push(maker);
         } else if self.roles.is_engine(made_by) {
             // Whatever was allocated since the node's first allocation is its own.

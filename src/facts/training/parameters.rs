@@ -5,11 +5,11 @@
 //! size.
 
 use super::category::{Category, Evidence};
-use super::heirs::Heirs;
 use super::origin::{Origin, Origins};
+use super::periods::{Cursor, Periods};
 use super::phases::Phase;
+use super::replacements::Replacements;
 use super::role::{Role, Roles};
-use super::stretches::{Cursor, Stretches};
 use super::workspace;
 use crate::replay::{History, NEVER, Track};
 use foldhash::fast::RandomState;
@@ -38,12 +38,18 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    pub(super) fn of(track: Track<'_>, stretches: &Stretches, origins: &Origins, roles: &Roles, heirs: &Heirs) -> Self {
+    pub(super) fn of(
+        track: Track<'_>,
+        periods: &Periods,
+        origins: &Origins,
+        roles: &Roles,
+        replacements: &Replacements,
+    ) -> Self {
         let history = track.history;
-        let first = stretches.from(Phase::Backward, 0).map(|(_, stretch)| stretch);
+        let first = periods.from(Phase::Backward, 0).map(|(_, period)| period);
         let mut sizes: HashMap<u64, Size, RandomState> = HashMap::default();
         let mut found: HashMap<u32, (Category, Evidence), RandomState> = HashMap::default();
-        let mut cursor = Cursor::new(stretches);
+        let mut cursor = Cursor::new(periods);
         for (index, allocation) in history.allocations.iter().enumerate() {
             let stack = track.stack_of(index);
             let origin = origins.get(stack);
@@ -80,10 +86,10 @@ impl Parameters {
             };
             let may_be_workspace = workspace::is_size(allocation.requested) && allocation.freed == NEVER;
             match place {
-                Some((number, stretch)) if stretch.phase == Phase::Backward => {
+                Some((number, period)) if period.phase == Phase::Backward => {
                     let leaves_gradient = matches!(origin, Origin::Elsewhere | Origin::Function)
                         && roles.role(stack) != Role::Recompute
-                        && stretch.outlived_by(allocation.freed)
+                        && period.outlived_by(allocation.freed)
                         && !may_be_workspace;
                     if leaves_gradient {
                         let size = sizes.entry(allocation.requested).or_default();
@@ -103,10 +109,10 @@ impl Parameters {
             let mut missing = size.gradients.saturating_sub(size.known);
             let (mut settled, mut possible) = (0, 0);
             // A parameter is there whenever it gets a gradient.
-            let last = stretches.get(size.last.0).filter(|_| size.gradients > 0);
+            let last = periods.get(size.last.0).filter(|_| size.gradients > 0);
             let is_there = |&&index: &&u32| {
                 let freed = history.allocations.get(index as usize).map_or(0, |allocation| allocation.freed);
-                let freed = heirs.ends(history, index, freed);
+                let freed = replacements.ends(history, index, freed);
                 last.is_none_or(|last| last.begins_before(freed))
             };
             for class in &size.candidates {
@@ -117,7 +123,7 @@ impl Parameters {
                 }
                 // More than are missing: which of them are parameters nobody can tell, unless the optimizer does.
                 if class.len() as u32 > missing {
-                    let Some(divided) = divided(&class, bytes, missing, heirs) else { break };
+                    let Some(divided) = divided(&class, bytes, missing, replacements) else { break };
                     settled += missing;
                     missing = 0;
                     found.extend(divided);
@@ -129,7 +135,7 @@ impl Parameters {
                 found.extend(class.into_iter().map(|index| (index, verdict)));
             }
             if size.gradients > 0 || size.known > 0 {
-                let may_be = |index: &u32| !found.contains_key(index) && may_stay(history, heirs, *index);
+                let may_be = |index: &u32| !found.contains_key(index) && may_stay(history, replacements, *index);
                 open.extend(size.candidates.iter().flatten().copied().filter(may_be));
             }
             // Where it is open which of several blocks are the parameters, they are there all the same.
@@ -159,35 +165,40 @@ impl Parameters {
 
 /// Whether a block or what takes its place stays: for good, or, if it is from before the recording, until the program
 /// drops it after the first backward pass.
-fn may_stay(history: &History, heirs: &Heirs, index: u32) -> bool {
+fn may_stay(history: &History, replacements: &Replacements, index: u32) -> bool {
     let Some(allocation) = history.allocations.get(index as usize) else { return false };
-    heirs.ends(history, index, allocation.freed) == NEVER
+    replacements.ends(history, index, allocation.freed) == NEVER
 }
 
 /// Tells parameters from states of their size by what the optimizer does in the first step of a recording that begins
 /// late: it makes moments anew, and changes parameters with them.
-fn divided(class: &[u32], bytes: u64, missing: u32, heirs: &Heirs) -> Option<Vec<(u32, (Category, Evidence))>> {
+fn divided(
+    class: &[u32],
+    bytes: u64,
+    missing: u32,
+    replacements: &Replacements,
+) -> Option<Vec<(u32, (Category, Evidence))>> {
     let mut in_place = Vec::new();
     let mut by_line: BTreeMap<_, (Vec<u32>, u32)> = BTreeMap::new();
-    let mut stretch = None;
+    let mut period = None;
     for &index in class {
-        let Some(heir) = heirs.heir(index) else {
+        let Some(replacement) = replacements.replacement(index) else {
             in_place.push(index);
             continue;
         };
         // One step of the optimizer drops them all.
-        if *stretch.get_or_insert(heir.stretch) != heir.stretch {
+        if *period.get_or_insert(replacement.period) != replacement.period {
             return None;
         }
-        let (blocks, last) = by_line.entry(heir.line?).or_default();
+        let (blocks, last) = by_line.entry(replacement.line?).or_default();
         blocks.push(index);
-        *last = (*last).max(heir.index);
+        *last = (*last).max(replacement.index);
     }
     let missing = missing as usize;
     if by_line.values().any(|(blocks, _)| blocks.len() != missing) {
         return None;
     }
-    let computes_on = heirs.computes_on(stretch?, bytes);
+    let computes_on = replacements.computes_on(period?, bytes);
     let mut groups: Vec<(Vec<u32>, u32)> = by_line.into_values().collect();
     groups.sort_by_key(|&(_, last)| last);
     let state = |evidence| move |index: u32| (index, (Category::OptimizerState, evidence));

@@ -1,11 +1,11 @@
-//! The steps of a program: from annotations, or from the turns of its loop.
+//! The steps of a program: from annotations, or from the iterations of its loop.
 
-use super::turns::{Pass, StepRange, TurnFinder, TurnKind, Turns};
+use super::iterations::{IterationFinder, IterationKind, Iterations, Pass, StepRange};
 use crate::error::{Error, Result};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
 use crate::facts::time::annotations::{AnnotationRange, Annotations};
-use crate::facts::training::{Outside, Phase, Phases, Roles};
+use crate::facts::training::{CallPaths, Phase, Phases, Roles};
 use crate::model::{Snapshot, StrId};
 use crate::replay::{Instant, Track};
 use indexmap::IndexMap;
@@ -31,10 +31,10 @@ pub enum StepSource {
     Annotations(String),
     /// By the ranges that an expression asked for.
     Requested(String),
-    /// Inferred: turns of the program's loop.
+    /// Inferred: iterations of the program's loop.
     Inferred {
         /// What a turn is counted by.
-        kind: TurnKind,
+        kind: IterationKind,
         /// The line of the user's that calls it, where it is known.
         site: Option<String>,
     },
@@ -116,37 +116,37 @@ impl StepRule {
         phases: &Phases,
     ) -> std::result::Result<Steps, NoSteps> {
         let times = Times::of(track)?;
-        let outside = Outside::of(sites, roles);
-        let finder = TurnFinder { track, sites, roles, outside: &outside, phases };
+        let call_paths = CallPaths::of(sites, roles);
+        let finder = IterationFinder { track, sites, roles, call_paths: &call_paths, phases };
         let optimizers = self.optimizer_steps(&times);
         let passes = finder.passes(&optimizers);
         if let Some(steps) = self.named.as_ref().and_then(|named| named.steps(&times, phases, &passes)) {
             return Ok(steps);
         }
-        let turns = match (finder.turns(&passes), optimizers.last()) {
-            (Some(turns), _) => turns,
+        let iterations = match (finder.iterations(&passes), optimizers.last()) {
+            (Some(iterations), _) => iterations,
             // Without a backward pass the optimizer's steps are all there is.
-            (None, Some(last)) if passes.is_empty() => Turns {
-                kind: TurnKind::Optimizer,
+            (None, Some(last)) if passes.is_empty() => Iterations {
+                kind: IterationKind::Optimizer,
                 ends: optimizers.iter().map(|range| range.end).collect(),
                 place: None,
                 range: Some(last.name).filter(|&name| optimizers.iter().all(|range| range.name == name)),
             },
             (None, _) => return Err(NoSteps::Unknown),
         };
-        let name = turns.range.filter(|&name| {
+        let name = iterations.range.filter(|&name| {
             let ranges = optimizers.iter().filter(|range| range.name == name);
-            ranges.count() == turns.ends.len()
+            ranges.count() == iterations.ends.len()
         });
         let site = || {
-            let mut frames = outside.frames(turns.place?).map(|(frame, _)| frame);
+            let mut frames = call_paths.frames(iterations.place?).map(|(frame, _)| frame);
             Some(sites.label(frames.find(|&frame| sites.kind(frame) == FrameKind::User)?))
         };
         let source = match name {
             Some(name) => StepSource::Annotations(track.snapshot.strings.get(name).to_owned()),
-            None => StepSource::Inferred { kind: turns.kind, site: site() },
+            None => StepSource::Inferred { kind: iterations.kind, site: site() },
         };
-        Ok(Steps { ends: in_order(turns.ends), source, left_out: 0 })
+        Ok(Steps { ends: in_order(iterations.ends), source, left_out: 0 })
     }
 
     /// The steps of optimizers that PyTorch has noted and that ended during the recording.
@@ -241,9 +241,9 @@ fn in_order(mut ends: Vec<Instant>) -> Vec<Instant> {
 }
 
 impl Steps {
-    /// Whether they are steps of training or inference; otherwise turns of a loop that can be anything.
+    /// Whether they are steps of training or inference; otherwise iterations of a loop that can be anything.
     pub fn are_steps(&self) -> bool {
-        !matches!(self.source, StepSource::Inferred { kind: TurnKind::Loop, .. })
+        !matches!(self.source, StepSource::Inferred { kind: IterationKind::Loop, .. })
     }
 
     /// Number of steps.

@@ -4,9 +4,9 @@
 //! back. `CUBLAS_WORKSPACE_CONFIG` and `CUBLASLT_WORKSPACE_SIZE` change the sizes; such workspaces are not recognised
 //! without C++ frames.
 
+use super::periods::{Cursor, Periods};
 use super::phases::Phase;
 use super::role::{Role, Roles};
-use super::stretches::{Cursor, Stretches};
 use crate::model::StackId;
 use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
@@ -39,15 +39,15 @@ struct Count {
 /// The blocks of a device that have the size of a workspace.
 pub(super) struct Workspaces {
     by_stack: HashMap<(StackId, u64), Count, RandomState>,
-    /// Those that outlive the backward stretch with this index, which made them, but for what it ran again.
+    /// Those that outlive the backward period with this index, which made them, but for what it ran again.
     by_backward: HashMap<(usize, u64), Count, RandomState>,
 }
 
 impl Workspaces {
-    pub(super) fn of(track: Track<'_>, stretches: &Stretches, roles: &Roles) -> Self {
+    pub(super) fn of(track: Track<'_>, periods: &Periods, roles: &Roles) -> Self {
         let history = track.history;
         let mut workspaces = Self { by_stack: HashMap::default(), by_backward: HashMap::default() };
-        let mut cursor = Cursor::new(stretches);
+        let mut cursor = Cursor::new(periods);
         for (index, &Allocation { requested, born, freed, .. }) in history.allocations.iter().enumerate() {
             if !is_size(requested) {
                 continue;
@@ -59,9 +59,9 @@ impl Workspaces {
             let stack = track.stack_of(index);
             add(workspaces.by_stack.entry((stack, requested)).or_default());
             let place = History::entry_before(born).and_then(|entry| cursor.find(entry));
-            if let Some((number, stretch)) = place
-                && stretch.phase == Phase::Backward
-                && stretch.outlived_by(freed)
+            if let Some((number, period)) = place
+                && period.phase == Phase::Backward
+                && period.outlived_by(freed)
                 && roles.role(stack) != Role::Recompute
             {
                 add(workspaces.by_backward.entry((number, requested)).or_default());
@@ -84,7 +84,7 @@ impl Workspaces {
         }
     }
 
-    /// Whether a block that outlives the backward stretch which made it is a workspace, where there are so many
+    /// Whether a block that outlives the backward period which made it is a workspace, where there are so many
     /// parameters of its size: all stacks of backward are alike. `None` where nobody can tell it from a gradient.
     pub(super) fn has_in_backward(&self, number: usize, allocation: &Allocation, parameters: u32) -> Option<bool> {
         let &Allocation { requested, freed, .. } = allocation;

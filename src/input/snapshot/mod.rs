@@ -14,7 +14,7 @@ use crate::model::{
 };
 use std::collections::{BTreeMap, HashSet};
 
-/// Turns a decoded pickle into a snapshot.
+/// Iterations a decoded pickle into a snapshot.
 pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapshot> {
     let DecodedPickle { heap, findings, root, bytes, protocol, cut, cut_behind, followed, failed_behind: _ } = decoded;
     let open_lists = cut.as_ref().map(|cut| cut.open_lists.clone()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Several forward and backward passes for each step of the optimizer.
 
-use super::draft::{Changes, Draft, free, is_free};
+use super::rewrite::{Patch, Rewrite, free, is_free};
 use super::shard::Nodes;
 use super::trained::Trained;
 use crate::facts::device::Device;
@@ -12,12 +12,17 @@ use std::ops::Range;
 
 /// Runs what leads up to each update several times: later passes add their gradients to those of the first. What is
 /// assumed. An error says why that is not known.
-pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, times: u32) -> Result<String, String> {
+pub(super) fn apply(
+    rewrite: &mut Rewrite,
+    device: &Device<'_>,
+    trained: &Trained,
+    times: u32,
+) -> Result<String, String> {
     let history = device.history();
-    let places = draft.places(history.entries());
-    let steps = std::mem::take(&mut draft.program.steps);
+    let places = rewrite.places(history.entries());
+    let steps = std::mem::take(&mut rewrite.program.steps);
     let nodes = Nodes::of(&steps);
-    let mut changes = Changes::default();
+    let mut patch = Patch::default();
     for pass in passes(device, trained)? {
         let range = places[pass.start as usize]..places[pass.end as usize];
         let mut freed: HashMap<u32, usize> = HashMap::new();
@@ -25,7 +30,7 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, t
             freed.insert(step.allocation, range.start + place);
         }
         let is_gradient = |allocation: u32| {
-            draft.origin(allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
+            rewrite.origin(allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
         };
         // Gradients are added when the node that makes them is done.
         let mut added: Vec<(usize, u32)> = Vec::new();
@@ -42,7 +47,7 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, t
         }
         added.sort_by_key(|&(place, allocation)| (place, std::cmp::Reverse(allocation)));
         let lasts = |allocation: u32| {
-            let origin = draft.origin(allocation).and_then(|origin| history.allocations.get(origin as usize));
+            let origin = rewrite.origin(allocation).and_then(|origin| history.allocations.get(origin as usize));
             origin.is_none_or(|made| made.freed == NEVER)
         };
         // What is made once and stays is there already; a variable gets its next value, and drops the one before.
@@ -58,15 +63,15 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, t
             for (place, step) in steps[range.clone()].iter().enumerate() {
                 while let Some((_, allocation)) = added.next_if(|&&(at, _)| at <= range.start + place) {
                     if let Some(copy) = copies.remove(allocation) {
-                        changes.insert(range.end, free(copy, pass.end));
+                        patch.insert(range.end, free(copy, pass.end));
                     }
                 }
                 if step.kind == StepKind::Alloc && !once.contains(&step.allocation) {
-                    let copy = draft.add(draft.origin(step.allocation).unwrap_or(u32::MAX));
+                    let copy = rewrite.add(rewrite.origin(step.allocation).unwrap_or(u32::MAX));
                     copies.insert(step.allocation, copy);
-                    changes.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
+                    patch.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
                     if let Some(last) = variables.get_mut(&step.allocation) {
-                        changes.insert(range.end, free(std::mem::replace(last, copy), pass.end));
+                        patch.insert(range.end, free(std::mem::replace(last, copy), pass.end));
                     }
                 } else if is_free(step.kind) {
                     let copy = match step.kind {
@@ -74,24 +79,24 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, trained: &Trained, t
                         _ => copies.remove(&step.allocation),
                     };
                     if let Some(copy) = copy {
-                        changes.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
+                        patch.insert(range.end, Step { allocation: copy, entry: pass.end, ..*step });
                     }
                 }
             }
             for (_, allocation) in added {
                 if let Some(copy) = copies.remove(allocation) {
-                    changes.insert(range.end, free(copy, pass.end));
+                    patch.insert(range.end, free(copy, pass.end));
                 }
             }
         }
         for allocation in stays.iter().filter(|allocation| !once.contains(allocation)) {
             if let Some(&last) = variables.get(allocation) {
-                changes.inherit(*allocation, last);
+                patch.inherit(*allocation, last);
             }
         }
     }
-    draft.program.steps = steps;
-    draft.change(changes);
+    rewrite.program.steps = steps;
+    rewrite.apply(patch);
     Ok(format!(
         "{times} forward and backward passes for each step of the optimizer, whose gradients are added up in place"
     ))

@@ -1,4 +1,4 @@
-//! Changes of a program by name.
+//! Patch of a program by name.
 
 use super::optimizer::Optimizer;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 /// The order of variants is the order in which they take effect, whatever order they are named in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Edit {
+pub enum Change {
     /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every so many-th
     /// after it.
     Checkpoint {
@@ -61,7 +61,7 @@ pub enum Edit {
 const EXPECTED: &str =
     "expected a change such as checkpoint:SITE, optimizer:sgd, shard-optimizer:4 or offload:optimizer";
 
-impl fmt::Display for Edit {
+impl fmt::Display for Change {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Checkpoint { site, every: 1 } => write!(out, "checkpoint:{site}"),
@@ -82,7 +82,7 @@ impl fmt::Display for Edit {
     }
 }
 
-impl Edit {
+impl Change {
     /// `SITE` or `SITE:every=N`.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ fn number(text: &str, of: &str, most: u32) -> Result<u32, String> {
     number.ok_or_else(|| format!("expected a number of {of} from 2 to {most}, found {text:?}"))
 }
 
-impl std::str::FromStr for Edit {
+impl std::str::FromStr for Change {
     type Err = String;
 
     /// Reads what [`Display`](fmt::Display) writes.
@@ -220,10 +220,10 @@ mod tests {
             "chunk-loss:4",
             "accumulate:2",
         ] {
-            assert_eq!(text.parse::<Edit>().map(|edit| edit.to_string()), Ok(text.to_owned()));
+            assert_eq!(text.parse::<Change>().map(|change| change.to_string()), Ok(text.to_owned()));
         }
         for text in ["checkpoint:", "checkpoint:a:every=0", "optimizer:lion", "shard-optimizer:1", "offload", "x"] {
-            assert!(text.parse::<Edit>().is_err(), "{text}");
+            assert!(text.parse::<Change>().is_err(), "{text}");
         }
     }
 }

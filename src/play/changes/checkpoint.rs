@@ -1,6 +1,6 @@
 //! `torch.utils.checkpoint` around calls of functions.
 
-use super::draft::{Changes, Draft, free, is_free};
+use super::rewrite::{Patch, Rewrite, free, is_free};
 use super::{Chosen, Gap, Recompute};
 use crate::play::{Step, StepKind};
 use crate::replay::{History, NEVER};
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Checkpoints calls: what they keep for backward is freed when they are over, and they run again before it.
-pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
-    let places = draft.places(draft.program.until.unwrap_or(history.entries()));
-    let end = draft.program.steps.len();
+pub(super) fn apply(rewrite: &mut Rewrite, chosen: &Chosen, history: &History) {
+    let places = rewrite.places(rewrite.program.until.unwrap_or(history.entries()));
+    let end = rewrite.program.steps.len();
     let place = |instant: u32| places.get(instant as usize).copied().unwrap_or(end);
-    let steps = std::mem::take(&mut draft.program.steps);
-    let mut changes = Changes::default();
+    let steps = std::mem::take(&mut rewrite.program.steps);
+    let mut patch = Patch::default();
     let mut calls: Vec<&Recompute> = chosen.calls.iter().map(Arc::as_ref).collect();
     calls.sort_by_key(|call| call.resume);
     // Each thread of the engine has workspaces of its own, made at the first use and never freed.
@@ -29,7 +29,7 @@ pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
         *until = input.to.max(*until);
     }
     for (&allocation, &until) in &inputs {
-        changes.free_at(place(until), allocation, until);
+        patch.free_at(place(until), allocation, until);
     }
     for call in calls {
         // Where no backward follows, what is dropped does not come back.
@@ -37,37 +37,37 @@ pub(super) fn apply(draft: &mut Draft, chosen: &Chosen, history: &History) {
         let is_dropped = |gap: &&Gap| !comes_back || gap.to == call.resume;
         let (dropped, released): (Vec<&Gap>, Vec<&Gap>) = call.gaps.iter().partition(is_dropped);
         for gap in dropped {
-            changes.free_at(place(gap.from), gap.allocation, gap.from);
+            patch.free_at(place(gap.from), gap.allocation, gap.from);
         }
         if !comes_back {
             continue;
         }
         let resume = place(call.resume);
         for workspace in workspaces.remove(&None).unwrap_or_default() {
-            let allocation = draft.add(workspace.allocation);
-            changes.insert(resume, Step { allocation, entry: call.resume, ..workspace });
+            let allocation = rewrite.add(workspace.allocation);
+            patch.insert(resume, Step { allocation, entry: call.resume, ..workspace });
         }
         let steps = &steps[place(call.start)..place(call.stop).max(place(call.start))];
-        let copies = Again { draft, changes: &mut changes, resume, call, history }.run(steps, &mut workspaces);
+        let copies = Again { rewrite, patch: &mut patch, resume, call, history }.run(steps, &mut workspaces);
         for (allocation, copy) in copies {
             if call.kept.binary_search(&allocation).is_err() {
-                changes.insert(resume, free(copy, call.resume));
+                patch.insert(resume, free(copy, call.resume));
                 continue;
             }
             match released.iter().find(|gap| gap.allocation == allocation) {
-                Some(gap) => changes.insert(place(gap.from), free(copy, gap.from)),
-                None => changes.inherit(allocation, copy),
+                Some(gap) => patch.insert(place(gap.from), free(copy, gap.from)),
+                None => patch.inherit(allocation, copy),
             }
         }
     }
-    draft.program.steps = steps;
-    draft.change(changes);
+    rewrite.program.steps = steps;
+    rewrite.apply(patch);
 }
 
 /// A call that runs again, in front of another step.
 struct Again<'a> {
-    draft: &'a mut Draft,
-    changes: &'a mut Changes,
+    rewrite: &'a mut Rewrite,
+    patch: &'a mut Patch,
     resume: usize,
     call: &'a Recompute,
     history: &'a History,
@@ -95,7 +95,7 @@ impl Again<'_> {
                     _ => copies.remove(&step.allocation),
                 };
                 if let Some(copy) = copy {
-                    self.changes.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
+                    self.patch.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
                 }
             }
         }
@@ -106,8 +106,8 @@ impl Again<'_> {
 
     /// Requests what a step requested; its number.
     fn alloc(&mut self, step: &Step) -> u32 {
-        let copy = self.draft.add(step.allocation);
-        self.changes.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
+        let copy = self.rewrite.add(step.allocation);
+        self.patch.insert(self.resume, Step { allocation: copy, entry: self.call.resume, ..*step });
         copy
     }
 }

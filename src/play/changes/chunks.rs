@@ -2,7 +2,7 @@
 //!
 //! Each piece is checkpointed: its logits are there in forward, and again in backward, and never those of two pieces at once.
 
-use super::draft::{Changes, Draft, free, is_free};
+use super::rewrite::{Patch, Rewrite, free, is_free};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::play::{Program, Step, StepKind};
@@ -28,7 +28,7 @@ impl LossFigures {
     /// Finds the losses of a program. An error says what is not known.
     pub(super) fn of(program: &Program, device: &Device<'_>) -> Result<Self, String> {
         let steps = &program.steps;
-        let losses = losses(&Draft::of(program), device, steps)?;
+        let losses = losses(&Rewrite::of(program), device, steps)?;
         let times = Some(device.track.times()).filter(|times| device.track.has_times() && !times.is_empty());
         let time = |times: &[i64], place: usize| {
             let entry = steps.get(place).or(steps.last()).map_or(0, |step| step.entry as usize);
@@ -62,18 +62,18 @@ struct Loss {
 }
 
 /// Computes losses in pieces. What is assumed; an error says what is not known.
-pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, pieces: u64) -> Result<String, String> {
-    let steps = std::mem::take(&mut draft.program.steps);
-    let losses = losses(draft, device, &steps);
-    let mut changes = Changes::default();
+pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, pieces: u64) -> Result<String, String> {
+    let steps = std::mem::take(&mut rewrite.program.steps);
+    let losses = losses(rewrite, device, &steps);
+    let mut patch = Patch::default();
     if let Ok(losses) = &losses {
         for loss in losses {
-            split(draft, &mut changes, &steps, device, loss, pieces);
+            split(rewrite, &mut patch, &steps, device, loss, pieces);
         }
     }
-    draft.program.steps = steps;
+    rewrite.program.steps = steps;
     losses?;
-    draft.change(changes);
+    rewrite.apply(patch);
     Ok(format!(
         "logits and loss are computed in {pieces} pieces of the sequence, each under torch.utils.checkpoint, and the gradients \
          of the last layer are added up"
@@ -81,9 +81,9 @@ pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, pieces: u64) -> Resu
 }
 
 /// The loss of each pass that a backward pass follows.
-fn losses(draft: &Draft, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss>, String> {
+fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss>, String> {
     let (phases, history) = (device.phases(), device.history());
-    let places = places_of(draft, history.entries(), steps);
+    let places = places_of(rewrite, history.entries(), steps);
     let mut losses = Vec::new();
     let mut pass = None;
     for span in &phases.spans {
@@ -105,8 +105,8 @@ fn losses(draft: &Draft, device: &Device<'_>, steps: &[Step]) -> Result<Vec<Loss
     if losses.is_empty() { Err("no forward pass is known that a backward pass follows".to_owned()) } else { Ok(losses) }
 }
 
-fn places_of(draft: &Draft, entries: u32, steps: &[Step]) -> Vec<usize> {
-    let mut whole = draft.clone();
+fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {
+    let mut whole = rewrite.clone();
     whole.program.steps = steps.to_vec();
     whole.places(entries)
 }
@@ -185,7 +185,7 @@ fn is_cross_entropy(device: &Device<'_>, allocation: u32) -> bool {
 }
 
 /// Plays the pieces of one loss in place of it.
-fn split(draft: &mut Draft, changes: &mut Changes, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
+fn split(rewrite: &mut Rewrite, patch: &mut Patch, steps: &[Step], device: &Device<'_>, loss: &Loss, pieces: u64) {
     let history = device.history();
     let is_piece = |step: &Step| {
         step.bytes > SMALL && (step.allocation as usize) < history.allocations.len() && !stays(device, step)
@@ -203,9 +203,9 @@ fn split(draft: &mut Draft, changes: &mut Changes, steps: &[Step], device: &Devi
     let Some(&whole) = steps[loss.backward.clone()].iter().find(|step| step.allocation == loss.gradient) else {
         return;
     };
-    let mut emit = Emit { draft, changes, pieces, entry: whole.entry };
+    let mut emit = Emit { rewrite, patch, pieces, entry: whole.entry };
     for &allocation in of_forward.iter().chain(&of_backward) {
-        emit.changes.remove(allocation);
+        emit.patch.remove(allocation);
     }
     // Forward: nothing of a piece stays.
     let start = loss.forward.start;
@@ -267,19 +267,19 @@ fn split(draft: &mut Draft, changes: &mut Changes, steps: &[Step], device: &Devi
     for piece in gradients {
         emit.free(start, piece);
     }
-    emit.changes.inherit(loss.gradient, gradient);
+    emit.patch.inherit(loss.gradient, gradient);
     for (weight, sum) in sums {
-        emit.changes.inherit(weight, sum);
+        emit.patch.inherit(weight, sum);
     }
     if let Some(input) = loss.input {
-        emit.changes.free_at(start, input, emit.entry);
+        emit.patch.free_at(start, input, emit.entry);
     }
 }
 
 /// Writes steps of pieces.
 struct Emit<'e> {
-    draft: &'e mut Draft,
-    changes: &'e mut Changes,
+    rewrite: &'e mut Rewrite,
+    patch: &'e mut Patch,
     pieces: u64,
     entry: u32,
 }
@@ -296,13 +296,13 @@ impl Emit<'_> {
     }
 
     fn request(&mut self, place: usize, step: &Step, bytes: u64) -> u32 {
-        let allocation = self.draft.add(step.allocation);
-        self.changes.insert(place, Step { allocation, bytes, entry: self.entry, ..*step });
+        let allocation = self.rewrite.add(step.allocation);
+        self.patch.insert(place, Step { allocation, bytes, entry: self.entry, ..*step });
         allocation
     }
 
     fn free(&mut self, place: usize, allocation: u32) {
-        self.changes.insert(place, free(allocation, self.entry));
+        self.patch.insert(place, free(allocation, self.entry));
     }
 
     /// A step of a piece.

@@ -1,7 +1,7 @@
 //! Forward passes alone, in `eval` mode and without gradients.
 
 use super::Assumed;
-use super::draft::{Changes, Draft, is_free};
+use super::rewrite::{Patch, Rewrite, is_free};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::{FrameId, StackId};
@@ -11,25 +11,25 @@ use std::collections::HashMap;
 
 /// Leaves out what backward and the optimizer ask for, and frees what forward keeps for them as soon as the program lets go
 /// of it. What is assumed.
-pub(super) fn apply(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> Assumed {
+pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let (history, phases) = (device.history(), device.phases());
-    let places = draft.places(history.entries());
-    let mut changes = Changes::default();
-    let mut frees = Frees::of(&draft.program.steps);
+    let places = rewrite.places(history.entries());
+    let mut patch = Patch::default();
+    let mut frees = Frees::of(&rewrite.program.steps);
     for release in releases {
         frees.moved.insert(release.allocation, (places[release.released as usize], release.released));
     }
-    for step in draft.program.steps.iter().filter(|step| step.kind == StepKind::Alloc) {
-        let made = draft.origin(step.allocation).and_then(|origin| history.allocations.get(origin as usize));
+    for step in rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc) {
+        let made = rewrite.origin(step.allocation).and_then(|origin| history.allocations.get(origin as usize));
         if made.is_some_and(|made| matches!(phases.at(made.born), Phase::Backward | Phase::Optimizer)) {
-            changes.remove(step.allocation);
+            patch.remove(step.allocation);
         }
     }
-    leave_out_dropout(&draft.program.steps, device, &mut frees, &mut changes);
+    leave_out_dropout(&rewrite.program.steps, device, &mut frees, &mut patch);
     for (allocation, (place, entry)) in frees.moved {
-        changes.free_at(place, allocation, entry);
+        patch.free_at(place, allocation, entry);
     }
-    draft.change(changes);
+    rewrite.apply(patch);
     let assumption = "the forward passes as recorded, with their losses, under eval and no_grad, without backward, optimizer and \
                       dropout";
     Assumed { assumption: assumption.to_owned(), doubt: doubt(device) }
@@ -71,7 +71,7 @@ impl Frees {
 }
 
 /// Leaves out what dropout makes: in `eval` it returns what it is given, which is there as long as the result would be.
-fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, changes: &mut Changes) {
+fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, patch: &mut Patch) {
     let mut known: HashMap<StackId, bool> = HashMap::new();
     let mut is_dropout = |step: &Step| {
         let stack = device.track.stack(step.entry);
@@ -90,7 +90,7 @@ fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, cha
             there.entry(step.bytes).or_default().push(step.allocation);
             continue;
         }
-        changes.remove(step.allocation);
+        patch.remove(step.allocation);
         let until = frees.at(step.allocation);
         frees.moved.remove(&step.allocation);
         // A mask comes before the result, which is larger.

@@ -1,25 +1,26 @@
 //! What another program would ask for: changes that people make to a program so that it needs less, made to its requests.
 //!
-//! An [`Edit`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
+//! A [`Change`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
 //! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
 //! [`crate::play::play`].
 //!
 //! # Searching
-//! An [`Editor`] is made once for a device; what it needs is worked out when an edit first asks for it, and kept. A change
-//! of a program of `n` steps costs a few passes over them, and so does a play, so that hundreds of combinations can be tried
-//! in a second for a recording of some thousand entries:
+//! An [`Editor`] is made once for a device; what it needs is worked out when a change first asks for it, and kept. A
+//! change of a program of `n` steps costs a few passes over them, and so does a play, so that hundreds of combinations
+//! can be tried in a second for a recording of some thousand entries:
 //!
 //! ```text
 //! let editor = Editor::new(device);
 //! let program = Program::of(device.track)?;
-//! for edits in combinations {
-//!     let outcome = play(&editor.apply(&program, &edits)?.program, &setup);
+//! for changes in combinations {
+//!     let outcome = play(&editor.apply(&program, &changes)?.program, &setup);
 //! }
 //! ```
 //!
-//! Functions worth checkpointing come from [`crate::analysis::checkpoint::Candidate`]: its label is the site of the edit. Several edits
-//! take effect in the order of [`Edit`]'s variants, whatever order they are given in. A program with changes is never more
-//! than predicted: what it would do is assumed, and [`Edited::assumptions`] say what.
+//! Functions worth checkpointing come from [`crate::analysis::checkpoint::Candidate`]: its label is the site of the
+//! change. Several changes take effect in the order of [`Change`]'s variants, whatever order they are given in. A
+//! program with changes is never more than predicted: what it would do is assumed, and [`Edited::assumptions`] say
+//! what.
 
 mod accumulate;
 mod autocast;
@@ -28,7 +29,6 @@ mod checkpoint;
 pub(crate) mod checkpointable;
 mod chosen;
 mod chunks;
-mod draft;
 pub(crate) mod functions;
 mod inference;
 mod offload;
@@ -36,11 +36,12 @@ mod optimizer;
 pub(crate) mod passes;
 pub(crate) mod recompute;
 mod release;
+mod rewrite;
 mod shard;
 mod shard_parameters;
 mod trained;
 
-pub use change::Edit;
+pub use change::Change;
 pub(crate) use chosen::{Choice, Chosen, Release};
 pub use chunks::LossFigures;
 pub use functions::{Checkpointed, CodeChange, HeldByCalls};
@@ -55,7 +56,7 @@ use crate::play::Program;
 use super::{Step, StepKind};
 use crate::replay::{Allocation, History, Instant, Metric};
 use checkpointable::Checkpointable;
-use draft::{Draft, is_free};
+use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -69,12 +70,12 @@ pub struct Edited {
     /// The recorded allocation that each of its allocations stands for, as an index into
     /// [`crate::replay::History::allocations`]; `None` for what no recorded one is like.
     pub origins: Vec<Option<u32>>,
-    /// What is assumed, a sentence for each edit.
+    /// What is assumed, a sentence for each change.
     pub assumptions: Vec<String>,
-    /// Why figures may be far off: what an edit depends on and the recording does not show. Empty where nothing is known to
-    /// be missing.
+    /// Why figures may be far off: what a change depends on and the recording does not show. Empty where nothing is
+    /// known to be missing.
     pub doubts: Vec<String>,
-    /// Allocations of the program that edits free elsewhere than they were recorded to be.
+    /// Allocations of the program that changes free elsewhere than they were recorded to be.
     pub(in crate::play) moved: HashSet<u32>,
 }
 
@@ -106,7 +107,7 @@ impl Edited {
     }
 }
 
-/// What an edit assumes, and why its figures may be far off.
+/// What a change assumes, and why its figures may be far off.
 #[derive(Clone, Debug, Default)]
 struct Assumed {
     assumption: String,
@@ -145,12 +146,12 @@ impl Edited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The change.
-    pub edit: Edit,
+    pub change: Change,
     /// Why not.
     pub because: String,
 }
 
-/// Changes the program of one device.
+/// Patch the program of one device.
 #[derive(Debug)]
 pub struct Editor<'d, 'a> {
     device: &'d Device<'a>,
@@ -169,58 +170,58 @@ impl<'d, 'a> Editor<'d, 'a> {
     ///
     /// # Errors
     /// The first change that cannot be made, with the reason.
-    pub fn apply(&self, program: &Program, edits: &[Edit]) -> Result<Edited, Refusal> {
-        let mut edits = edits.to_vec();
-        edits.sort();
-        edits.dedup();
-        if let Some(first) = edits.first()
-            && let Some(because) = self.obstacle(program, &edits)
+    pub fn apply(&self, program: &Program, changes: &[Change]) -> Result<Edited, Refusal> {
+        let mut changes = changes.to_vec();
+        changes.sort();
+        changes.dedup();
+        if let Some(first) = changes.first()
+            && let Some(because) = self.obstacle(program, &changes)
         {
-            return Err(Refusal { edit: first.clone(), because: because.to_owned() });
+            return Err(Refusal { change: first.clone(), because: because.to_owned() });
         }
-        let mut draft = Draft::of(program);
+        let mut rewrite = Rewrite::of(program);
         let (mut assumptions, mut doubts) = (Vec::new(), Vec::new());
         // Checkpointed calls may lie in one another: all are resolved together.
-        let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
-        let (checkpoints, others): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(is_checkpoint);
-        let whole = others
-            .iter()
-            .find(|edit| matches!(edit, Edit::Inference | Edit::OffloadActivations | Edit::ShardParameters { .. }));
+        let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint { .. });
+        let (checkpoints, others): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(is_checkpoint);
+        let whole = others.iter().find(|change| {
+            matches!(change, Change::Inference | Change::OffloadActivations | Change::ShardParameters { .. })
+        });
         if let (Some(first), Some(other)) = (checkpoints.first(), whole) {
-            return Err(Refusal { edit: first.clone(), because: format!("not together with {other}") });
+            return Err(Refusal { change: first.clone(), because: format!("not together with {other}") });
         }
         if !checkpoints.is_empty() {
-            let pieces = others.iter().any(|edit| matches!(edit, Edit::ChunkLoss { .. }));
+            let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
             doubts.extend(
                 pieces.then(|| {
                     "in which order pieces of the loss and checkpointed calls run again is assumed".to_owned()
                 }),
             );
-            let (assumed, doubted) = self.checkpoint(&mut draft, &checkpoints)?;
+            let (assumed, doubted) = self.checkpoint(&mut rewrite, &checkpoints)?;
             assumptions.extend(assumed);
             doubts.extend(doubted);
         }
-        for (index, edit) in others.iter().enumerate() {
-            let twice = others[..index].iter().find(|other| is_other_of(other, edit));
+        for (index, change) in others.iter().enumerate() {
+            let twice = others[..index].iter().find(|other| is_other_of(other, change));
             let assumed = match twice {
                 Some(other) => Err(format!("not together with {other}")),
-                None => self.change(&mut draft, edit),
+                None => self.change(&mut rewrite, change),
             };
-            let assumed = assumed.map_err(|because| Refusal { edit: edit.clone(), because })?;
+            let assumed = assumed.map_err(|because| Refusal { change: change.clone(), because })?;
             assumptions.push(assumed.assumption);
             doubts.extend(assumed.doubt);
         }
-        let (program, origins, moved) = draft.finish();
+        let (program, origins, moved) = rewrite.finish();
         Ok(Edited { program, origins, assumptions, doubts, moved })
     }
 
-    /// The functions that [`Edit::Checkpoint`] can name and that a forward pass calls more than once; none where no
+    /// The functions that [`Change::Checkpoint`] can name and that a forward pass calls more than once; none where no
     /// training step is known.
     pub fn sites(&self) -> Vec<&str> {
         self.choice().repeated().collect()
     }
 
-    /// What is known of the losses that [`Edit::ChunkLoss`] would compute in pieces.
+    /// What is known of the losses that [`Change::ChunkLoss`] would compute in pieces.
     ///
     /// # Errors
     /// What is not known of them, in words.
@@ -229,52 +230,52 @@ impl<'d, 'a> Editor<'d, 'a> {
     }
 
     /// Why a program cannot be changed at all.
-    fn obstacle(&self, program: &Program, edits: &[Edit]) -> Option<&'static str> {
-        let is_checkpoint = |edit: &Edit| matches!(edit, Edit::Checkpoint { .. });
+    fn obstacle(&self, program: &Program, changes: &[Change]) -> Option<&'static str> {
+        let is_checkpoint = |change: &Change| matches!(change, Change::Checkpoint { .. });
         // Where the pass that holds the peak finishes, what its backward frees is known whatever fails elsewhere.
         let peak = self.device.history().maxima[Metric::Allocated as usize].instant;
         let is_finished = || Checkpointable::new(self.device, self.choice()).obstacle(peak).is_none();
         match () {
             () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
-            () if !(program.refusals.is_empty() || edits.iter().all(is_checkpoint) && is_finished()) => {
+            () if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) => {
                 Some("the recording runs out of memory: what would have followed is not known")
             }
             () => None,
         }
     }
 
-    fn change(&self, draft: &mut Draft, edit: &Edit) -> Result<Assumed, String> {
+    fn change(&self, rewrite: &mut Rewrite, change: &Change) -> Result<Assumed, String> {
         let history = self.device.history();
-        match *edit {
-            Edit::Checkpoint { .. } => Err("checkpointed calls are resolved together".to_owned()),
-            Edit::ShardParameters { ranks } => {
-                shard_parameters::apply(draft, self.device, self.with_states()?, self.trained_choice()?, ranks)
+        match *change {
+            Change::Checkpoint { .. } => Err("checkpointed calls are resolved together".to_owned()),
+            Change::ShardParameters { ranks } => {
+                shard_parameters::apply(rewrite, self.device, self.with_states()?, self.trained_choice()?, ranks)
             }
-            Edit::ShardGradients { ranks } => Ok(Assumed {
-                assumption: shard::apply(draft, self.with_states()?, ranks, OtherGradients::Gone),
+            Change::ShardGradients { ranks } => Ok(Assumed {
+                assumption: shard::apply(rewrite, self.with_states()?, ranks, OtherGradients::Gone),
                 doubt: Some("the buckets in which gradients are reduced are not played".to_owned()),
             }),
-            Edit::ShardOptimizer { ranks, keeps_gradients } => {
+            Change::ShardOptimizer { ranks, keeps_gradients } => {
                 let others = if keeps_gradients { OtherGradients::Stay } else { OtherGradients::AsRecorded };
-                Ok(shard::apply(draft, self.with_states()?, ranks, others).into())
+                Ok(shard::apply(rewrite, self.with_states()?, ranks, others).into())
             }
-            Edit::Optimizer(optimizer) => optimizer::apply(draft, self.trained()?, history, optimizer),
-            Edit::OffloadOptimizer => Ok(optimizer::offload(draft, self.with_states()?).into()),
-            Edit::OffloadActivations => Ok(offload::activations(draft, self.device, self.releases()?)),
-            Edit::ChunkLoss { pieces } => chunks::apply(draft, self.device, u64::from(pieces)).map(Assumed::from),
-            Edit::Accumulate { passes } => {
-                accumulate::apply(draft, self.device, self.trained()?, passes).map(Assumed::from)
+            Change::Optimizer(optimizer) => optimizer::apply(rewrite, self.trained()?, history, optimizer),
+            Change::OffloadOptimizer => Ok(optimizer::offload(rewrite, self.with_states()?).into()),
+            Change::OffloadActivations => Ok(offload::activations(rewrite, self.device, self.releases()?)),
+            Change::ChunkLoss { pieces } => chunks::apply(rewrite, self.device, u64::from(pieces)).map(Assumed::from),
+            Change::Accumulate { passes } => {
+                accumulate::apply(rewrite, self.device, self.trained()?, passes).map(Assumed::from)
             }
-            Edit::Inference => Ok(inference::apply(draft, self.device, self.releases()?)),
+            Change::Inference => Ok(inference::apply(rewrite, self.device, self.releases()?)),
         }
     }
 
     /// What is assumed, and why figures may be far off.
-    fn checkpoint(&self, draft: &mut Draft, edits: &[Edit]) -> Result<(Vec<String>, Vec<String>), Refusal> {
+    fn checkpoint(&self, rewrite: &mut Rewrite, changes: &[Change]) -> Result<(Vec<String>, Vec<String>), Refusal> {
         let (mut functions, mut assumptions, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
-        for edit in edits {
-            let Edit::Checkpoint { site, every } = edit else { continue };
-            let refused = |because: String| Refusal { edit: edit.clone(), because };
+        for change in changes {
+            let Change::Checkpoint { site, every } = change else { continue };
+            let refused = |because: String| Refusal { change: change.clone(), because };
             let choice = self.choice();
             if choice.passes.entries.is_empty() {
                 return Err(refused("no forward pass is known that a backward pass follows".to_owned()));
@@ -305,14 +306,14 @@ impl<'d, 'a> Editor<'d, 'a> {
                 }
             }
         }
-        if let Some(first) = edits.first() {
+        if let Some(first) = changes.first() {
             let all = self.choice().recompute(self.device, &functions);
-            let chosen = draft.program.until.map_or_else(|| all.clone(), |until| all.until(until));
+            let chosen = rewrite.program.until.map_or_else(|| all.clone(), |until| all.until(until));
             if chosen.calls.is_empty() {
                 let because = "its calls keep nothing for backward".to_owned();
-                return Err(Refusal { edit: first.clone(), because });
+                return Err(Refusal { change: first.clone(), because });
             }
-            checkpoint::apply(draft, &chosen, self.device.history());
+            checkpoint::apply(rewrite, &chosen, self.device.history());
             doubts.extend(chosen.unevenness().filter(|_| functions.len() == 1).map(str::to_owned));
             doubts.extend(chosen.is_nested.then(|| {
                 "checkpointed calls lie in others: what is let go of twice when the outer one runs again is not played".to_owned()
@@ -334,9 +335,9 @@ impl<'d, 'a> Editor<'d, 'a> {
         if chosen.calls.is_empty() {
             return None;
         }
-        let mut draft = Draft::of(program);
-        checkpoint::apply(&mut draft, chosen, self.device.history());
-        let (program, origins, moved) = draft.finish();
+        let mut rewrite = Rewrite::of(program);
+        checkpoint::apply(&mut rewrite, chosen, self.device.history());
+        let (program, origins, moved) = rewrite.finish();
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
     }
 
@@ -394,8 +395,8 @@ impl<'d, 'a> Editor<'d, 'a> {
 }
 
 /// Whether two changes are different answers to the same question.
-fn is_other_of(one: &Edit, other: &Edit) -> bool {
-    use Edit::{
+fn is_other_of(one: &Change, other: &Change) -> bool {
+    use Change::{
         Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,
         ShardOptimizer, ShardParameters,
     };

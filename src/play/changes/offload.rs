@@ -1,7 +1,7 @@
 //! What forward keeps for backward, on the CPU: `torch.autograd.graph.save_on_cpu`.
 
 use super::Assumed;
-use super::draft::{Changes, Draft, free};
+use super::rewrite::{Patch, Rewrite, free};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::play::changes::Release;
@@ -11,19 +11,19 @@ use std::collections::HashMap;
 
 /// Frees what is kept for backward as soon as the program lets go of it, and brings it back for the node that needs it. What
 /// is assumed.
-pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Release]) -> Assumed {
+pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let history = device.history();
-    let places = draft.places(history.entries());
-    let mut changes = Changes::default();
+    let places = rewrite.places(history.entries());
+    let mut patch = Patch::default();
     let releases: HashMap<u32, &Release> = releases.iter().map(|release| (release.allocation, release)).collect();
-    let steps = std::mem::take(&mut draft.program.steps);
+    let steps = std::mem::take(&mut rewrite.program.steps);
     for step in steps.iter().filter(|step| step.kind == StepKind::Alloc) {
         if let Some(&&Release { released, needed, .. }) = releases.get(&step.allocation) {
             if released < needed {
-                let copy = draft.add(step.allocation);
-                changes.insert(places[released as usize], free(step.allocation, released));
-                changes.insert(places[needed as usize], Step { allocation: copy, entry: needed, ..*step });
-                changes.inherit(step.allocation, copy);
+                let copy = rewrite.add(step.allocation);
+                patch.insert(places[released as usize], free(step.allocation, released));
+                patch.insert(places[needed as usize], Step { allocation: copy, entry: needed, ..*step });
+                patch.inherit(step.allocation, copy);
             }
             continue;
         }
@@ -31,14 +31,14 @@ pub(super) fn activations(draft: &mut Draft, device: &Device<'_>, releases: &[Re
         let Some(made) = history.allocations.get(step.allocation as usize) else { continue };
         let is_gradient = device.categories().get(step.allocation as usize).category == Category::Gradient;
         if is_gradient && made.freed != NEVER && device.phases().at(made.born) == Phase::Backward {
-            let copy = draft.add_nameless();
+            let copy = rewrite.add_nameless();
             let place = places[made.born.saturating_sub(1) as usize];
-            changes.insert(place, Step { allocation: copy, ..*step });
-            changes.insert(places[made.born as usize], free(copy, step.entry));
+            patch.insert(place, Step { allocation: copy, ..*step });
+            patch.insert(places[made.born as usize], free(copy, step.entry));
         }
     }
-    draft.program.steps = steps;
-    draft.change(changes);
+    rewrite.program.steps = steps;
+    rewrite.apply(patch);
     let assumption = "every tensor saved for backward goes to the CPU when forward has used it, and comes back for the node that \
                       needs it, weights as well, as under torch.autograd.graph.save_on_cpu";
     let doubt =

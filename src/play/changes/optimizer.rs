@@ -1,7 +1,7 @@
 //! Another optimizer: other states, and other memory while it steps.
 
 use super::Assumed;
-use super::draft::{Changes, Draft, free, is_free};
+use super::rewrite::{Patch, Rewrite, free, is_free};
 use super::trained::{MOST_STATES, Trained};
 use crate::play::{Step, StepKind};
 use crate::replay::History;
@@ -108,7 +108,7 @@ fn square_root_up(number: u64) -> u64 {
 
 /// Gives a program another optimizer; what is assumed. An error says why it cannot have it.
 pub(super) fn apply(
-    draft: &mut Draft,
+    rewrite: &mut Rewrite,
     trained: &Trained,
     history: &History,
     optimizer: Optimizer,
@@ -128,76 +128,76 @@ pub(super) fn apply(
         return Ok("two states of each parameter are recorded: those of AdamW, left as they are".to_owned().into());
     }
     let is_state = |allocation: u32| trained.states.binary_search(&allocation).is_ok();
-    if draft.starts_with(is_state) {
-        draft.request_start();
+    if rewrite.starts_with(is_state) {
+        rewrite.request_start();
     }
-    let mut changes = Changes::default();
-    remove_scratch(draft, trained, &mut changes);
-    let after = replace_states(draft, trained, &mut changes, optimizer);
+    let mut patch = Patch::default();
+    remove_scratch(rewrite, trained, &mut patch);
+    let after = replace_states(rewrite, trained, &mut patch, optimizer);
     if trained.per_parameter == 0 {
-        add_states(draft, trained, history, &mut changes, optimizer);
+        add_states(rewrite, trained, history, &mut patch, optimizer);
     }
     if matches!(optimizer, Optimizer::AdamW | Optimizer::Adafactor) {
         let at_once = if optimizer == Optimizer::AdamW { usize::MAX } else { 2 };
-        add_scratch(draft, trained, history, &mut changes, after, at_once);
+        add_scratch(rewrite, trained, history, &mut patch, after, at_once);
     }
-    draft.change(changes);
+    rewrite.apply(patch);
     Ok(Assumed { assumption: optimizer.assumption().to_owned(), doubt: optimizer.doubt() })
 }
 
 /// Takes the optimizer off the device: neither states nor what it makes while it steps are there.
-pub(super) fn offload(draft: &mut Draft, trained: &Trained) -> String {
-    if draft.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
-        draft.request_start();
+pub(super) fn offload(rewrite: &mut Rewrite, trained: &Trained) -> String {
+    if rewrite.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
+        rewrite.request_start();
     }
-    let mut changes = Changes::default();
-    remove_scratch(draft, trained, &mut changes);
-    trained.states.iter().for_each(|&state| changes.remove(state));
-    draft.change(changes);
+    let mut patch = Patch::default();
+    remove_scratch(rewrite, trained, &mut patch);
+    trained.states.iter().for_each(|&state| patch.remove(state));
+    rewrite.apply(patch);
     "the optimizer steps on the CPU, with its states there, as DeepSpeed's does: nothing of it is on the device"
         .to_owned()
 }
 
-fn remove_scratch(draft: &Draft, trained: &Trained, changes: &mut Changes) {
+fn remove_scratch(rewrite: &Rewrite, trained: &Trained, patch: &mut Patch) {
     let is_scratch = |step: &&Step| {
         let is_it = |update: &Vec<u32>| {
-            draft.origin(step.allocation).is_some_and(|origin| update.binary_search(&origin).is_ok())
+            rewrite.origin(step.allocation).is_some_and(|origin| update.binary_search(&origin).is_ok())
         };
         step.kind == StepKind::Alloc && trained.scratch.iter().any(is_it)
     };
-    draft.program.steps.iter().filter(is_scratch).for_each(|step| changes.remove(step.allocation));
+    rewrite.program.steps.iter().filter(is_scratch).for_each(|step| patch.remove(step.allocation));
 }
 
 /// Makes other states of those that are recorded. The place behind the last of them.
-fn replace_states(draft: &mut Draft, trained: &Trained, changes: &mut Changes, optimizer: Optimizer) -> usize {
+fn replace_states(rewrite: &mut Rewrite, trained: &Trained, patch: &mut Patch, optimizer: Optimizer) -> usize {
     let mut made: HashMap<u32, usize> = HashMap::new();
     let mut freed: HashMap<u32, usize> = HashMap::new();
-    for (place, step) in draft.program.steps.iter().enumerate() {
+    for (place, step) in rewrite.program.steps.iter().enumerate() {
         if step.kind == StepKind::Alloc {
             made.insert(step.allocation, place);
         } else if is_free(step.kind) {
             freed.insert(step.allocation, place);
         }
     }
-    let groups = trained.groups(&draft.program);
+    let groups = trained.groups(&rewrite.program);
     let grouped: std::collections::HashSet<u32> = groups.iter().flatten().map(|step| step.allocation).collect();
     // Counters of steps and the like.
-    trained.states.iter().filter(|state| !grouped.contains(state)).for_each(|&state| changes.remove(state));
+    trained.states.iter().filter(|state| !grouped.contains(state)).for_each(|&state| patch.remove(state));
     let mut last = 0;
     for group in &groups {
         let Some(first) = group.first() else { continue };
         let wanted = optimizer.states(first.bytes);
         for (state, &bytes) in group.iter().zip(&wanted) {
-            changes.resize(state.allocation, bytes);
+            patch.resize(state.allocation, bytes);
         }
-        group.iter().skip(wanted.len()).for_each(|state| changes.remove(state.allocation));
+        group.iter().skip(wanted.len()).for_each(|state| patch.remove(state.allocation));
         let place = group.last().and_then(|state| made.get(&state.allocation)).map_or(0, |place| place + 1);
         last = last.max(place);
         for &bytes in wanted.iter().skip(group.len()) {
-            let allocation = draft.add(first.allocation);
-            changes.insert(place, Step { allocation, bytes, ..*first });
+            let allocation = rewrite.add(first.allocation);
+            patch.insert(place, Step { allocation, bytes, ..*first });
             if let Some(&place) = freed.get(&first.allocation) {
-                changes.insert(place, free(allocation, first.entry));
+                patch.insert(place, free(allocation, first.entry));
             }
         }
     }
@@ -205,13 +205,13 @@ fn replace_states(draft: &mut Draft, trained: &Trained, changes: &mut Changes, o
 }
 
 /// Makes states where none are recorded, when the optimizer steps first.
-fn add_states(draft: &mut Draft, trained: &Trained, history: &History, changes: &mut Changes, optimizer: Optimizer) {
+fn add_states(rewrite: &mut Rewrite, trained: &Trained, history: &History, patch: &mut Patch, optimizer: Optimizer) {
     let Some(update) = trained.updates.first() else { return };
-    let place = draft.places(history.entries())[update.start as usize];
-    for gradient in gradients_at(draft, trained, history, update.start) {
+    let place = rewrite.places(history.entries())[update.start as usize];
+    for gradient in gradients_at(rewrite, trained, history, update.start) {
         for bytes in optimizer.states(gradient.bytes) {
-            let allocation = draft.add_nameless();
-            changes.insert(place, Step { allocation, bytes, entry: update.start, ..gradient });
+            let allocation = rewrite.add_nameless();
+            patch.insert(place, Step { allocation, bytes, entry: update.start, ..gradient });
         }
     }
 }
@@ -219,40 +219,40 @@ fn add_states(draft: &mut Draft, trained: &Trained, history: &History, changes: 
 /// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`), or so many
 /// at most, where a variable holds the last one while the next is made. In the first step they come behind the states.
 fn add_scratch(
-    draft: &mut Draft,
+    rewrite: &mut Rewrite,
     trained: &Trained,
     history: &History,
-    changes: &mut Changes,
+    patch: &mut Patch,
     behind: usize,
     at_once: usize,
 ) {
-    let places = draft.places(history.entries());
+    let places = rewrite.places(history.entries());
     for update in &trained.updates {
         let (start, end) = (places[update.start as usize], places[update.end as usize]);
         let place = if (start..end).contains(&behind) { behind } else { start };
         let mut made = VecDeque::new();
-        for gradient in gradients_at(draft, trained, history, update.start) {
-            let allocation = draft.add_nameless();
-            changes.insert(place, Step { allocation, entry: update.start, ..gradient });
+        for gradient in gradients_at(rewrite, trained, history, update.start) {
+            let allocation = rewrite.add_nameless();
+            patch.insert(place, Step { allocation, entry: update.start, ..gradient });
             made.push_back(allocation);
             if made.len() == at_once
                 && let Some(oldest) = made.pop_front()
             {
-                changes.insert(place, free(oldest, update.start));
+                patch.insert(place, free(oldest, update.start));
             }
         }
-        made.into_iter().rev().for_each(|allocation| changes.insert(place, free(allocation, update.start)));
+        made.into_iter().rev().for_each(|allocation| patch.insert(place, free(allocation, update.start)));
     }
 }
 
 /// The requests of the gradients that are there when an update begins, in the order of parameters: backward makes them in
 /// the opposite one.
-fn gradients_at(draft: &Draft, trained: &Trained, history: &History, instant: u32) -> Vec<Step> {
+fn gradients_at(rewrite: &Rewrite, trained: &Trained, history: &History, instant: u32) -> Vec<Step> {
     let is_there = |allocation: u32| {
         trained.all_gradients.binary_search(&allocation).is_ok()
             && history.allocations.get(allocation as usize).is_some_and(|gradient| gradient.allocated_at(instant))
     };
-    let steps = draft.program.steps.iter().filter(|step| step.kind == StepKind::Alloc && is_there(step.allocation));
+    let steps = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc && is_there(step.allocation));
     let mut gradients: Vec<Step> = steps.copied().collect();
     gradients.reverse();
     gradients

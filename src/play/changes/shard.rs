@@ -1,6 +1,6 @@
 //! One rank's share of the optimizer, and of gradients: stages 1 and 2 of `ZeRO`.
 
-use super::draft::{Changes, Draft, is_free};
+use super::rewrite::{Patch, Rewrite, is_free};
 use super::trained::Trained;
 use crate::model::bytes::Bytes;
 use crate::play::{Step, StepKind};
@@ -54,13 +54,13 @@ impl Share {
 }
 
 /// Leaves one rank its share of the states; what is assumed.
-pub(super) fn apply(draft: &mut Draft, trained: &Trained, ranks: u32, others: OtherGradients) -> String {
-    if draft.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
-        draft.request_start();
+pub(super) fn apply(rewrite: &mut Rewrite, trained: &Trained, ranks: u32, others: OtherGradients) -> String {
+    if rewrite.starts_with(|allocation| trained.states.binary_search(&allocation).is_ok()) {
+        rewrite.request_start();
     }
     let share = Share::of(&trained.sizes(), ranks);
-    let mut changes = Changes::default();
-    let groups = trained.groups(&draft.program);
+    let mut patch = Patch::default();
+    let groups = trained.groups(&rewrite.program);
     let mut of_size: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
     for group in groups {
         let Some(first) = group.first() else { continue };
@@ -69,16 +69,16 @@ pub(super) fn apply(draft: &mut Draft, trained: &Trained, ranks: u32, others: Ot
     for update in &trained.scratch {
         let mut scratch: BTreeMap<u64, Vec<Vec<u32>>> = BTreeMap::new();
         let is_scratch = |step: &&Step| step.kind == StepKind::Alloc && update.binary_search(&step.allocation).is_ok();
-        for step in draft.program.steps.iter().filter(is_scratch) {
+        for step in rewrite.program.steps.iter().filter(is_scratch) {
             scratch.entry(step.bytes).or_default().push(vec![step.allocation]);
         }
-        leave(&share, &scratch, &mut changes);
+        leave(&share, &scratch, &mut patch);
     }
-    leave(&share, &of_size, &mut changes);
+    leave(&share, &of_size, &mut patch);
     if others != OtherGradients::AsRecorded {
-        drop_gradients(draft, trained, &share, others, &mut changes);
+        drop_gradients(rewrite, trained, &share, others, &mut patch);
     }
-    draft.change(changes);
+    rewrite.apply(patch);
     let gradients = match others {
         OtherGradients::AsRecorded => "gradients stay whole and are dropped as recorded",
         OtherGradients::Stay => {
@@ -97,23 +97,25 @@ pub(super) fn apply(draft: &mut Draft, trained: &Trained, ranks: u32, others: Ot
 }
 
 /// Removes what belongs to parameters of other ranks.
-fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, changes: &mut Changes) {
+fn leave(share: &Share, of_size: &BTreeMap<u64, Vec<Vec<u32>>>, patch: &mut Patch) {
     for (&size, all) in of_size {
         let others = all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len()));
-        others.flat_map(|(_, allocations)| allocations).for_each(|&allocation| changes.remove(allocation));
+        others.flat_map(|(_, allocations)| allocations).for_each(|&allocation| patch.remove(allocation));
     }
 }
 
 /// Frees gradients of other ranks' parameters when the node that makes them is done, in all backward passes or all but the
 /// first: there they stay, and later ones are added to them.
-fn drop_gradients(draft: &Draft, trained: &Trained, share: &Share, others: OtherGradients, changes: &mut Changes) {
+fn drop_gradients(rewrite: &Rewrite, trained: &Trained, share: &Share, others: OtherGradients, patch: &mut Patch) {
     let is_gradient = |step: &&Step| {
         step.kind == StepKind::Alloc
-            && draft.origin(step.allocation).is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
+            && rewrite
+                .origin(step.allocation)
+                .is_some_and(|origin| trained.all_gradients.binary_search(&origin).is_ok())
     };
-    let nodes = Nodes::of(&draft.program.steps);
+    let nodes = Nodes::of(&rewrite.program.steps);
     let mut seen: HashMap<(u64, usize), usize> = HashMap::new();
-    let passes = passes(trained, draft.program.steps.iter().filter(is_gradient));
+    let passes = passes(trained, rewrite.program.steps.iter().filter(is_gradient));
     for (pass, gradients) in passes.into_iter().enumerate() {
         let mut of_size: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
         // Backward makes them in the opposite order of parameters.
@@ -124,9 +126,9 @@ fn drop_gradients(draft: &Draft, trained: &Trained, share: &Share, others: Other
             for (index, step) in all.iter().enumerate().filter(|&(index, _)| !share.has(size, index, all.len())) {
                 let is_first = others == OtherGradients::Stay && *seen.entry((size, index)).or_insert(pass) == pass;
                 if is_first {
-                    changes.keep(step.allocation);
+                    patch.keep(step.allocation);
                 } else {
-                    changes.free_at(nodes.end_of(step.allocation), step.allocation, step.entry);
+                    patch.free_at(nodes.end_of(step.allocation), step.allocation, step.entry);
                 }
             }
         }

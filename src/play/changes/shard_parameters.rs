@@ -1,4 +1,4 @@
-//! One rank's share of parameters, gradients and states: stage 3 of `ZeRO`, as `fully_shard` of PyTorch does it.
+//! One rank's share of parameters, gradients and states: testbed 3 of `ZeRO`, as `fully_shard` of PyTorch does it.
 //!
 //! Units are the calls of the function whose backward makes most of the gradients, such as the layers of a model: what a unit
 //! works with is gathered for it, one unit ahead, and given back behind it. All other parameters belong to the root, which
@@ -6,7 +6,7 @@
 
 use super::Assumed;
 use super::chosen::Choice;
-use super::draft::{Changes, Draft, free};
+use super::rewrite::{Patch, Rewrite, free};
 use super::trained::Trained;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, FunctionId};
@@ -38,7 +38,7 @@ struct Pass {
 
 /// Leaves one rank its share. An error says what is not known.
 pub(super) fn apply(
-    draft: &mut Draft,
+    rewrite: &mut Rewrite,
     device: &Device<'_>,
     trained: &Trained,
     choice: &Choice,
@@ -49,24 +49,24 @@ pub(super) fn apply(
     let categories = device.categories();
     let is_parameter = |allocation: u32| categories.get(allocation as usize).category == Category::Parameter;
     let is_divided = |allocation: u32| is_parameter(allocation) || trained.states.binary_search(&allocation).is_ok();
-    if draft.starts_with(is_divided) {
-        draft.request_start();
+    if rewrite.starts_with(is_divided) {
+        rewrite.request_start();
     }
-    let mut changes = Changes::default();
+    let mut patch = Patch::default();
     let mut like: Option<Step> = None;
-    for step in draft.program.steps.iter().filter(|step| step.kind == StepKind::Alloc) {
+    for step in rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc) {
         let is_scratch = trained.scratch.iter().any(|update| update.binary_search(&step.allocation).is_ok());
         if is_divided(step.allocation) || is_scratch {
-            changes.resize(step.allocation, share(step.bytes));
+            patch.resize(step.allocation, share(step.bytes));
         }
         if trained.all_gradients.binary_search(&step.allocation).is_ok() {
             like.get_or_insert(*step);
         }
     }
     let like = like.ok_or("no gradients are known")?;
-    let places = draft.places(device.history().entries());
+    let places = rewrite.places(device.history().entries());
     let place = |instant: u32| places[instant as usize];
-    let mut communication = Communication { draft, changes: &mut changes, like };
+    let mut communication = Communication { rewrite, patch: &mut patch, like };
     for pass in &passes {
         let root = communication.gather(place(pass.entries.start), pass.bytes);
         let units = &pass.units;
@@ -83,7 +83,7 @@ pub(super) fn apply(
         communication.reduce(place(pass.entries.end), &pass.gradients, pass.bytes, share(pass.bytes));
         communication.give_back(place(pass.entries.end), root);
     }
-    draft.change(changes);
+    rewrite.apply(patch);
     let largest = passes.iter().flat_map(|pass| &pass.units).map(|unit| unit.bytes).max().unwrap_or(0);
     Ok(Assumed {
         assumption: format!(
@@ -99,8 +99,8 @@ pub(super) fn apply(
 
 /// What ranks exchange.
 struct Communication<'a> {
-    draft: &'a mut Draft,
-    changes: &'a mut Changes,
+    rewrite: &'a mut Rewrite,
+    patch: &'a mut Patch,
     /// A request that others are like.
     like: Step,
 }
@@ -108,13 +108,13 @@ struct Communication<'a> {
 impl Communication<'_> {
     /// Requests the whole of some parameters; its number.
     fn gather(&mut self, place: usize, bytes: u64) -> u32 {
-        let allocation = self.draft.add_nameless();
-        self.changes.insert(place, Step { allocation, bytes, ..self.like });
+        let allocation = self.rewrite.add_nameless();
+        self.patch.insert(place, Step { allocation, bytes, ..self.like });
         allocation
     }
 
     fn give_back(&mut self, place: usize, allocation: u32) {
-        self.changes.insert(place, free(allocation, self.like.entry));
+        self.patch.insert(place, free(allocation, self.like.entry));
     }
 
     /// Copies gradients into one block, and leaves a share of it where they were.
@@ -122,11 +122,11 @@ impl Communication<'_> {
         let Some((&first, others)) = gradients.split_first() else { return };
         let whole = self.gather(place, bytes);
         for &gradient in others {
-            self.changes.free_at(place, gradient, self.like.entry);
+            self.patch.free_at(place, gradient, self.like.entry);
         }
         self.give_back(place, first);
         let reduced = self.gather(place, share);
-        self.changes.inherit(first, reduced);
+        self.patch.inherit(first, reduced);
         self.give_back(place, whole);
     }
 }

@@ -112,7 +112,7 @@ impl Trained {
     }
 }
 
-/// Stretches of the optimizer's phase behind a backward pass, up to the one that frees gradients last.
+/// Periods of the optimizer's phase behind a backward pass, up to the one that frees gradients last.
 fn updates(device: &Device<'_>) -> Vec<Range<u32>> {
     let mut updates: Vec<Range<u32>> = Vec::new();
     let mut is_due = false;

@@ -19,9 +19,9 @@ use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{Action, AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::Checkpointable;
-use crate::play::changes::{Edit, Editor, Refusal};
+use crate::play::changes::{Change, Editor, Refusal};
 use crate::play::{
-    Difference, Outcome, Program, Search as CapacitySearch, Stage, advisable, program, recorded_settings, refuses,
+    Difference, Outcome, Program, Search as CapacitySearch, Testbed, advisable, program, recorded_settings, refuses,
 };
 use crate::replay::{Anomalies, Completeness};
 use moves::Moves;
@@ -72,7 +72,7 @@ pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
     /// Changes of the program.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
     /// How it goes: on the device where it fits, else on one without end.
     pub outcome: Outcome,
     /// Whether it fits the device, but would not with one segment more than is played.
@@ -91,9 +91,9 @@ pub struct Plan {
 
 /// A change of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PlannedChange {
     /// What is changed.
-    pub edit: Edit,
+    pub change: Change,
     /// How to checkpoint a function; `None` for other changes.
     pub code: Option<CodeChange>,
 }
@@ -195,33 +195,33 @@ impl DevicePlans {
             Ok(program) => program,
             Err(reason) => return Ok(Self::refused(device, reason)),
         };
-        let mut stage = Stage::new(device.track, program, options.capacity, options.context);
-        let Some(capacity) = stage.capacity else {
+        let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
+        let Some(capacity) = testbed.capacity else {
             let missing = "expected the memory of the device, such as --capacity 24GiB: no refused request tells it";
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);
         let (mut unfinished, mut repeat) = (None, None);
-        if !stage.program.refusals.is_empty() {
-            let (before, found, again) = match complete_steps(device, &stage) {
+        if !testbed.program.refusals.is_empty() {
+            let (before, found, again) = match complete_steps(device, &testbed) {
                 Ok(found) => found,
                 Err(reason) => return Ok(Self::refused(device, reason)),
             };
-            stage.program = before;
+            testbed.program = before;
             unfinished = Some(found);
             repeat = Some(again);
         }
-        if stage.program.reserved_at_start() > goal.bytes() {
-            stage.program = stage.program.without_cache().unwrap_or(stage.program);
+        if testbed.program.reserved_at_start() > goal.bytes() {
+            testbed.program = testbed.program.without_cache().unwrap_or(testbed.program);
         }
-        if stage.program.live_bytes_to(0, &SizeRules::device(&stage.settings)) > goal.bytes() {
+        if testbed.program.live_bytes_to(0, &SizeRules::device(&testbed.settings)) > goal.bytes() {
             return Ok(Self::refused(device, LATE));
         }
         let editor = Editor::new(device);
         let sought = Sought { goal, repeat, steps };
-        let context = options.capacity.map(|total| total.min(stage.context));
+        let context = options.capacity.map(|total| total.min(testbed.context));
         let plans =
-            Self { unfinished, capacity: Some(capacity), context, ..Self::reaching(device, &stage, sought, &editor) };
+            Self { unfinished, capacity: Some(capacity), context, ..Self::reaching(device, &testbed, sought, &editor) };
         if plans.fits && unfinished.is_some() {
             return Ok(Self::refused(device, FITS_REPEATED));
         }
@@ -229,43 +229,43 @@ impl DevicePlans {
     }
 
     /// Looks for what reaches a goal.
-    fn reaching(device: &Device<'_>, stage: &Stage, sought: Sought, editor: &Editor<'_, '_>) -> Self {
+    fn reaching(device: &Device<'_>, testbed: &Testbed, sought: Sought, editor: &Editor<'_, '_>) -> Self {
         let goal = sought.goal;
         let holders = Checkpointable::new(device, editor.choice()).for_search();
-        let mut settings = vec![stage.settings.clone()];
+        let mut settings = vec![testbed.settings.clone()];
         if matches!(goal, Goal::Device(_)) {
-            settings.extend(advisable(&stage.settings));
+            settings.extend(advisable(&testbed.settings));
             // The program is changed under the recorded settings and these.
             settings[1..].sort_by_key(|settings| !settings.expandable_segments);
-            settings.retain(|settings| refuses(settings, stage.capacity.is_some()).is_none());
+            settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
         }
         let mut plans = Self { goal, forward_us: holders.forward_us, ..Self::none(device) };
-        plans.difference = Some(stage.difference.clone());
-        plans.lacks = stage.lacks;
-        if settings.is_empty() || refuses(&stage.settings, stage.capacity.is_some()).is_some() {
-            plans.refused = refuses(&stage.settings, stage.capacity.is_some());
+        plans.difference = Some(testbed.difference.clone());
+        plans.lacks = testbed.lacks;
+        if settings.is_empty() || refuses(&testbed.settings, testbed.capacity.is_some()).is_some() {
+            plans.refused = refuses(&testbed.settings, testbed.capacity.is_some());
             return plans;
         }
-        let search = Search::new(stage, editor, sought, settings);
+        let search = Search::new(testbed, editor, sought, settings);
         // Without changes nothing is refused.
         let as_it_is = search.play(&[], 0..1).ok().flatten();
         plans.fits = as_it_is.as_ref().is_some_and(|tried| tried.fits);
         let peak = as_it_is.as_ref().map_or(0, |tried| tried.outcome.max_allocated);
-        plans.as_it_is = as_it_is.and_then(|tried| plan(stage, &search, &Moves::checkpoints(Vec::new()), tried));
+        plans.as_it_is = as_it_is.and_then(|tried| plan(testbed, &search, &Moves::checkpoints(Vec::new()), tried));
         if plans.fits {
             return plans;
         }
         let moves = match goal {
             Goal::Device(_) => {
-                let loss = editor.losses(&stage.program);
+                let loss = editor.losses(&testbed.program);
                 let refusal =
-                    |because: &String| Refusal { edit: Edit::ChunkLoss { pieces: 4 }, because: because.clone() };
+                    |because: &String| Refusal { change: Change::ChunkLoss { pieces: 4 }, because: because.clone() };
                 plans.not_played.extend(loss.as_ref().err().map(refusal));
                 Moves::all(holders.functions.clone(), loss.ok(), peak)
             }
             Goal::Allocated(_) => Moves::checkpoints(holders.functions.clone()),
         };
-        let told = |tried: Tried| plan(stage, &search, &moves, tried);
+        let told = |tried: Tried| plan(testbed, &search, &moves, tried);
         let others = 1..search.settings.len();
         plans.settings_tried = others.len();
         let by_settings = search.play(&[], others).ok().flatten();
@@ -352,24 +352,24 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
         Ok(_) => return refused("the recording runs out of memory: what would have followed is not known"),
         Err(reason) => return refused(reason),
     };
-    let stage = Stage::new(device.track, program, None, None);
+    let testbed = Testbed::new(device.track, program, None, None);
     let sought = Sought { goal, repeat: None, steps: STEPS };
-    DevicePlans::reaching(device, &stage, sought, &Editor::new(device))
+    DevicePlans::reaching(device, &testbed, sought, &Editor::new(device))
 }
 
 /// A plan as it was played.
-fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
+fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
     let settings = &search.settings[tried.settings];
-    let Changed { program, assumptions, doubts } = search.program(&tried.edits).ok()?;
-    let change = |edit: &Edit| {
-        let code = moves.function(edit).map(|function| function.change.clone());
-        Change { edit: edit.clone(), code }
+    let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
+    let change = |change: &Change| {
+        let code = moves.function(change).map(|function| function.change.clone());
+        PlannedChange { change: change.clone(), code }
     };
-    let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(stage, &program, settings));
+    let needs = matches!(search.goal(), Goal::Device(_)).then(|| needs(testbed, &program, settings));
     Some(Plan {
         alloc_conf: (tried.settings > 0).then(|| settings.alloc_conf.clone()),
-        changes: tried.edits.iter().map(change).collect(),
-        recompute_us: moves.time(&tried.edits),
+        changes: tried.changes.iter().map(change).collect(),
+        recompute_us: moves.time(&tried.changes),
         needs: needs.flatten(),
         is_tight: tried.is_tight,
         outcome: tried.outcome,
@@ -379,13 +379,13 @@ fn plan(stage: &Stage, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried)
 }
 
 /// A device on which a program always works: the smallest, if a few plays find it.
-fn needs(stage: &Stage, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
-    let setup = stage.setup(settings);
+fn needs(testbed: &Testbed, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
+    let setup = testbed.setup(settings);
     let search = CapacitySearch {
         program,
         settings,
         placement: setup.placement,
-        context: stage.context,
+        context: testbed.context,
         least: program.live_bytes(&SizeRules::device(settings)).max(program.reserved_at_start()),
         refusals_fail: true,
         budget: STEPS_OF_NEEDS,

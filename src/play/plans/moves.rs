@@ -1,7 +1,7 @@
 //! What could be changed about a program, and how much trouble each change is.
 
 use crate::play::changes::HeldByCalls;
-use crate::play::changes::{Edit, LossFigures, Optimizer};
+use crate::play::changes::{Change, LossFigures, Optimizer};
 
 /// Functions that are checkpointed.
 const FUNCTIONS: usize = 8;
@@ -20,7 +20,7 @@ pub(super) struct Moves {
     /// Functions worth checkpointing, those that hold most first.
     pub functions: Vec<HeldByCalls>,
     /// Everything else.
-    pub others: Vec<Edit>,
+    pub others: Vec<Change>,
     /// Mean time of logits and loss in a forward pass in microseconds, where the file has times.
     loss_us: Option<i64>,
 }
@@ -29,14 +29,14 @@ impl Moves {
     /// All there is for a program with such functions, such a loss where one is known, and such a peak.
     pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64) -> Self {
         let others = [
-            Edit::Optimizer(Optimizer::Adam8bit),
-            Edit::OffloadActivations,
-            Edit::OffloadOptimizer,
-            Edit::ShardOptimizer { ranks: RANKS, keeps_gradients: false },
-            Edit::ShardGradients { ranks: RANKS },
+            Change::Optimizer(Optimizer::Adam8bit),
+            Change::OffloadActivations,
+            Change::OffloadOptimizer,
+            Change::ShardOptimizer { ranks: RANKS, keeps_gradients: false },
+            Change::ShardGradients { ranks: RANKS },
         ];
         let pieces = loss.and_then(|loss| most_pieces(loss.logits_bytes, peak));
-        let others = pieces.map(|pieces| Edit::ChunkLoss { pieces }).into_iter().chain(others).collect();
+        let others = pieces.map(|pieces| Change::ChunkLoss { pieces }).into_iter().chain(others).collect();
         Self { others, loss_us: loss.and_then(|loss| loss.forward_us), ..Self::checkpoints(functions) }
     }
 
@@ -46,18 +46,18 @@ impl Moves {
     }
 
     /// The function that a change checkpoints.
-    pub fn function(&self, edit: &Edit) -> Option<&HeldByCalls> {
-        let Edit::Checkpoint { site, .. } = edit else { return None };
+    pub fn function(&self, change: &Change) -> Option<&HeldByCalls> {
+        let Change::Checkpoint { site, .. } = change else { return None };
         self.functions.iter().find(|function| function.label == *site)
     }
 
     /// Mean time in microseconds that what is changed takes to run again, for each forward pass. `None` where the file has no
     /// times.
-    pub fn time(&self, edits: &[Edit]) -> Option<i64> {
-        edits.iter().try_fold(0i64, |sum, edit| {
-            let time = match edit {
-                Edit::Checkpoint { every, .. } => recompute_us(self.function(edit)?, *every)?,
-                Edit::ChunkLoss { .. } => self.loss_us?,
+    pub fn time(&self, changes: &[Change]) -> Option<i64> {
+        changes.iter().try_fold(0i64, |sum, change| {
+            let time = match change {
+                Change::Checkpoint { every, .. } => recompute_us(self.function(change)?, *every)?,
+                Change::ChunkLoss { .. } => self.loss_us?,
                 _ => 0,
             };
             Some(sum.saturating_add(time))
@@ -65,11 +65,11 @@ impl Moves {
     }
 
     /// Sets of the other changes: none, then those that are the least trouble.
-    pub fn sets(&self) -> Vec<Vec<Edit>> {
+    pub fn sets(&self) -> Vec<Vec<Change>> {
         let mut sets = vec![Vec::new()];
-        for (index, edit) in self.others.iter().enumerate() {
-            sets.push(vec![edit.clone()]);
-            sets.extend(self.others[index + 1..].iter().map(|other| vec![edit.clone(), other.clone()]));
+        for (index, change) in self.others.iter().enumerate() {
+            sets.push(vec![change.clone()]);
+            sets.extend(self.others[index + 1..].iter().map(|other| vec![change.clone(), other.clone()]));
         }
         sets.sort_by_key(|set| set.iter().map(trouble).sum::<u32>());
         sets
@@ -110,21 +110,21 @@ pub(super) fn sparser(function: &HeldByCalls) -> impl Iterator<Item = usize> + u
 }
 
 /// Some of the calls of a function checkpointed.
-pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Edit {
-    Edit::Checkpoint { site: function.label.clone(), every }
+pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
+    Change::Checkpoint { site: function.label.clone(), every }
 }
 
 /// How much trouble a change is, to put plans in order: a line, a loss that is written anew or an optimizer with other rounding,
 /// copies to the host in every step, other machines.
-pub(super) fn trouble(edit: &Edit) -> u32 {
-    match edit {
-        Edit::Checkpoint { .. } => 2,
-        Edit::ChunkLoss { .. } | Edit::Optimizer(_) => 3,
-        Edit::OffloadActivations | Edit::OffloadOptimizer => 5,
-        Edit::ShardOptimizer { .. } => 6,
-        Edit::ShardGradients { .. } | Edit::ShardParameters { .. } => 7,
+pub(super) fn trouble(change: &Change) -> u32 {
+    match change {
+        Change::Checkpoint { .. } => 2,
+        Change::ChunkLoss { .. } | Change::Optimizer(_) => 3,
+        Change::OffloadActivations | Change::OffloadOptimizer => 5,
+        Change::ShardOptimizer { .. } => 6,
+        Change::ShardGradients { .. } | Change::ShardParameters { .. } => 7,
         // Another batch, or another program: neither is tried.
-        Edit::Accumulate { .. } | Edit::Inference => 8,
+        Change::Accumulate { .. } | Change::Inference => 8,
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn sets_come_in_order_of_trouble() {
         let sets = Moves::all(Vec::new(), None, 100).sets();
         assert_eq!(sets.len(), 1 + 5 + 10);
-        assert_eq!(sets[..2], [vec![], vec![Edit::Optimizer(Optimizer::Adam8bit)]]);
+        assert_eq!(sets[..2], [vec![], vec![Change::Optimizer(Optimizer::Adam8bit)]]);
         let trouble: Vec<u32> = sets.iter().map(|set| set.iter().map(trouble).sum()).collect();
         assert!(trouble.is_sorted());
     }
@@ -185,9 +185,9 @@ mod tests {
         let loss = LossFigures { logits_bytes: 500, forward_us: Some(7) };
         let moves = Moves::all(vec![function("block", 90, 4, Some(40))], Some(loss), 1000);
         let block = checkpoint(&moves.functions[0], 2);
-        let time = |edits: &[Edit]| moves.time(edits);
+        let time = |changes: &[Change]| moves.time(changes);
         assert_eq!(time(&[]), Some(0));
-        assert_eq!(time(&[block.clone(), Edit::OffloadOptimizer]), Some(20));
-        assert_eq!(time(&[block, Edit::ChunkLoss { pieces: 16 }]), Some(27));
+        assert_eq!(time(&[block.clone(), Change::OffloadOptimizer]), Some(20));
+        assert_eq!(time(&[block, Change::ChunkLoss { pieces: 16 }]), Some(27));
     }
 }

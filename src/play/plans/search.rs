@@ -5,8 +5,8 @@ use super::repeat::Repeat;
 use crate::allocator::{Placement, SizeRules};
 use crate::model::{AllocatorSettings, SegmentType};
 use crate::play::changes::HeldByCalls;
-use crate::play::changes::{Edit, Edited, Editor, Refusal};
-use crate::play::{Outcome, Program, Setup, Stage, play, possible_placements};
+use crate::play::changes::{Change, Edited, Editor, Refusal};
+use crate::play::{Outcome, Program, Setup, Testbed, play, possible_placements};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -62,7 +62,7 @@ pub(super) struct Changed<'s> {
 /// A combination that was played.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
-    pub edits: Vec<Edit>,
+    pub changes: Vec<Change>,
     /// Which of [`Search::settings`].
     pub settings: usize,
     /// On the device where it fits, else on one without end.
@@ -98,7 +98,7 @@ pub(super) struct Found {
 
 /// Plays combinations.
 pub(super) struct Search<'s, 'd, 'a> {
-    stage: &'s Stage,
+    testbed: &'s Testbed,
     editor: &'s Editor<'d, 'a>,
     goal: Goal,
     repeat: Option<Repeat>,
@@ -109,9 +109,14 @@ pub(super) struct Search<'s, 'd, 'a> {
 }
 
 impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
-    pub fn new(stage: &'s Stage, editor: &'s Editor<'d, 'a>, sought: Sought, settings: Vec<AllocatorSettings>) -> Self {
+    pub fn new(
+        testbed: &'s Testbed,
+        editor: &'s Editor<'d, 'a>,
+        sought: Sought,
+        settings: Vec<AllocatorSettings>,
+    ) -> Self {
         let Sought { goal, repeat, steps } = sought;
-        Self { stage, editor, goal, repeat, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
+        Self { testbed, editor, goal, repeat, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
     }
 
     /// What is to be reached.
@@ -130,16 +135,16 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     }
 
     /// A program with changes.
-    pub fn program(&self, edits: &[Edit]) -> Result<Changed<'s>, Refusal> {
-        let recorded = &self.stage.program;
-        if edits.is_empty() {
+    pub fn program(&self, changes: &[Change]) -> Result<Changed<'s>, Refusal> {
+        let recorded = &self.testbed.program;
+        if changes.is_empty() {
             let program = match &self.repeat {
                 Some(repeat) => Cow::Owned(repeat.apply_to_recorded(recorded)),
                 None => Cow::Borrowed(recorded),
             };
             return Ok(Changed { program, assumptions: Vec::new(), doubts: Vec::new() });
         }
-        let changed = self.editor.apply(recorded, edits)?;
+        let changed = self.editor.apply(recorded, changes)?;
         let Edited { program, assumptions, doubts, .. } = match &self.repeat {
             Some(repeat) => repeat.apply(changed),
             None => changed,
@@ -149,17 +154,17 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// Plays some of the settings, one after the other, until one fits without a retry; the best of them. `None` where there
     /// are no settings.
-    pub fn play(&self, edits: &[Edit], settings: Range<usize>) -> Result<Option<Tried>, Refusal> {
-        let Changed { program, doubts, .. } = self.program(edits)?;
+    pub fn play(&self, changes: &[Change], settings: Range<usize>) -> Result<Option<Tried>, Refusal> {
+        let Changed { program, doubts, .. } = self.program(changes)?;
         let mut best: Option<Tried> = None;
         for number in settings {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let settings = &self.settings[number];
             let (outcome, fits) = self.outcome(&program, settings, self.goal);
-            let is_predicted = self.repeat.is_some() || !edits.is_empty();
+            let is_predicted = self.repeat.is_some() || !changes.is_empty();
             let is_tight = fits && is_predicted && !self.leaves_room(&program, settings);
             let is_doubtful = !doubts.is_empty();
-            let tried = Tried { edits: edits.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };
+            let tried = Tried { changes: changes.to_vec(), settings: number, outcome, fits, is_tight, is_doubtful };
             let rank = |tried: &Tried| {
                 let most = if tried.fits { tried.outcome.retries } else { tried.measure(self.goal) };
                 (!tried.fits, tried.is_tight, most)
@@ -184,9 +189,9 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// How a program goes, and whether that reaches a goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
-        let placements = possible_placements(self.stage.placement, settings);
+        let placements = possible_placements(self.testbed.placement, settings);
         let on = |capacity: Option<u64>, placement: Placement| {
-            let setup = Setup { placement, ..Setup::new(settings, capacity, self.stage.context) };
+            let setup = Setup { placement, ..Setup::new(settings, capacity, self.testbed.context) };
             self.on(program, &setup)
         };
         let endless = on(None, placements[0]);
@@ -228,7 +233,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             if is_enough || self.is_cut() {
                 break;
             }
-            let is_refused = |refusal: &Refusal| set.contains(&refusal.edit);
+            let is_refused = |refusal: &Refusal| set.contains(&refusal.change);
             if found.has_part_of(&set) || found.refused.iter().any(is_refused) {
                 continue;
             }
@@ -245,8 +250,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             }
         }
         found.plans.sort_by_key(|plan| {
-            let sum = u32::from(plan.settings > 0) + plan.edits.iter().map(trouble).sum::<u32>();
-            (plan.is_tight, plan.is_doubtful, sum, moves.time(&plan.edits).unwrap_or(i64::MAX))
+            let sum = u32::from(plan.settings > 0) + plan.changes.iter().map(trouble).sum::<u32>();
+            (plan.is_tight, plan.is_doubtful, sum, moves.time(&plan.changes).unwrap_or(i64::MAX))
         });
         found.plans.truncate(most);
         found.plans = found.plans.into_par_iter().map(|plan| self.fewest_pieces(plan, settings.clone())).collect();
@@ -254,7 +259,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
     }
 
     /// A set of changes and checkpointed functions: each alone, as few of its calls as will do, else two together.
-    fn checkpointing(&self, set: &[Edit], moves: &Moves, settings: Range<usize>, found: &mut Found) {
+    fn checkpointing(&self, set: &[Change], moves: &Moves, settings: Range<usize>, found: &mut Found) {
         let every_call = |function: &HeldByCalls| with(set, &[checkpoint(function, 1)]);
         let is_open = |function: &&HeldByCalls| !found.has_checkpointed(&function.label, set);
         let functions: Vec<&HeldByCalls> = moves.functions.iter().filter(is_open).collect();
@@ -281,12 +286,12 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
                 }
             }
         }
-        fitting.sort_by_key(|tried| (tried.is_tight, moves.time(&tried.edits), tried.outcome.retries));
+        fitting.sort_by_key(|tried| (tried.is_tight, moves.time(&tried.changes), tried.outcome.retries));
         fitting.into_iter().take(EACH).for_each(|tried| found.add(Some(tried), self.goal));
     }
 
     /// The fewest calls of a function that do.
-    fn sparsest(&self, function: &HeldByCalls, set: &[Edit], settings: Range<usize>, every: Tried) -> Tried {
+    fn sparsest(&self, function: &HeldByCalls, set: &[Change], settings: Range<usize>, every: Tried) -> Tried {
         let mut best = every;
         for every in sparser(function) {
             if self.is_cut() {
@@ -302,14 +307,14 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
 
     /// A plan with the loss in as few pieces as will do.
     fn fewest_pieces(&self, plan: Tried, settings: Range<usize>) -> Tried {
-        let Some(place) = plan.edits.iter().position(|edit| matches!(edit, Edit::ChunkLoss { .. })) else {
+        let Some(place) = plan.changes.iter().position(|change| matches!(change, Change::ChunkLoss { .. })) else {
             return plan;
         };
-        let Edit::ChunkLoss { pieces } = plan.edits[place] else { return plan };
+        let Change::ChunkLoss { pieces } = plan.changes[place] else { return plan };
         for pieces in fewer_pieces(pieces) {
-            let mut edits = plan.edits.clone();
-            edits[place] = Edit::ChunkLoss { pieces };
-            match self.play(&edits, settings.clone()) {
+            let mut changes = plan.changes.clone();
+            changes[place] = Change::ChunkLoss { pieces };
+            match self.play(&changes, settings.clone()) {
                 Ok(Some(tried)) if tried.fits && tried.is_tight <= plan.is_tight => return tried,
                 _ => {}
             }
@@ -324,14 +329,14 @@ impl Found {
     }
 
     /// Whether a plan that leaves room has no changes but some of these.
-    fn has_part_of(&self, set: &[Edit]) -> bool {
-        self.roomy().any(|plan| plan.edits.iter().all(|edit| set.contains(edit)))
+    fn has_part_of(&self, set: &[Change]) -> bool {
+        self.roomy().any(|plan| plan.changes.iter().all(|change| set.contains(change)))
     }
 
     /// Whether a plan that leaves room has no changes but checkpointed calls of a function and some of these.
-    fn has_checkpointed(&self, label: &str, set: &[Edit]) -> bool {
-        let is_it = |edit: &Edit| matches!(edit, Edit::Checkpoint { site, .. } if site == label);
-        self.roomy().any(|plan| plan.edits.iter().all(|edit| is_it(edit) || set.contains(edit)))
+    fn has_checkpointed(&self, label: &str, set: &[Change]) -> bool {
+        let is_it = |change: &Change| matches!(change, Change::Checkpoint { site, .. } if site == label);
+        self.roomy().any(|plan| plan.changes.iter().all(|change| is_it(change) || set.contains(change)))
     }
 
     /// Takes a plan that fits, or takes note of what does not.
@@ -362,6 +367,6 @@ fn pairs<'m>(functions: &[&'m HeldByCalls]) -> Vec<[&'m HeldByCalls; 2]> {
 }
 
 /// A set of changes and more.
-fn with(set: &[Edit], more: &[Edit]) -> Vec<Edit> {
+fn with(set: &[Change], more: &[Change]) -> Vec<Change> {
     set.iter().chain(more).cloned().collect()
 }

@@ -4,7 +4,7 @@ use super::repeat::Repeat;
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::{Action, StackId};
-use crate::play::{Program, Stage, play};
+use crate::play::{Program, Testbed, play};
 use crate::replay::{NEVER, Track};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -48,12 +48,12 @@ const REFUSED_OTHERWISE: &str = "the device, played, would have served what was 
 /// reason where there are none, or where the step that failed is another one.
 pub(super) fn complete_steps(
     device: &Device<'_>,
-    stage: &Stage,
+    testbed: &Testbed,
 ) -> Result<(Program, Unfinished, Repeat), &'static str> {
-    let refused = stage.program.refusals.first().map_or(0, |&(entry, _)| entry);
+    let refused = testbed.program.refusals.first().map_or(0, |&(entry, _)| entry);
     let step = last_step(device, refused).ok_or(NONE)?;
-    let setup = stage.setup(&stage.settings);
-    if stage.capacity_recorded && play(&stage.program, &setup).failure().is_none() {
+    let setup = testbed.setup(&testbed.settings);
+    if testbed.capacity_recorded && play(&testbed.program, &setup).failure().is_none() {
         return Err(REFUSED_OTHERWISE);
     }
     let failed = Requests::of(device.track, step.end..refused + 1);
@@ -69,7 +69,7 @@ pub(super) fn complete_steps(
         return Err(OTHER_SIZES);
     }
     let repeat = repeat(device, step.clone(), refused, &failed, &complete, &places);
-    Ok((stage.program.up_to(step.end), unfinished, repeat))
+    Ok((testbed.program.up_to(step.end), unfinished, repeat))
 }
 
 /// The entries of the last complete step before a refused request: one with its optimizer, behind which another forward has

@@ -4,8 +4,8 @@ use super::notes;
 use super::words::count;
 use crate::analysis::info::DeviceInfo;
 use crate::facts::training::PhaseSummary;
+use crate::facts::training::iterations::IterationKind;
 use crate::facts::training::steps::{StepSource, Steps};
-use crate::facts::training::turns::TurnKind;
 use crate::report::percent;
 
 /// How many steps there are and what they are.
@@ -14,7 +14,7 @@ pub fn steps(steps: &Steps) -> String {
     let what = match &steps.source {
         StepSource::Annotations(name) => format!("{number}, annotated {name}"),
         StepSource::Requested(pattern) => format!("{number}, annotations that match {pattern}"),
-        StepSource::Inferred { kind: TurnKind::Loop, site } => {
+        StepSource::Inferred { kind: IterationKind::Loop, site } => {
             let site = site.as_ref().map(|site| format!(" at {site}")).unwrap_or_default();
             format!("{} of a loop{site} in which no model is called", count(steps.len(), "turn"))
         }
@@ -31,12 +31,12 @@ pub fn steps(steps: &Steps) -> String {
 }
 
 /// What a step is counted by.
-fn turn(kind: TurnKind) -> &'static str {
+fn turn(kind: IterationKind) -> &'static str {
     match kind {
-        TurnKind::Optimizer => "backward pass with its optimizer step",
-        TurnKind::Backward => "backward pass",
-        TurnKind::Forward => "call of the model",
-        TurnKind::Loop => "turn",
+        IterationKind::Optimizer => "backward pass with its optimizer step",
+        IterationKind::Backward => "backward pass",
+        IterationKind::Forward => "call of the model",
+        IterationKind::Loop => "turn",
     }
 }
 

@@ -98,19 +98,19 @@ fn stacks(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()
     writeln!(out, "</details>\n")
 }
 
-/// The timeline in one line of text, each character the highest point of its stretch.
+/// The timeline in one line of text, each character the highest point of its period.
 fn curve(timeline: &DeviceTimeline) -> String {
     const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let metric = timeline.peak.metric;
     let levels: Vec<i64> = timeline.columns.iter().map(|column| column.counters.get(metric).max(0)).collect();
     let highest = levels.iter().copied().max().unwrap_or(0);
-    let stretch = levels.len().div_ceil(CURVE).max(1);
+    let period = levels.len().div_ceil(CURVE).max(1);
     let level = |values: &[i64]| {
         let value = values.iter().copied().max().unwrap_or(0);
         let eighths = if highest == 0 { 0.0 } else { (value as f64 / highest as f64 * 8.0).ceil() };
         LEVELS[(eighths as usize).min(8)]
     };
-    let curve: String = levels.chunks(stretch).map(level).collect();
+    let curve: String = levels.chunks(period).map(level).collect();
     format!("{curve}  {} over {}", metric.name(), span(timeline))
 }
 

@@ -1,7 +1,7 @@
 //! The x axis: ticks, where it is folded, and where its scale changes.
 
 use super::scale::column;
-use crate::analysis::timeline::{Axis, Shows, Stretch};
+use crate::analysis::timeline::{Axis, Period, Shows};
 use crate::analysis::timeline::{DeviceTimeline, XAxis};
 use crate::report::common::notes;
 use crate::report::common::picture::WIDTH;
@@ -24,19 +24,19 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
     let mut group = Group::new();
     let mut taken = f64::from(LEFT) - 30.0;
     let unit = unit(axis);
-    for pair in axis.stretches.windows(2) {
+    for pair in axis.periods.windows(2) {
         // Start-up, steps and the rest have scales of their own.
-        if pair[0].shows != pair[1].shows && pair.iter().all(|stretch| stretch.shows != Shows::Idle) {
+        if pair[0].shows != pair[1].shows && pair.iter().all(|period| period.shows != Shows::Idle) {
             let line = vertical(column(axis.columns(), pair[0].end), 0.0, f64::from(PLOT_HEIGHT), palette::MUTED);
             group = group.add(line.set("stroke-width", "0.7").set("stroke-dasharray", "2 3"));
         }
     }
-    for stretch in &axis.stretches {
-        if stretch.shows == Shows::Idle {
-            group = group.add(fold(axis, stretch));
+    for period in &axis.periods {
+        if period.shows == Shows::Idle {
+            group = group.add(fold(axis, period));
             continue;
         }
-        for (x, label) in ticks(axis, stretch, unit) {
+        for (x, label) in ticks(axis, period, unit) {
             let half = label.chars().count() as f64 * CHARACTER / 2.0;
             if x - half < taken + ROOM || x + half > f64::from(WIDTH) - 2.0 {
                 continue;
@@ -61,9 +61,9 @@ fn unit(axis: &Axis) -> Unit {
 }
 
 /// Round numbers on a part of the axis, and where they are.
-fn ticks(axis: &Axis, stretch: &Stretch, unit: Unit) -> Vec<(f64, String)> {
-    let (start, end) = (column(axis.columns(), stretch.start), column(axis.columns(), stretch.end));
-    let (from, to) = (stretch.from as f64 / unit.size, stretch.to as f64 / unit.size);
+fn ticks(axis: &Axis, period: &Period, unit: Unit) -> Vec<(f64, String)> {
+    let (start, end) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
+    let (from, to) = (period.from as f64 / unit.size, period.to as f64 / unit.size);
     if end - start < NARROW || to <= from {
         return Vec::new();
     }
@@ -82,8 +82,8 @@ fn ticks(axis: &Axis, stretch: &Stretch, unit: Unit) -> Vec<(f64, String)> {
 }
 
 /// A part of the axis in which nothing happens.
-fn fold(axis: &Axis, stretch: &Stretch) -> Group {
-    let (left, right) = (column(axis.columns(), stretch.start), column(axis.columns(), stretch.end));
+fn fold(axis: &Axis, period: &Period) -> Group {
+    let (left, right) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
     let bottom = f64::from(PLOT_HEIGHT);
     let middle = f64::midpoint(left, right);
     let slash = |x: f64| format!("M{} {}l5 -10", px(x - 2.5), px(bottom + 5.0));
@@ -92,24 +92,24 @@ fn fold(axis: &Axis, stretch: &Stretch) -> Group {
         .set("fill", "none")
         .set("stroke", palette::TEXT.light);
     let veil = rectangle(left, 0.0, right - left, bottom, palette::BACKGROUND).set("fill-opacity", "0.6");
-    let what = if axis.counts == XAxis::Time { notes::duration(length(stretch)) } else { String::new() };
+    let what = if axis.counts == XAxis::Time { notes::duration(length(period)) } else { String::new() };
     titled(&format!("{what} in which nothing happens, folded")).add(veil).add(mark)
 }
 
-fn length(stretch: &Stretch) -> i64 {
-    stretch.to.saturating_sub(stretch.from)
+fn length(period: &Period) -> i64 {
+    period.to.saturating_sub(period.from)
 }
 
 fn title(axis: &Axis, unit: Unit) -> String {
     let mut title = unit.name.to_owned();
-    let folds: Vec<&Stretch> = axis.stretches.iter().filter(|stretch| stretch.shows == Shows::Idle).collect();
+    let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
-        let idle = notes::duration(folds.iter().map(|stretch| length(stretch)).sum());
+        let idle = notes::duration(folds.iter().map(|period| length(period)).sum());
         title += &format!("; // {idle} in which nothing happens, folded");
     }
-    let first = axis.stretches.first().filter(|stretch| stretch.shows == Shows::StartUp);
+    let first = axis.periods.first().filter(|period| period.shows == Shows::StartUp);
     if let Some(start) = first {
-        let end = axis.stretches.iter().take_while(|stretch| stretch.shows != Shows::Steps).last().unwrap_or(start);
+        let end = axis.periods.iter().take_while(|period| period.shows != Shows::Steps).last().unwrap_or(start);
         title += match axis.counts {
             XAxis::Time => {
                 format!("; start-up, the first {}, at a scale of its own", notes::duration(end.to - start.from))

@@ -7,8 +7,8 @@ use memviz::analysis::leaks::growth::Verdict;
 use memviz::analysis::leaks::{DeviceLeaks, LeakOptions};
 use memviz::facts::grouping::GroupBy;
 use memviz::facts::grouping::filter::Filter;
+use memviz::facts::training::iterations::IterationKind;
 use memviz::facts::training::steps::{NoSteps, StepSource};
-use memviz::facts::training::turns::TurnKind;
 use memviz::model::Stage;
 use std::collections::VecDeque;
 
@@ -363,7 +363,7 @@ fn steps_are_inferred_where_nothing_names_them() {
     let device = leaks(&program.dump());
     assert_eq!(of_kept(&device), Some((Verdict::Leak, 3 * MIB, 1.0)));
     let steps = device.steps.unwrap();
-    assert_eq!(steps.source, StepSource::Inferred { kind: TurnKind::Backward, site: None });
+    assert_eq!(steps.source, StepSource::Inferred { kind: IterationKind::Backward, site: None });
     assert!(steps.source.is_inferred());
     assert_eq!(steps.len() as u64, STEPS);
 }

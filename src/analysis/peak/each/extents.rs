@@ -221,7 +221,7 @@ pub fn clip(extents: &mut Vec<Extent>, (first, last): (Instant, Instant)) {
     });
 }
 
-/// The stretch between ranges in which the highest instant of a window lies, if it lies in none of them.
+/// The period between ranges in which the highest instant of a window lies, if it lies in none of them.
 pub fn outside(extents: &[Extent], window: (Instant, Instant), highest: Maximum) -> Option<Extent> {
     let at = highest.instant;
     let (mut from, mut to) = window;

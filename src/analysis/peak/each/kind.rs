@@ -4,15 +4,15 @@ use crate::error::{Error, Result};
 use regex::Regex;
 use std::str::FromStr;
 
-/// Label of the stretch outside of all ranges that holds the overall peak.
+/// Label of the period outside of all ranges that holds the overall peak.
 pub const OUTSIDE: &str = "(outside)";
 
 /// What the ranges are.
 #[derive(Clone, Debug)]
 pub enum Each {
-    /// Turns of the training or inference loop: see [`crate::facts::training::steps::Steps`].
+    /// Iterations of the training or inference loop: see [`crate::facts::training::steps::Steps`].
     Step,
-    /// Stretches of forward, backward and so on: see [`crate::facts::training::Phases`].
+    /// Periods of forward, backward and so on: see [`crate::facts::training::Phases`].
     Phase,
     /// `record_function` ranges, those inside of others included; only those whose names match, given an expression.
     Annotation(Option<Regex>),

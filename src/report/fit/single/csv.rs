@@ -26,7 +26,7 @@ pub(crate) fn write(report: &PlanReport, out: &mut dyn Write) -> io::Result<()> 
         let as_it_is = device.as_it_is.iter().map(|plan| (plan, device.fits));
         let nearest = device.nearest.iter().map(|plan| (plan, false));
         for (plan, fits) in as_it_is.chain(plans).chain(nearest) {
-            let changes: Vec<String> = plan.changes.iter().map(|change| change.edit.to_string()).collect();
+            let changes: Vec<String> = plan.changes.iter().map(|change| change.change.to_string()).collect();
             csv.write_record([
                 &device.device.to_string(),
                 &device.goal.bytes().to_string(),

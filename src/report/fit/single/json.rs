@@ -1,7 +1,7 @@
 //! What makes a recording fit a device, in the JSON of `memviz fit`.
 
 use super::words;
-use crate::play::plans::{Change, DevicePlans, Plan};
+use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Difference, Trust};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -88,10 +88,10 @@ pub struct FitNotPlayed {
     pub because: String,
 }
 
-impl From<&Change> for FitChange {
-    fn from(change: &Change) -> Self {
+impl From<&PlannedChange> for FitChange {
+    fn from(change: &PlannedChange) -> Self {
         let (place, code) = words::code(change);
-        Self { change: change.edit.to_string(), place, code }
+        Self { change: change.change.to_string(), place, code }
     }
 }
 
@@ -133,7 +133,7 @@ impl From<&DevicePlans> for FitSearch {
             not_played: device
                 .not_played
                 .iter()
-                .map(|refusal| FitNotPlayed { change: refusal.edit.to_string(), because: refusal.because.clone() })
+                .map(|refusal| FitNotPlayed { change: refusal.change.to_string(), because: refusal.because.clone() })
                 .collect(),
             replay_difference_bytes: device.difference.as_ref().map(Difference::bytes),
             played_to_entry: device.unfinished.map(|unfinished| unfinished.end),

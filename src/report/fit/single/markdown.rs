@@ -37,7 +37,7 @@ fn plans(device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     for change in words::changes(device) {
         let (place, line) = words::code(change);
-        writeln!(out, "- {}: {}\n  {}", code(&change.edit.to_string()), escape(&place), code(&line))?;
+        writeln!(out, "- {}: {}\n  {}", code(&change.change.to_string()), escape(&place), code(&line))?;
     }
     if let Some(export) = device.best().and_then(words::export) {
         writeln!(out, "- {}", code(&export))?;

@@ -47,7 +47,7 @@ impl TextStyle {
         for change in words::changes(device) {
             let (place, line) = words::code(change);
             writeln!(out)?;
-            self.words("  ", &format!("{}: {place}", change.edit), out)?;
+            self.words("  ", &format!("{}: {place}", change.change), out)?;
             writeln!(out, "    {}", self.tint(&line))?;
         }
         if let Some(export) = device.best().and_then(words::export) {

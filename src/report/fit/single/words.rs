@@ -2,8 +2,8 @@
 
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
-use crate::play::changes::{Edit, Optimizer};
-use crate::play::plans::{Change, DevicePlans, Plan};
+use crate::play::changes::{Change, Optimizer};
+use crate::play::plans::{DevicePlans, Plan, PlannedChange};
 use crate::play::{Difference, Trust};
 use crate::report::common::code_change;
 use crate::report::common::notes::{self, duration};
@@ -46,18 +46,18 @@ pub fn name(plan: &Plan) -> String {
         "" => "default settings".to_owned(),
         conf => conf.to_owned(),
     });
-    let parts: Vec<String> = settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.edit))).collect();
+    let parts: Vec<String> = settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.change))).collect();
     if parts.is_empty() { "as it is".to_owned() } else { parts.join(AND) }
 }
 
 /// A change by its name; of a path the last part, which `memviz simulate` takes as well.
-fn short(edit: &Edit) -> String {
-    match edit {
-        Edit::Checkpoint { site, every } => {
+fn short(change: &Change) -> String {
+    match change {
+        Change::Checkpoint { site, every } => {
             let site = site.rsplit('/').next().unwrap_or(site).to_owned();
-            Edit::Checkpoint { site, every: *every }.to_string()
+            Change::Checkpoint { site, every: *every }.to_string()
         }
-        edit => edit.to_string(),
+        change => change.to_string(),
     }
 }
 
@@ -167,11 +167,11 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
     for refusal in &device.not_played {
         match by_reason.iter_mut().find(|(because, _)| *because == refusal.because) {
-            Some((_, edits)) => edits.push(refusal.edit.to_string()),
-            None => by_reason.push((&refusal.because, vec![refusal.edit.to_string()])),
+            Some((_, changes)) => changes.push(refusal.change.to_string()),
+            None => by_reason.push((&refusal.because, vec![refusal.change.to_string()])),
         }
     }
-    by_reason.into_iter().map(|(because, edits)| format!("not played: {}: {because}", edits.join(", "))).collect()
+    by_reason.into_iter().map(|(because, changes)| format!("not played: {}: {because}", changes.join(", "))).collect()
 }
 
 /// Time that a plan costs.
@@ -188,10 +188,10 @@ pub const TIMES: &str = "runs again: for each forward pass; copies to and from t
                          recording tells";
 
 /// Changes of plans, each once, with the first that has it.
-pub fn changes(device: &DevicePlans) -> Vec<&Change> {
-    let mut all: Vec<&Change> = Vec::new();
+pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
+    let mut all: Vec<&PlannedChange> = Vec::new();
     for change in device.plans.iter().chain(&device.nearest).flat_map(|plan| &plan.changes) {
-        if !all.iter().any(|known| known.edit == change.edit) {
+        if !all.iter().any(|known| known.change == change.change) {
             all.push(change);
         }
     }
@@ -222,10 +222,10 @@ pub fn assumptions(device: &DevicePlans) -> Vec<&str> {
 }
 
 /// A change of code: where, and what to write there.
-pub fn code(change: &Change) -> (String, String) {
-    match (&change.edit, &change.code) {
-        (Edit::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
-        (Edit::Optimizer(optimizer), _) => {
+pub fn code(change: &PlannedChange) -> (String, String) {
+    match (&change.change, &change.code) {
+        (Change::Checkpoint { site, every }, code) => checkpointed(site, *every, code.as_ref()),
+        (Change::Optimizer(optimizer), _) => {
             let made = match optimizer {
                 Optimizer::AdamW => "torch.optim.AdamW(model.parameters(), ...)",
                 Optimizer::Adam8bit => "bitsandbytes.optim.AdamW8bit(model.parameters(), ...)",
@@ -235,39 +235,39 @@ pub fn code(change: &Change) -> (String, String) {
             };
             ("where the optimizer is made".to_owned(), format!("optimizer = {made}"))
         }
-        (Edit::OffloadOptimizer, _) => (
+        (Change::OffloadOptimizer, _) => (
             "where the optimizer is made".to_owned(),
             "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, ...)".to_owned(),
         ),
-        (Edit::ShardOptimizer { ranks, .. }, _) => (
+        (Change::ShardOptimizer { ranks, .. }, _) => (
             format!("where the optimizer is made, on {ranks} ranks under DistributedDataParallel"),
             "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...)"
                 .to_owned(),
         ),
-        (Edit::ShardParameters { ranks }, _) => (
+        (Change::ShardParameters { ranks }, _) => (
             format!("where the model is made, on {ranks} ranks, for each layer and then the model"),
             "torch.distributed.fsdp.fully_shard(module)".to_owned(),
         ),
-        (Edit::ShardGradients { ranks }, _) => (
+        (Change::ShardGradients { ranks }, _) => (
             format!("in DeepSpeed's configuration, on {ranks} ranks"),
             "{\"zero_optimization\": {\"stage\": 2}}".to_owned(),
         ),
-        (Edit::OffloadActivations, _) => (
+        (Change::OffloadActivations, _) => (
             "around forward".to_owned(),
             "with torch.autograd.graph.save_on_cpu(pin_memory=True): loss = model(batch)".to_owned(),
         ),
-        (Edit::ChunkLoss { pieces }, _) => (
+        (Change::ChunkLoss { pieces }, _) => (
             format!(
                 "where logits and loss are made, for each of {pieces} pieces of the sequence; their mean is the loss"
             ),
             "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_piece, label_piece, use_reentrant=False)"
                 .to_owned(),
         ),
-        (Edit::Accumulate { passes }, _) => (
+        (Change::Accumulate { passes }, _) => (
             format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
             format!("(loss / {passes}).backward()"),
         ),
-        (Edit::Inference, _) => ("around all of it".to_owned(), "with torch.no_grad(): model(batch)".to_owned()),
+        (Change::Inference, _) => ("around all of it".to_owned(), "with torch.no_grad(): model(batch)".to_owned()),
     }
 }
 

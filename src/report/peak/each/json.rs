@@ -28,7 +28,7 @@ pub struct EachRange {
 /// A step, phase or annotation with its own peak. Ranges may overlap and nest.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RangeRow {
-    /// What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the stretch outside
+    /// What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period outside
     /// of all ranges that holds the overall peak; it is left out where that lies in a range.
     pub label: String,
     /// Whether it is inferred that it reaches from here to there.

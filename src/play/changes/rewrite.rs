@@ -1,7 +1,7 @@
 //! A program while it is changed.
 //!
-//! Every step keeps the entry it was recorded by, so that edits find their places by entries, and every allocation, also one
-//! that an edit adds, stands for a recorded one, so that what is known of that goes for it, too.
+//! Every step keeps the entry it was recorded by, so that changes find their places by entries, and every allocation,
+//! also one that a change adds, stands for a recorded one, so that what is known of that goes for it, too.
 
 use crate::model::PoolId;
 use crate::play::{Program, Step, StepKind};
@@ -12,7 +12,7 @@ const NOBODY: u32 = u32::MAX;
 
 /// A program while it is changed.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct Rewrite {
     /// As it is now.
     pub program: Program,
     /// The recorded allocation that each allocation stands for.
@@ -21,25 +21,26 @@ pub(super) struct Draft {
     moved: HashSet<u32>,
 }
 
-/// What one edit changes. Nothing of it takes effect before all of it is known: places are those before the edit.
+/// What one change does to a program. Nothing of it takes effect before all of it is known: places are those before
+/// the change.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Changes {
-    /// Steps that are new, each with the step that it comes in front of, an index into [`Program::steps`]. Those for one
-    /// place come in the order in which they were added.
+pub(super) struct Patch {
+    /// Steps that are new, each with the step that it comes in front of, an index into [`Program::steps`]. Those for
+    /// one place come in the order in which they were added.
     inserted: Vec<(usize, Step)>,
     /// Allocations that are left out.
     gone: HashSet<u32>,
     /// Allocations whose recorded frees are left out.
     kept: HashSet<u32>,
     /// Allocations whose recorded frees are those of others, whatever becomes of themselves.
-    heirs: HashMap<u32, u32>,
+    replacements: HashMap<u32, u32>,
     /// Bytes asked for, where they change.
     sizes: HashMap<u32, u64>,
     /// Allocations that are freed where nothing was recorded.
     moved: HashSet<u32>,
 }
 
-impl Changes {
+impl Patch {
     /// Puts a step in front of another.
     pub fn insert(&mut self, place: usize, step: Step) {
         self.inserted.push((place, step));
@@ -62,12 +63,12 @@ impl Changes {
         self.kept.insert(allocation);
     }
 
-    /// Where an allocation was freed, its heir is.
-    pub fn inherit(&mut self, allocation: u32, heir: u32) {
-        self.heirs.insert(allocation, heir);
+    /// Where an allocation was freed, its replacement is.
+    pub fn inherit(&mut self, allocation: u32, replacement: u32) {
+        self.replacements.insert(allocation, replacement);
     }
 
-    /// Changes how much an allocation asks for.
+    /// Patch how much an allocation asks for.
     pub fn resize(&mut self, allocation: u32, bytes: u64) {
         self.sizes.insert(allocation, bytes);
     }
@@ -83,7 +84,7 @@ pub(super) fn is_free(kind: StepKind) -> bool {
     matches!(kind, StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree)
 }
 
-impl Draft {
+impl Rewrite {
     /// A program before any change.
     pub fn of(program: &Program) -> Self {
         let origins = (0..program.allocations as u32).collect();
@@ -120,8 +121,8 @@ impl Draft {
     }
 
     /// Makes changes.
-    pub fn change(&mut self, changes: Changes) {
-        let Changes { mut inserted, gone, kept, heirs, sizes, moved } = changes;
+    pub fn apply(&mut self, patch: Patch) {
+        let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
         inserted.sort_by_key(|&(place, _)| place);
         self.moved.extend(moved);
         let steps = std::mem::take(&mut self.program.steps);
@@ -133,8 +134,8 @@ impl Draft {
                 changed.push(step);
             }
             match step.kind {
-                kind if is_free(kind) => match heirs.get(&step.allocation) {
-                    Some(&heir) => step.allocation = heir,
+                kind if is_free(kind) => match replacements.get(&step.allocation) {
+                    Some(&replacement) => step.allocation = replacement,
                     None if kept.contains(&step.allocation) || gone.contains(&step.allocation) => continue,
                     None => {}
                 },
@@ -148,8 +149,8 @@ impl Draft {
         self.program.steps = changed;
     }
 
-    /// Makes requests of the blocks that are there before the first step, in the order of their addresses: then they can be
-    /// changed as all others. Free memory that the recording began with is no more.
+    /// Makes requests of the blocks that are there before the first step, in the order of their addresses: then they
+    /// can be changed as all others. Free memory that the recording began with is no more.
     pub fn request_start(&mut self) {
         let start = std::mem::take(&mut self.program.start);
         let requested: HashMap<usize, u64> = self.program.start_requested.drain(..).collect();
@@ -184,8 +185,8 @@ impl Draft {
         self.program.start_requested.iter().any(|&(index, _)| wanted(index as u32))
     }
 
-    /// The changed program, the recorded allocation that each of its allocations stands for, and those of its allocations
-    /// whose frees were moved.
+    /// The changed program, the recorded allocation that each of its allocations stands for, and those of its
+    /// allocations whose frees were moved.
     pub fn finish(self) -> (Program, Vec<Option<u32>>, HashSet<u32>) {
         let Self { mut program, origins, moved } = self;
         // Rounds of a loop are told by the order of numbers, so allocations are counted anew.

@@ -1,13 +1,13 @@
-//! The turns of a program's loop, where nothing names them.
+//! The iterations of a program's loop, where nothing names them.
 //!
-//! A training loop runs forward, backward and optimizer in each turn, so its turns can be counted by backward passes
-//! and optimizer steps that come from one place again and again. An inference loop calls its model from outside of every
-//! module, and between two calls other lines of its functions run. What repeats within one phase (layers of a forward,
-//! parameters in an optimizer) is no turn of such a loop, however regular it is.
+//! A training loop runs forward, backward and optimizer in each turn, so its iterations can be counted by backward
+//! passes and optimizer steps that come from one place again and again. An inference loop calls its model from outside
+//! of every module, and between two calls other lines of its functions run. What repeats within one phase (layers of a
+//! forward, parameters in an optimizer) is no turn of such a loop, however regular it is.
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
-use crate::facts::training::{Outside, Phase, Phases, PlaceId, Role, Roles};
+use crate::facts::training::{CallPaths, Phase, Phases, PlaceId, Role, Roles};
 use crate::model::{Action, Format, FrameId, StrId};
 use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// What a turn is counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnKind {
+pub enum IterationKind {
     /// An optimizer step after one backward pass or several.
     Optimizer,
     /// A backward pass; no optimizer is seen.
@@ -28,10 +28,10 @@ pub enum TurnKind {
     Loop,
 }
 
-/// The turns of a loop.
+/// The iterations of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Turns {
-    pub kind: TurnKind,
+pub(crate) struct Iterations {
+    pub kind: IterationKind,
     /// The instant at which each of them ends.
     pub ends: Vec<Instant>,
     /// Where the loop calls what a turn is counted by.
@@ -65,19 +65,19 @@ pub(crate) struct StepRange {
 /// Fewer calls of a model are no loop: some programs make two or three from one place without any.
 const MIN_FORWARDS: usize = 4;
 
-/// Loops without a model are looked at from this many turns on.
+/// Loops without a model are looked at from this many iterations on.
 const MIN_LOOP: usize = 16;
 
 /// One device's history with what its stacks say.
-pub(crate) struct TurnFinder<'a> {
+pub(crate) struct IterationFinder<'a> {
     pub track: Track<'a>,
     pub sites: &'a Sites<'a>,
     pub roles: &'a Roles,
-    pub outside: &'a Outside,
+    pub call_paths: &'a CallPaths,
     pub phases: &'a Phases,
 }
 
-impl TurnFinder<'_> {
+impl IterationFinder<'_> {
     /// The backward passes of a recording. `ranges` are those of optimizers, in order.
     pub(crate) fn passes(&self, ranges: &[StepRange]) -> Vec<Pass> {
         let mut passes: Vec<Pass> = Vec::new();
@@ -117,8 +117,8 @@ impl TurnFinder<'_> {
         passes
     }
 
-    /// The turns of the loop that makes these passes, or, if there are none, of one that only calls a model.
-    pub(crate) fn turns(&self, passes: &[Pass]) -> Option<Turns> {
+    /// The iterations of the loop that makes these passes, or, if there are none, of one that only calls a model.
+    pub(crate) fn iterations(&self, passes: &[Pass]) -> Option<Iterations> {
         if passes.is_empty() { self.forwards() } else { training(passes) }
     }
 
@@ -126,7 +126,7 @@ impl TurnFinder<'_> {
     fn place_of(&self, entries: Range<u32>, role: Role) -> Option<PlaceId> {
         self.allocs(entries).find_map(|entry| {
             let stack = self.track.stack(entry);
-            (self.roles.role(stack) == role).then(|| self.outside.place(stack)).flatten()
+            (self.roles.role(stack) == role).then(|| self.call_paths.place(stack)).flatten()
         })
     }
 
@@ -140,11 +140,11 @@ impl TurnFinder<'_> {
         entries.filter(|&entry| actions.get(entry as usize) == Some(&Action::Alloc))
     }
 
-    /// The turns of a loop that calls a model from outside of every module. Layers may be called from plain functions,
-    /// too: then they are modules of PyTorch's own, or modules of other code are called before and after them, and nothing
-    /// is claimed. Where nothing is called
-    /// that would be a model, the turns of a loop that fills the recording.
-    fn forwards(&self) -> Option<Turns> {
+    /// The iterations of a loop that calls a model from outside of every module. Layers may be called from plain
+    /// functions, too: then they are modules of PyTorch's own, or modules of other code are called before and after
+    /// them, and nothing is claimed. Where nothing is called
+    /// that would be a model, the iterations of a loop that fills the recording.
+    fn forwards(&self) -> Option<Iterations> {
         let visits = self.visits();
         let is_model = visits.values().any(|visits| visits.calls_model);
         // Where annotations tell of a model, another loop says nothing of it. Lines of traces are those of definitions.
@@ -152,7 +152,8 @@ impl TurnFinder<'_> {
         if !is_model && (has_forward || self.track.snapshot.notes.format == Format::ProfilerTrace) {
             return None;
         }
-        let (kind, least) = if is_model { (TurnKind::Forward, MIN_FORWARDS) } else { (TurnKind::Loop, MIN_LOOP) };
+        let (kind, least) =
+            if is_model { (IterationKind::Forward, MIN_FORWARDS) } else { (IterationKind::Loop, MIN_LOOP) };
         let counts = |visits: &Visits| visits.calls_model == is_model;
         let (loops, others): (Vec<_>, Vec<_>) =
             visits.iter().filter(|(_, visits)| counts(visits)).partition(|(_, visits)| visits.ends.len() >= least);
@@ -171,25 +172,25 @@ impl TurnFinder<'_> {
         order.sort_unstable();
         let places: Vec<PlaceId> = order.iter().map(|&(_, place)| place).collect();
         let (mut ends, mut last) = (Vec::new(), None);
-        for group in once_a_turn(&places) {
+        for group in once_per_iteration(&places) {
             let &place = places.get(*group.first()?)?;
-            if kind == TurnKind::Loop && !fills(&visits, group.len()) {
+            if kind == IterationKind::Loop && !fills(&visits, group.len()) {
                 return None;
             }
-            ends.extend(turn_ends(&visits, &visits[&place].ends));
+            ends.extend(iteration_ends(&visits, &visits[&place].ends));
             last = Some(place);
         }
-        (!ends.is_empty()).then_some(Turns { kind, ends, place: last, range: None })
+        (!ends.is_empty()).then_some(Iterations { kind, ends, place: last, range: None })
     }
 
     /// Where the program was outside of its modules, again and again.
     fn visits(&self) -> HashMap<PlaceId, Visits, RandomState> {
-        let mut line_changes = LineChanges::new(self.outside);
+        let mut line_changes = LineChanges::new(self.call_paths);
         let mut visits: HashMap<PlaceId, Visits, RandomState> = HashMap::default();
         let (mut at, mut changes, mut number) = (None, 0, 0);
         for entry in self.allocs(0..self.track.entries()) {
             let stack = self.track.stack(entry);
-            let Some(place) = self.outside.place(stack) else { continue };
+            let Some(place) = self.call_paths.place(stack) else { continue };
             if at != Some(place) {
                 changes = line_changes.arrive(place);
                 at = Some(place);
@@ -198,7 +199,7 @@ impl TurnFinder<'_> {
             number += visits.visit(changes, number, entry + 1);
             if self.roles.role(stack) == Role::Module {
                 visits.calls_model = true;
-                visits.callees.extend(self.outside.callee(stack));
+                visits.callees.extend(self.call_paths.callee(stack));
             }
         }
         visits
@@ -208,15 +209,16 @@ impl TurnFinder<'_> {
 /// Of so many visits all but one are to places of the loop, if it fills a recording.
 const ALL_BUT_ONE: usize = 10;
 
-/// Whether nine in ten visits are to places that are visited as often as a loop turns.
-fn fills(visits: &HashMap<PlaceId, Visits, RandomState>, turns: usize) -> bool {
+/// Whether nine in ten visits are to places that are visited as often as a loop iterations.
+fn fills(visits: &HashMap<PlaceId, Visits, RandomState>, iterations: usize) -> bool {
     let all: usize = visits.values().map(|visits| visits.ends.len()).sum();
-    let of_loop: usize = visits.values().map(|visits| visits.ends.len()).filter(|&times| times == turns).sum();
+    let of_loop: usize = visits.values().map(|visits| visits.ends.len()).filter(|&times| times == iterations).sum();
     of_loop * ALL_BUT_ONE >= all * (ALL_BUT_ONE - 1)
 }
 
-/// Where the turns end that each begin with one of these visits: behind the last place that each of them comes to once.
-fn turn_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usize, Instant)]) -> Vec<Instant> {
+/// Where the iterations end that each begin with one of these visits: behind the last place that each of them comes to
+/// once.
+fn iteration_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usize, Instant)]) -> Vec<Instant> {
     let takes_turns = |ends: &[(usize, Instant)]| {
         let after = begins.iter().zip(ends).all(|(begin, end)| begin.0 <= end.0);
         after && begins[1..].iter().zip(ends).all(|(next, end)| end.0 < next.0)
@@ -226,10 +228,10 @@ fn turn_ends(visits: &HashMap<PlaceId, Visits, RandomState>, begins: &[(usize, I
     last.unwrap_or(begins).iter().map(|&(_, end)| end).collect()
 }
 
-/// The turns of a training loop. A single pass needs no loop: it is one step.
-fn training(passes: &[Pass]) -> Option<Turns> {
+/// The iterations of a training loop. A single pass needs no loop: it is one step.
+fn training(passes: &[Pass]) -> Option<Iterations> {
     let mut closing: Vec<usize> = (0..passes.len()).filter(|&index| passes[index].closed.is_some()).collect();
-    let kind = if closing.is_empty() { TurnKind::Backward } else { TurnKind::Optimizer };
+    let kind = if closing.is_empty() { IterationKind::Backward } else { IterationKind::Optimizer };
     let gaps = closing.windows(2).map(|pair| pair[1] - pair[0]);
     let most = gaps.chain(closing.first().map(|&first| first + 1)).max().unwrap_or(1);
     match closing.last() {
@@ -242,21 +244,21 @@ fn training(passes: &[Pass]) -> Option<Turns> {
         Some(_) => {}
     }
     let places: Vec<Option<PlaceId>> = closing.iter().map(|&index| passes[index].place).collect();
-    let chosen = if places.len() == 1 { vec![0] } else { once_a_turn(&places).concat() };
+    let chosen = if places.len() == 1 { vec![0] } else { once_per_iteration(&places).concat() };
     let passes: Vec<&Pass> = chosen.into_iter().map(|index| &passes[closing[index]]).collect();
     let last = passes.last()?;
     let range = last.range.filter(|name| passes.iter().all(|pass| pass.range == Some(*name)));
     let ends = passes.iter().map(|pass| pass.closed.unwrap_or(pass.end)).collect();
-    Some(Turns { kind, ends, place: last.place, range })
+    Some(Iterations { kind, ends, place: last.place, range })
 }
 
 /// What happens once where another thing happens so many times has other reasons than the loop.
 const TOO_RARE: usize = 10;
 
-/// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several things that take
-/// turns with one another the rarest counts; what happens less than a tenth as often as another has other reasons. Loops
-/// that follow one another are several, and what never returns is part of none.
-fn once_a_turn<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
+/// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several
+/// things that take iterations with one another the rarest counts; what happens less than a tenth as often as another
+/// has other reasons. Loops that follow one another are several, and what never returns is part of none.
+fn once_per_iteration<T: Copy + Eq + Hash>(events: &[T]) -> Vec<Vec<usize>> {
     let mut of_event: HashMap<T, Vec<usize>, RandomState> = HashMap::default();
     for (index, &event) in events.iter().enumerate() {
         of_event.entry(event).or_default().push(index);
@@ -314,20 +316,20 @@ impl Visits {
 
 /// For each call of a function outside of all phases the line that it is at, and how often that has changed.
 struct LineChanges<'a> {
-    outside: &'a Outside,
+    call_paths: &'a CallPaths,
     calls: Vec<(Option<FrameId>, u64)>,
 }
 
 impl<'a> LineChanges<'a> {
-    fn new(outside: &'a Outside) -> Self {
-        Self { outside, calls: vec![(None, 0); outside.calls()] }
+    fn new(call_paths: &'a CallPaths) -> Self {
+        Self { call_paths, calls: vec![(None, 0); call_paths.calls()] }
     }
 
     /// Moves to a place and returns how often the lines of its frames have changed so far: more than at the last visit
     /// if another line of any of them ran in between.
     fn arrive(&mut self, place: PlaceId) -> u64 {
         let mut changes = 0;
-        for (frame, call) in self.outside.frames(place) {
+        for (frame, call) in self.call_paths.frames(place) {
             let Some((line, changed)) = self.calls.get_mut(call) else { continue };
             if *line != Some(frame) {
                 *changed += 1;
@@ -351,7 +353,7 @@ mod tests {
     fn steps(passes: &[(u32, bool)]) -> usize {
         let passes: Vec<Pass> =
             (0..).step_by(10).zip(passes).map(|(at, &(place, closed))| pass(place, closed, at)).collect();
-        training(&passes).map_or(0, |turns| turns.ends.len())
+        training(&passes).map_or(0, |iterations| iterations.ends.len())
     }
 
     #[test]

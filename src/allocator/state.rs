@@ -4,11 +4,11 @@ use super::addresses::Addresses;
 use super::blocks::{BlockId, NONE, State};
 use super::model::{Allocator, Stats};
 
-/// What decides how an allocator serves all requests to come. Two that stand alike serve the same requests with the same
-/// blocks.
+/// What decides how an allocator serves all requests to come. Two that stand alike serve the same requests with the
+/// same blocks.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
-    blocks: Vec<StandingBlock>,
+pub(crate) struct AllocatorState {
+    blocks: Vec<StateBlock>,
     addresses: Addresses,
     released: Vec<bool>,
     /// Rows of the blocks in use, in address order.
@@ -18,7 +18,7 @@ pub(crate) struct Standing {
 
 /// A block, without where the allocator keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct StandingBlock {
+struct StateBlock {
     addr: u64,
     size: u64,
     requested: u64,
@@ -32,14 +32,14 @@ struct StandingBlock {
     age: u32,
 }
 
-impl PartialEq for Standing {
+impl PartialEq for AllocatorState {
     /// Whether both serve what is to come alike; what was counted so far has no part in that.
     fn eq(&self, other: &Self) -> bool {
         self.blocks == other.blocks && self.addresses == other.addresses && self.released == other.released
     }
 }
 
-impl Standing {
+impl AllocatorState {
     /// Rows of the blocks in use, in address order: [`BlockId::row`].
     pub fn in_use(&self) -> &[u32] {
         &self.in_use
@@ -65,27 +65,27 @@ impl BlockId {
 
 impl Allocator {
     /// How it stands.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn state(&self) -> AllocatorState {
         let rows = (0u32..).zip(&self.blocks).filter(|(_, block)| block.state != State::Gone);
         let mut rows: Vec<u32> = rows.map(|(row, _)| row).collect();
         rows.sort_unstable_by_key(|&row| self.blocks[row as usize].addr);
         let is_in_use = |row: &u32| matches!(self.blocks[*row as usize].state, State::Allocated | State::Pending);
-        Standing {
+        AllocatorState {
             in_use: rows.iter().copied().filter(is_in_use).collect(),
-            blocks: rows.into_iter().map(|row| self.standing_block(row)).collect(),
+            blocks: rows.into_iter().map(|row| self.state_block(row)).collect(),
             addresses: self.addresses.clone(),
             released: self.pools.iter().map(|pool| pool.is_released).collect(),
             stats: self.stats,
         }
     }
 
-    fn standing_block(&self, row: u32) -> StandingBlock {
+    fn state_block(&self, row: u32) -> StateBlock {
         let block = &self.blocks[row as usize];
         let is_free = block.state == State::Free;
         let ages = is_free && self.limits.collected.is_some();
         let counts_in = self.pools[block.pool as usize].counts_in;
         let searches = self.pools[counts_in as usize].searches;
-        StandingBlock {
+        StateBlock {
             addr: block.addr,
             size: block.size,
             requested: if is_free || block.state == State::Unmapped { 0 } else { block.requested },

@@ -4,9 +4,9 @@
 //! that are computed anew instead of in place. What the block is for does not change with that.
 
 use super::own_lines::OwnLines;
+use super::periods::{Period, Periods};
 use super::phases::{Phase, Phases};
 use super::role::{Role, Roles};
-use super::stretches::{Stretch, Stretches};
 use crate::model::{FrameId, StackId};
 use crate::replay::{History, Instant, Track};
 use foldhash::fast::RandomState;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a block that the optimizer made takes the place of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forebear<'h> {
+pub(super) enum Replaced<'h> {
     /// This block.
     One(u32),
     /// One of these; there are as many new ones, and nobody can tell which is whose.
@@ -25,13 +25,13 @@ pub(super) enum Forebear<'h> {
 
 /// What takes the place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heir {
+pub(super) struct Replacement {
     /// Its index in the history.
     pub(super) index: u32,
     /// The line of code that makes it.
     pub(super) line: Option<FrameId>,
-    /// The optimizer's stretch that does.
-    pub(super) stretch: u32,
+    /// The optimizer's period that does.
+    pub(super) period: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -41,41 +41,41 @@ enum Claim {
     Unclear,
 }
 
-/// The heirs of one device.
+/// The replacements of one device.
 #[derive(Default)]
-pub(super) struct Heirs {
+pub(super) struct Replacements {
     claims: HashMap<u32, Claim, RandomState>,
-    after: HashMap<u32, Heir, RandomState>,
+    after: HashMap<u32, Replacement, RandomState>,
     pools: Vec<Vec<u32>>,
-    /// Stretch and size, where the optimizer computes with this size after it made the last heir.
+    /// Period and size, where the optimizer computes with this size after it made the last replacement.
     computes_on: HashSet<(u32, u64), RandomState>,
 }
 
-impl Heirs {
-    /// Looks through every stretch of the optimizer.
+impl Replacements {
+    /// Looks through every period of the optimizer.
     pub(super) fn of(
         track: Track<'_>,
         phases: &Phases,
-        stretches: &Stretches,
+        periods: &Periods,
         roles: &Roles,
         lines: &mut OwnLines<'_>,
     ) -> Self {
-        let mut heirs = Self::default();
+        let mut replacements = Self::default();
         let mut next = 0;
-        while let Some((number, stretch)) = stretches.from(Phase::Optimizer, next) {
+        while let Some((number, period)) = periods.from(Phase::Optimizer, next) {
             next = number + 1;
-            let work = Work { track, phases, roles, stretch };
+            let work = Work { track, phases, roles, period };
             let sizes = work.sizes_that_go();
             if !sizes.is_empty() {
-                heirs.settle(&work, number as u32, sizes, lines);
+                replacements.settle(&work, number as u32, sizes, lines);
             }
         }
-        heirs
+        replacements
     }
 
     fn settle(&mut self, work: &Work<'_>, number: u32, sizes: HashSet<u64, RandomState>, lines: &mut OwnLines<'_>) {
         let mut open: BTreeMap<u64, Open> = sizes.into_iter().map(|size| (size, Open::default())).collect();
-        for entry in work.stretch.start..work.stretch.end {
+        for entry in work.period.start..work.period.end {
             let Some((index, event)) = work.event(entry) else { continue };
             let Some(allocation) = work.track.allocation(index as usize) else { continue };
             let Some(open) = open.get_mut(&allocation.requested) else { continue };
@@ -97,7 +97,7 @@ impl Heirs {
                         Some(place) => {
                             let new = open.new.remove(place);
                             self.link(index, new, number, Claim::One(index));
-                            open.last_heir = open.last_heir.max(new.index);
+                            open.last_replacement = open.last_replacement.max(new.index);
                         }
                         None => open.gone.push(index),
                     }
@@ -112,7 +112,7 @@ impl Heirs {
 
     /// Blocks that went at a line of their own, and those that stay: by the lines that made them, else together.
     fn share_out(&mut self, work: &Work<'_>, number: u32, size: u64, mut open: Open, lines: &mut OwnLines<'_>) {
-        let mut last_heir = open.last_heir;
+        let mut last_replacement = open.last_replacement;
         let mut by_line: HashMap<FrameId, (Vec<u32>, Vec<New>), RandomState> = HashMap::default();
         for &gone in &open.gone {
             if let Some(line) = lines.of(work.track.stack_of(gone as usize)) {
@@ -127,7 +127,7 @@ impl Heirs {
         for (gone, new) in by_line.into_values().filter(|(gone, new)| gone.len() == new.len()) {
             for (gone, new) in gone.into_iter().zip(new) {
                 self.link(gone, new, number, Claim::One(gone));
-                last_heir = last_heir.max(new.index);
+                last_replacement = last_replacement.max(new.index);
             }
         }
         open.gone.retain(|gone| !self.after.contains_key(gone));
@@ -145,72 +145,73 @@ impl Heirs {
                         self.claims.insert(new.index, Claim::Unclear);
                     }
                 }
-                last_heir = last_heir.max(new.index);
+                last_replacement = last_replacement.max(new.index);
             }
             if same {
                 self.pools.push(open.gone);
             }
         }
-        if last_heir > 0 && open.last_made > last_heir {
+        if last_replacement > 0 && open.last_made > last_replacement {
             self.computes_on.insert((number, size));
         }
     }
 
-    fn link(&mut self, gone: u32, new: New, stretch: u32, claim: Claim) {
-        self.after.insert(gone, Heir { index: new.index, line: new.line, stretch });
+    fn link(&mut self, gone: u32, new: New, period: u32, claim: Claim) {
+        self.after.insert(gone, Replacement { index: new.index, line: new.line, period });
         self.claims.insert(new.index, claim);
     }
 
     /// What a block takes the place of.
-    pub(super) fn forebear(&self, allocation: usize) -> Option<Forebear<'_>> {
+    pub(super) fn replaced(&self, allocation: usize) -> Option<Replaced<'_>> {
         Some(match *self.claims.get(&(allocation as u32))? {
-            Claim::One(index) => Forebear::One(index),
-            Claim::Pool(pool) => Forebear::OneOf(self.pools.get(pool as usize)?),
-            Claim::Unclear => Forebear::Unclear,
+            Claim::One(index) => Replaced::One(index),
+            Claim::Pool(pool) => Replaced::OneOf(self.pools.get(pool as usize)?),
+            Claim::Unclear => Replaced::Unclear,
         })
     }
 
-    /// What takes a block's place for good in the stretch that drops it: with `p.data = ...` twice in a step, the second.
-    pub(super) fn heir(&self, allocation: u32) -> Option<Heir> {
-        let mut heir = *self.after.get(&allocation)?;
-        while let Some(&next) = self.after.get(&heir.index).filter(|next| next.stretch == heir.stretch) {
-            heir = next;
+    /// What takes a block's place for good in the period that drops it: with `p.data = ...` twice in a step, the
+    /// second.
+    pub(super) fn replacement(&self, allocation: u32) -> Option<Replacement> {
+        let mut replacement = *self.after.get(&allocation)?;
+        while let Some(&next) = self.after.get(&replacement.index).filter(|next| next.period == replacement.period) {
+            replacement = next;
         }
-        Some(heir)
+        Some(replacement)
     }
 
-    /// When the last of a block's heirs goes; the block itself, if it has none.
+    /// When the last of a block's replacements goes; the block itself, if it has none.
     pub(super) fn ends(&self, history: &History, allocation: u32, freed: Instant) -> Instant {
         let (mut last, mut freed) = (allocation, freed);
-        while let Some(heir) = self.after.get(&last) {
-            last = heir.index;
+        while let Some(replacement) = self.after.get(&last) {
+            last = replacement.index;
             freed = history.allocations.get(last as usize).map_or(freed, |allocation| allocation.freed);
         }
         freed
     }
 
-    /// Whether the optimizer computes on with blocks of a size after it made the last heir of it.
-    pub(super) fn computes_on(&self, stretch: u32, size: u64) -> bool {
-        self.computes_on.contains(&(stretch, size))
+    /// Whether the optimizer computes on with blocks of a size after it made the last replacement of it.
+    pub(super) fn computes_on(&self, period: u32, size: u64) -> bool {
+        self.computes_on.contains(&(period, size))
     }
 }
 
-/// A block made in the stretch.
+/// A block made in the period.
 #[derive(Clone, Copy)]
 struct New {
     index: u32,
     line: Option<FrameId>,
 }
 
-/// What is open about one size while a stretch is read.
+/// What is open about one size while a period is read.
 #[derive(Default)]
 struct Open {
-    /// Old blocks that went, with no heir yet.
+    /// Old blocks that went, with no replacement yet.
     gone: Vec<u32>,
     /// New ones that are there, and take nobody's place yet.
     new: Vec<New>,
     last_made: u32,
-    last_heir: u32,
+    last_replacement: u32,
 }
 
 enum Event {
@@ -218,12 +219,12 @@ enum Event {
     Goes,
 }
 
-/// One stretch of the optimizer.
+/// One period of the optimizer.
 struct Work<'a> {
     track: Track<'a>,
     phases: &'a Phases,
     roles: &'a Roles,
-    stretch: Stretch,
+    period: Period,
 }
 
 impl Work<'_> {
@@ -242,11 +243,11 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a block is from before the stretch, and neither an activation nor a gradient.
+    /// Whether a block is from before the period, and neither an activation nor a gradient.
     fn is_old(&self, index: u32) -> bool {
         let born =
             self.track.history.allocations.get(index as usize).map_or(Instant::MAX, |allocation| allocation.born);
-        born <= self.stretch.start && (born == 0 || matches!(self.phases.at(born), Phase::Optimizer | Phase::Other))
+        born <= self.period.start && (born == 0 || matches!(self.phases.at(born), Phase::Optimizer | Phase::Other))
     }
 
     /// Sizes of old blocks that the optimizer drops.
@@ -257,6 +258,6 @@ impl Work<'_> {
             let drops = self.phases.frees_tell && self.roles.role(self.stack(entry)) == Role::ZeroGrad;
             (goes && !drops).then(|| self.track.history.allocations.get(index as usize).map(|block| block.requested))?
         };
-        (self.stretch.start..self.stretch.end).filter_map(goes).collect()
+        (self.period.start..self.period.end).filter_map(goes).collect()
     }
 }

@@ -1,8 +1,8 @@
-//! Programs with a change, predicted from the recording of the program without it, against what PyTorch counted when the
-//! change was made by hand.
+//! Programs with a change, predicted from the recording of the program without it, against what PyTorch counted when
+//! the change was made by hand.
 
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
-use memviz::play::changes::{Edit, Editor};
+use memviz::play::changes::{Change, Editor};
 use memviz::play::{Outcome, Program, Setup, play};
 use serde_json::Value;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 const WHATIF: &str = "../shared/whatif";
 
 /// How a program goes with changes, or why they cannot be made.
-fn with(path: &str, edits: &[&str]) -> Result<Outcome, String> {
+fn with(path: &str, changes: &[&str]) -> Result<Outcome, String> {
     let recording = open(path);
     let devices = recording.devices();
     let device = &devices.all()[0];
     let program = Program::of(device.track).unwrap();
-    let edits: Vec<Edit> = edits.iter().map(|edit| edit.parse().unwrap()).collect();
-    let edited = Editor::new(device).apply(&program, &edits);
-    let edited = edited.map_err(|refusal| format!("{}: {}", refusal.edit, refusal.because))?;
+    let changes: Vec<Change> = changes.iter().map(|change| change.parse().unwrap()).collect();
+    let edited = Editor::new(device).apply(&program, &changes);
+    let edited = edited.map_err(|refusal| format!("{}: {}", refusal.change, refusal.because))?;
     Ok(play(&edited.program, &Setup::new(&recording.snapshot.settings, None, 0)))
 }
 
@@ -28,14 +28,14 @@ fn counted(folder: &str) -> [u64; 2] {
 }
 
 /// What a prediction is off by more than it may be, in thousandths of what was counted.
-fn off(before: &str, after: &str, edits: &[&str], most: [u64; 2]) -> Option<String> {
-    let outcome = match with(&format!("{before}/snapshot.pickle.gz"), edits) {
+fn off(before: &str, after: &str, changes: &[&str], most: [u64; 2]) -> Option<String> {
+    let outcome = match with(&format!("{before}/snapshot.pickle.gz"), changes) {
         Ok(outcome) => outcome,
-        Err(because) => return Some(format!("{before} {edits:?}: {because}")),
+        Err(because) => return Some(format!("{before} {changes:?}: {because}")),
     };
     let (found, counted) = ([outcome.max_allocated, outcome.max_reserved], counted(after));
     let is_off = |index: usize| found[index].abs_diff(counted[index]) * 1000 > counted[index] * most[index];
-    (0..2).any(is_off).then(|| format!("{before} {edits:?}: {found:?} instead of {counted:?}"))
+    (0..2).any(is_off).then(|| format!("{before} {changes:?}: {found:?} instead of {counted:?}"))
 }
 
 /// Functions of both models: attention, feed-forward, block.
@@ -61,9 +61,9 @@ fn another_optimizer_or_a_share_of_it_needs_what_was_counted() {
     ];
     let mut wrong = Vec::new();
     for (model, _) in MODELS {
-        for (before, after, edit) in changes {
+        for (before, after, change) in changes {
             let folder = |variant: &str| format!("{WHATIF}/p_{model}_{variant}");
-            wrong.extend(off(&folder(before), &folder(after), &[edit], [0, 0]));
+            wrong.extend(off(&folder(before), &folder(after), &[change], [0, 0]));
         }
     }
     assert_none(&wrong);
@@ -91,8 +91,8 @@ fn changed_forward_and_backward_passes_need_what_was_counted() {
             ("chunks8", &["chunk-loss:8"]),
         ];
         let before = format!("{WHATIF}/p_{model}_before");
-        for (after, edits) in cases {
-            wrong.extend(off(&before, &format!("{WHATIF}/p_{model}_{after}"), edits, OFF));
+        for (after, changes) in cases {
+            wrong.extend(off(&before, &format!("{WHATIF}/p_{model}_{after}"), changes, OFF));
         }
         // What lies in a checkpointed call is not checkpointed by itself.
         let path = format!("{before}/snapshot.pickle.gz");
@@ -120,12 +120,13 @@ fn accumulated_gradients_need_what_was_counted() {
 
 #[test]
 fn what_a_recording_does_not_tell_is_refused() {
-    let refused = |name: &str, edit: &str| with(&format!("{FIXTURES}/{name}/snapshot.pickle.gz"), &[edit]).unwrap_err();
+    let refused =
+        |name: &str, change: &str| with(&format!("{FIXTURES}/{name}/snapshot.pickle.gz"), &[change]).unwrap_err();
     let all =
         ["optimizer:sgd", "shard-optimizer:4", "offload:optimizer", "offload:activations", "inference", "chunk-loss:4"];
     // A recording without a training step.
-    for edit in all {
-        assert!(!refused("fragmented", edit).is_empty(), "{edit}");
+    for change in all {
+        assert!(!refused("fragmented", change).is_empty(), "{change}");
     }
     assert!(refused("oom", "optimizer:sgd").contains("runs out of memory"));
     assert!(refused("gpt_train", "checkpoint:no_such_function").contains("no function of the model"));

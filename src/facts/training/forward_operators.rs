@@ -22,14 +22,15 @@ const MOST_ALLOCATIONS: u32 = 32;
 /// backward goes through right after. Python code around them (the inputs, the loss) counts as well, since tensors that
 /// backward needs come from there, too.
 #[derive(Debug, Default)]
-pub(super) struct Tape {
+pub(super) struct ForwardOperators {
     operators: Vec<Operator>,
-    /// For each allocation of the history, the number of operators that had begun before it, as [`Tape::len_at`] gives it:
-    /// every free of backward asks, and a search each time took longer than all else here.
+    /// For each allocation of the history, the number of operators that had begun before it, as
+    /// [`ForwardOperators::len_at`] gives it: every free of backward asks, and a search each time took longer than all
+    /// else here.
     begun: Vec<u32>,
 }
 
-impl Tape {
+impl ForwardOperators {
     /// Reads every allocation once.
     pub fn of(track: Track<'_>, roles: &Roles) -> Self {
         let history = track.history;

@@ -41,13 +41,13 @@ struct Ending {
 
 /// The places of all stacks of a snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Outside {
+pub struct CallPaths {
     links: Vec<Link>,
     calls: usize,
     stacks: Vec<Ending>,
 }
 
-impl Outside {
+impl CallPaths {
     /// Reads every stack once.
     pub fn of(sites: &Sites<'_>, roles: &Roles) -> Self {
         let snapshot = sites.snapshot();
