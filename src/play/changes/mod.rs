@@ -151,7 +151,7 @@ pub struct Refusal {
     pub because: String,
 }
 
-/// Patch the program of one device.
+/// Changes the program of one device.
 #[derive(Debug)]
 pub struct Editor<'d, 'a> {
     device: &'d Device<'a>,

@@ -68,7 +68,7 @@ impl Patch {
         self.replacements.insert(allocation, replacement);
     }
 
-    /// Patch how much an allocation asks for.
+    /// Changes how much an allocation asks for.
     pub fn resize(&mut self, allocation: u32, bytes: u64) {
         self.sizes.insert(allocation, bytes);
     }
