@@ -1,8 +1,11 @@
 //! What can be typed about the memory of a device.
 
+use crate::error::Error;
+use crate::input;
 use crate::model::bytes::Bytes;
 use crate::model::gpu::{Gpu, Threads};
 use clap::Args;
+use std::path::Path;
 
 /// The group of both ways to name a device's memory.
 pub const TOTAL: &str = "total";
@@ -13,9 +16,38 @@ pub struct DeviceMemoryArgs {
     /// Memory of the device, such as 80GiB: its total as PyTorch's messages name it [default: what an oom entry shows]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device, group = TOTAL)]
     capacity: Option<Bytes>,
-    /// The device by its name, such as h100-80gb, instead of its memory
-    #[arg(long, value_name = "NAME", value_parser = Gpu::named, group = TOTAL)]
-    gpu: Option<&'static Gpu>,
+    /// The device by its name, such as h100-80gb, instead of its memory; or a profiler trace recorded on it
+    #[arg(long, value_name = "NAME|TRACE", value_parser = NamedGpu::parse, group = TOTAL)]
+    gpu: Option<NamedGpu>,
+}
+
+/// A GPU of the table, or of a trace.
+#[derive(Clone, Copy, Debug)]
+struct NamedGpu {
+    memory: u64,
+    threads: Option<Threads>,
+}
+
+impl NamedGpu {
+    /// The GPU of a name. Where a file has that name, the one that this trace was recorded on.
+    fn parse(text: &str) -> Result<Self, Error> {
+        let path = Path::new(text);
+        if !path.is_file() {
+            let gpu = Gpu::named(text)?;
+            return Ok(Self { memory: gpu.memory, threads: Some(gpu.threads) });
+        }
+        let gpus = input::gpus_of_trace(path)?;
+        match gpus.split_first() {
+            Some((first, others)) if first.memory > 0 && others.iter().all(|other| other == first) => {
+                Ok(Self { memory: first.memory, threads: first.threads })
+            }
+            _ => {
+                let sizes: Vec<String> = gpus.iter().map(|gpu| Bytes(gpu.memory).to_string()).collect();
+                let found = if sizes.is_empty() { "none".to_owned() } else { format!("GPUs of {}", sizes.join(", ")) };
+                Err(Error::Request(format!("expected a trace whose GPUs are all alike, found {found}")))
+            }
+        }
+    }
 }
 
 impl DeviceMemoryArgs {
@@ -26,6 +58,6 @@ impl DeviceMemoryArgs {
 
     /// What the device runs at once, if it was named.
     pub fn threads(&self) -> Option<Threads> {
-        self.gpu.map(|gpu| gpu.threads)
+        self.gpu.and_then(|gpu| gpu.threads)
     }
 }

@@ -24,6 +24,7 @@ mod window;
 mod zstd_frames;
 
 pub use compressed::Compression;
+pub use json::devices::TracedGpu;
 pub use limits::Limits;
 pub(crate) use window::unwrap_io;
 
@@ -90,6 +91,15 @@ impl EntryObserver for () {
 /// When the file cannot be read, is no snapshot, is damaged, or exceeds a limit.
 pub fn read_path(path: &Path, options: &ReadOptions) -> Result<Input> {
     read_stream(open(path)?, options)
+}
+
+/// The GPUs that the profiler trace at `path` names. Of the trace only what comes in front of its events is read.
+///
+/// # Errors
+/// When the file cannot be read or is no trace that names GPUs.
+pub fn gpus_of_trace(path: &Path) -> Result<Vec<TracedGpu>> {
+    let options = ReadOptions { on_one_thread: true, ..ReadOptions::default() };
+    json::devices::read(Unpacked::new(open(path)?, &options)?.into_reader())
 }
 
 /// Opens a file for [`read_stream`] or [`read_observed`].

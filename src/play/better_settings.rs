@@ -2,7 +2,7 @@
 
 use super::{Run, Trust};
 use crate::facts::device::Device;
-use crate::model::HOST_DEVICE;
+use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::candidates::advisable;
 use crate::play::player::{Outcome, play, recorded_settings};
 use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
@@ -17,6 +17,23 @@ const NOTABLE_BYTES: u64 = 64 << 20;
 pub(super) fn is_notable(recorded: u64, reserved: u64) -> bool {
     let saved = recorded.saturating_sub(reserved);
     saved >= NOTABLE_BYTES && saved > recorded / NOTABLE_PART
+}
+
+/// A device's program and the settings that help most often, as many as about `steps` steps allow. `None` where the program
+/// cannot be played, or not within so many steps, or not as it was recorded.
+pub(super) fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
+    if device.id() <= HOST_DEVICE {
+        return None;
+    }
+    let program = program(device).ok()?;
+    let plays = steps / (program.len() as u64 + 1);
+    let mut others = advisable(&recorded_settings(device.track));
+    others.truncate(usize::try_from(plays.checked_sub(PLAYS_TO_PREPARE + 1)?).unwrap_or(usize::MAX));
+    if others.is_empty() || program.is_empty() {
+        return None;
+    }
+    let testbed = Testbed::new(device.track, program, None, None);
+    testbed.difference.is_none().then_some((testbed, others))
 }
 
 /// Settings that do better than the recorded ones.
@@ -52,20 +69,7 @@ impl SettingsAdvice {
     /// `None` where nothing can be said: the recording cannot be played, or not within so many steps, or not as it was
     /// recorded, or something that is not recorded refused its requests.
     pub fn of(device: &Device<'_>, steps: u64) -> Option<Self> {
-        if device.id() <= HOST_DEVICE {
-            return None;
-        }
-        let program = program(device).ok()?;
-        let plays = steps / (program.len() as u64 + 1);
-        let mut others = advisable(&recorded_settings(device.track));
-        others.truncate(usize::try_from(plays.checked_sub(PLAYS_TO_PREPARE + 1)?).unwrap_or(usize::MAX));
-        if others.is_empty() || program.is_empty() {
-            return None;
-        }
-        let testbed = Testbed::new(device.track, program, None, None);
-        if !testbed.difference.is_none() {
-            return None;
-        }
+        let (testbed, others) = prepare(device, steps)?;
         let refused = testbed.program.refusals.len();
         let fails = |outcome: &Outcome| outcome.failure().is_some();
         if refused > 0 && !fails(&play(&testbed.program, &testbed.setup(&testbed.settings))) {

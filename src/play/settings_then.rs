@@ -2,12 +2,11 @@
 
 use super::placement::possible_placements;
 use crate::facts::device::Device;
-use crate::model::{AllocatorSettings, HOST_DEVICE};
+use crate::model::AllocatorSettings;
 use crate::play::Trust;
-use crate::play::better_settings::is_notable;
-use crate::play::candidates::advisable;
-use crate::play::player::{Player, Setup, recorded_settings};
-use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
+use crate::play::better_settings::{is_notable, prepare};
+use crate::play::player::{Player, Setup};
+use crate::play::testbed::Testbed;
 use crate::replay::Instant;
 use rayon::prelude::*;
 
@@ -38,19 +37,9 @@ impl SettingsThen {
     /// Plays the requests before an instant under the settings that help most often. `None` where nothing can be said: the
     /// recording cannot be played, or is too long, or its own settings do not come to what is `reserved` then.
     pub fn of(device: &Device<'_>, instant: Instant, reserved: u64) -> Option<Self> {
-        if device.id() <= HOST_DEVICE {
-            return None;
-        }
-        let program = program(device).ok()?;
-        let plays = STEPS / (program.len() as u64 + 1);
-        let mut others = advisable(&recorded_settings(device.track));
-        others.truncate(usize::try_from(plays.checked_sub(PLAYS_TO_PREPARE + 1)?).unwrap_or(usize::MAX));
-        if others.is_empty() || program.is_empty() {
-            return None;
-        }
-        let testbed = Testbed::new(device.track, program, None, None);
+        let (testbed, others) = prepare(device, STEPS)?;
         let as_recorded = Setup::as_recorded(device.track, &testbed.program);
-        if !testbed.difference.is_none() || testbed.reserved_at(instant, &as_recorded) != Some(reserved) {
+        if testbed.reserved_at(instant, &as_recorded) != Some(reserved) {
             return None;
         }
         let trust = if testbed.lacks.is_empty() { Trust::Exact } else { Trust::Predicted };

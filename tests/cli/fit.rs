@@ -49,6 +49,7 @@ fn mistakes_are_named() {
         (&[BATCH_4, BATCH_8, "--at", "0"], &["above 0"]),
         (&[BATCH_4, BATCH_8, "--context", "1GiB"], &["--capacity"]),
         (&[BATCH_4, BATCH_8, "--gpu", "h100"], &["a100-40gb", "h100-80gb", "found \"h100\""]),
+        (&[BATCH_4, BATCH_8, "--gpu", BATCH_4], &["--gpu", "expected an object"]),
         (&[BATCH_4, BATCH_8, "--gpu", "t4", "--capacity", "4GiB"], &["--gpu", "--capacity"]),
         (&[OOM, RESNET], &["not the same program", "entry"]),
         (&[OOM, "fixtures/families/b_bert_fp16_04/snapshot.pickle.gz"], &["other sizes", "entry", "the same batch"]),
@@ -127,6 +128,15 @@ fn a_gpu_stands_for_its_memory_and_answers_name_the_context() {
     }
     let unnamed = memviz(&["simulate", BATCH_8, "--format", "json"]).json();
     assert!(unnamed["devices"][0]["context_bytes"].is_null());
+}
+
+#[test]
+fn a_profiler_trace_names_the_device() {
+    let trace = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.json.gz";
+    let answer = memviz(&["fit", BATCH_8, "--gpu", trace, "--format", "json"]).json();
+    let device = &answer["devices"][0];
+    let total = device["capacity_bytes"].as_u64().unwrap() + device["context_bytes"].as_u64().unwrap();
+    assert_eq!(total, 85_899_345_920, "totalGlobalMem of the trace");
 }
 
 #[test]

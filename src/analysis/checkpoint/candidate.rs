@@ -171,7 +171,7 @@ impl<'w, 'd, 'a> Workbench<'w, 'd, 'a> {
     fn limit(&self, tried: &Tried) -> RemainingPeak {
         let Some(instant) = tried.beyond else {
             let highest = blocks_at_peak(&tried.changed.program, &self.setup, tried.bytes as u64);
-            return RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest, tried.bytes);
+            return RemainingPeak::of_play(self.device, &tried.changed, &tried.chosen, &highest);
         };
         RemainingPeak::of_recording(self.device, &tried.chosen, instant)
     }

@@ -4,6 +4,7 @@
 //! not kept: traces take hundreds of megabytes, of which memory events are a small part.
 
 mod cursor;
+pub mod devices;
 mod event;
 mod feed;
 mod parallel;

@@ -322,7 +322,7 @@ impl TraceReader {
     }
 }
 
-fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {
+pub fn skip(cursor: &mut Cursor<'_>) -> Parsed<()> {
     cursor.skip()
 }
 
