@@ -4,7 +4,7 @@ use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
 use crate::analysis::leaks::{LeakOptions, LeakReport};
-use crate::analysis::oom::{OomOptions, OomReport};
+use crate::analysis::oom::{IN_FULL, OomOptions, OomReport};
 use crate::analysis::peak::{PeakOptions, PeakReport};
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, peaks_or_failures};
 use crate::analysis::triage::{Finding, TriageOptions, TriageReport};
@@ -57,7 +57,14 @@ impl Overview {
         let triage = TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone() })?;
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
-        let oom = OomOptions { by, inference, devices: devices.clone(), plans: true, ..OomOptions::default() };
+        let oom = OomOptions {
+            by,
+            inference,
+            devices: devices.clone(),
+            plans: true,
+            explained: Some(IN_FULL),
+            ..OomOptions::default()
+        };
         let leaks = LeakReport::of(recording, &LeakOptions { inference, devices, ..LeakOptions::default() })?;
         let peaks = peaks_or_failures(recording, &peak)?;
         let holes = found_on(&triage, |finding| matches!(finding, Finding::Fragmentation { .. }));

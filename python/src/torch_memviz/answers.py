@@ -1993,11 +1993,14 @@ class OomDevice:
     device: int
     """Device, -1 for pinned host memory."""
 
+    failed_requests: int
+    """Number of failed requests."""
+
     notes: tuple[str, ...]
     """What is missing, in words."""
 
     ooms: tuple[FailedRequest2, ...]
-    """Failed requests, in order."""
+    """Failed requests, in order: all of them, unless there are so many that the last are counted only."""
 
     plans: FitSearch | None
     """Changes of the program that would have made room for what failed; null where that cannot be told, or other
@@ -2462,7 +2465,7 @@ class RangeRow:
     """Whether it is inferred that it reaches from here to there."""
 
     label: str
-    """What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the stretch
+    """What it is called, from the second of a name on with its number: `forward#2`. `(outside)` is the period
     outside of all ranges that holds the overall peak; it is left out where that lies in a range.
     """
 

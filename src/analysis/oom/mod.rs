@@ -38,6 +38,9 @@ pub const IN_FULL: usize = 10;
 pub const ROWS_LATER: usize = 20;
 /// Blocks that are attributed for all failed requests of a device together; what comes after that has totals only.
 const MOST_BLOCKS: usize = 1_000_000;
+/// Blocks that are looked at for all failed requests of a device together; requests that fail after that are counted only. Every
+/// request is compared with all blocks of its time, so without an end many of both would take the square of the time.
+const MOST_LOOKED_AT: usize = 20_000_000;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +106,10 @@ pub struct DeviceOoms {
     pub device: DeviceId,
     /// Number of entries of the device.
     pub entries: u32,
-    /// Its failed requests, in order. Those after the first [`IN_FULL`] have [`ROWS_LATER`] rows at most, without stacks.
+    /// Number of its failed requests.
+    pub failed: usize,
+    /// Those that are explained, the first ones, in order. After the first [`IN_FULL`] they have [`ROWS_LATER`] rows at most,
+    /// without stacks.
     pub ooms: Vec<Oom>,
     /// How many of them are attributed to nobody, because there are so many: the last ones.
     pub unattributed: usize,
@@ -162,7 +168,7 @@ impl OomReport {
 
     /// Number of failed requests on all devices.
     pub fn count(&self) -> usize {
-        self.devices.iter().map(|device| device.ooms.len()).sum()
+        self.devices.iter().map(|device| device.failed).sum()
     }
 }
 
@@ -201,11 +207,14 @@ impl DeviceOoms {
         if !failed.is_empty() {
             grouper = grouper.inferring(device, options.inference, Metric::Allocated, None);
         }
-        let capacity = cause::known_capacity(track, &failed);
+        let (capacity, number) = (cause::known_capacity(track, &failed), failed.len());
         failed.truncate(options.explained.unwrap_or(usize::MAX));
         let explainer = Explainer { device, options, grouper, capacity, plays: Plays::of(track) };
         let (mut blocks, mut unattributed) = (0, 0);
         let explain = |(number, entry)| {
+            if blocks > MOST_LOOKED_AT {
+                return None;
+            }
             let layout = sweep.at(entry + 1);
             turnover.advance(entry);
             let detail = match number {
@@ -216,13 +225,13 @@ impl DeviceOoms {
             };
             blocks += layout.pieces.len();
             unattributed += usize::from(detail == Detail::Totals);
-            explainer.explain(entry, &layout, &turnover, detail)
+            Some(explainer.explain(entry, &layout, &turnover, detail))
         };
         let first = failed.first().copied();
         let is_complete =
             |first: u32| device.steps().is_ok_and(|steps| steps.ends.first().is_some_and(|&end| end <= first));
         let has_complete_step = first.is_some_and(is_complete);
-        let ooms: Vec<Oom> = failed.into_iter().enumerate().map(explain).collect();
+        let ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
         let settings = &track.snapshot.settings;
@@ -230,6 +239,7 @@ impl DeviceOoms {
         Self {
             device: device.id(),
             entries: history.entries(),
+            failed: number,
             ooms,
             unattributed,
             peak: None,

@@ -226,14 +226,15 @@ pub fn failures(number: usize) -> String {
 /// Everything that must be said about one device's failed requests, a line each.
 pub fn ooms(device: &DeviceOoms) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
-    if device.ooms.len() > IN_FULL {
-        let mut line = format!(
-            "{}: from the {}th on their {ROWS_LATER} largest rows only",
-            failures(device.ooms.len()),
-            IN_FULL + 1
-        );
+    let explained = device.ooms.len();
+    if explained > IN_FULL {
+        let mut line =
+            format!("{}: from the {}th on their {ROWS_LATER} largest rows only", failures(device.failed), IN_FULL + 1);
         if device.unattributed > 0 {
-            line += &format!(", and totals without rows of the last {}", device.unattributed);
+            line += &format!(", from the {}th on totals without rows", explained - device.unattributed + 1);
+        }
+        if device.failed > explained {
+            line += &format!(", and the last {} are counted only", device.failed - explained);
         }
         lines.push(line);
     }

@@ -28,7 +28,9 @@ pub struct OomDevice {
     /// Figures in `ooms` that are not exact: an `upper` or `lower` bound, or `unknown`. Left out when all are exact.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bounds: IndexMap<&'static str, &'static str>,
-    /// Failed requests, in order.
+    /// Number of failed requests.
+    pub failed_requests: usize,
+    /// Failed requests, in order: all of them, unless there are so many that the last are counted only.
     pub ooms: Vec<FailedRequest>,
     /// The peak, when no device of the recording has a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,6 +213,7 @@ impl From<&DeviceOoms> for OomDevice {
             complete_history: device.completeness.is_complete(),
             notes: notes::ooms(device),
             bounds: notes::figure_bounds(&device.completeness, device.ooms.iter().all(at_end), false),
+            failed_requests: device.failed,
             ooms: device.ooms.iter().map(FailedRequest::from).collect(),
             peak: device.peak.as_ref().map(PeakDevice::from),
             plans: device.plans.as_ref().map(FitSearch::from),

@@ -34,7 +34,7 @@ fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
     if let Some(peak) = &device.peak {
         return peak_device(peak, out);
     }
-    writeln!(out, "### {}: {}\n", device_name(device.device), notes::failures(device.ooms.len()))?;
+    writeln!(out, "### {}: {}\n", device_name(device.device), notes::failures(device.failed))?;
     for line in notes::ooms(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }

@@ -80,7 +80,7 @@ impl TextStyle {
             writeln!(out, "\n{}", self.bold("What would make room"))?;
             self.item(&room, out)?;
         }
-        let more = device.ooms.len().saturating_sub(IN_FULL);
+        let more = device.failed.saturating_sub(device.ooms.len().min(IN_FULL));
         if more > 0 {
             writeln!(out)?;
             self.words("", &format!("{name}: {} later; --format csv lists all", notes::failures(more)), out)?;

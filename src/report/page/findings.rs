@@ -46,7 +46,7 @@ pub fn differ(comparison: &Comparison) -> Finding {
 
 fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
     let told = device.ooms.iter().take(OOMS).map(|oom| failure(device, oom));
-    let more = device.ooms.len().saturating_sub(OOMS);
+    let more = device.failed.saturating_sub(device.ooms.len().min(OOMS));
     let name = device_name(device.device);
     let more = (more > 0).then(|| Finding { title: format!("{name}: {more} more failed"), lines: Vec::new() });
     told.chain(more)

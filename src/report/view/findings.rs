@@ -40,7 +40,7 @@ const OOMS: usize = 10;
 /// As the analyses behind it.
 pub fn findings(devices: &Devices<'_>) -> Result<String> {
     let report = TriageReport::of(devices, &TriageOptions::default())?;
-    let ooms = OomReport::of(devices, &OomOptions::default())?;
+    let ooms = OomReport::of(devices, &OomOptions::default().explained(Some(OOMS)))?;
     let leaks = LeakReport::of(devices, &LeakOptions::default())?;
     let mut order: Vec<usize> = (0..report.devices.len()).collect();
     order.sort_by_key(|&index| index != report.first);
