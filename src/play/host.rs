@@ -191,7 +191,9 @@ pub(crate) fn runs(
         run.capacities = Capacities { first: reserved, safe: reserved, enough: reserved, holes: Vec::new() };
         run.because = match () {
             () if !lacks.is_empty() => lacks.to_owned(),
-            () if !difference.is_none() => "the recorded settings, played, are not quite what was recorded".to_owned(),
+            () if !difference.is_none() => {
+                "replay with the recorded settings does not match the recording exactly".to_owned()
+            }
             () if run.reserved_range.is_some() => {
                 "of pinned memory the blocks are recorded, not what was asked for: a range".to_owned()
             }

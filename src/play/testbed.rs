@@ -166,12 +166,13 @@ impl Testbed {
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
-            "where the driver puts segments is not known: three ways of it were played".clone_into(&mut run.because);
+            "the driver's placement of segments is not known; three placements were simulated"
+                .clone_into(&mut run.because);
         }
         if !self.lacks.is_empty() {
             self.lacks.clone_into(&mut run.because);
         } else if !self.difference.is_none() {
-            "the recorded settings, played, are not quite what was recorded".clone_into(&mut run.because);
+            "replay with the recorded settings does not match the recording exactly".clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
         let lean = program.without_cache();

@@ -38,7 +38,7 @@ impl<'a> Plays<'a> {
         self.program.get_or_init(|| Program::of(self.track)).as_ref()
     }
 
-    /// Whether the recorded settings, played, are what was recorded.
+    /// Whether replay matches the recording exactly.
     fn is_reproduced(&self) -> bool {
         let difference = |program| compare(self.track, program, &Setup::as_recorded(self.track, program)).1;
         *self.is_reproduced.get_or_init(|| self.program().is_some_and(|program| difference(program).is_none()))

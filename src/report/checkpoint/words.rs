@@ -37,7 +37,7 @@ pub fn limits(device: &DeviceCheckpoint) -> Vec<String> {
     lines.extend(notes::anomalies(&device.anomalies));
     if device.untried > 0 {
         let functions = count(device.untried as u64, "more function");
-        lines.push(format!("{functions} not tried, during whose calls less of the peak was allocated"));
+        lines.push(format!("{functions} not tried; their calls allocate less of the peak"));
     }
     lines
 }
@@ -94,11 +94,11 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
                 Format::DeviceMemoryProfile => "a profile of one instant has none",
                 Format::MemoryTimeline => "a memory timeline has none, a trace of torch.profiler has with_stack=True",
             };
-            format!("there are no Python stacks, so forward functions cannot be told: {remedy}")
+            format!("there are no Python stacks to show forward functions: {remedy}")
         }
         NoCandidates::NoLines => {
             "a profiler trace names the functions on a stack, but not the lines they are at, so one call of a function \
-             cannot be told from the next: a snapshot of torch.cuda.memory tells"
+             cannot be distinguished from the next; a snapshot of torch.cuda.memory has the lines"
                 .to_owned()
         }
         NoCandidates::NoTrainingStep => {
@@ -108,7 +108,7 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         }
         NoCandidates::Unfinished => {
             "the pass that the peak lies in does not finish (it runs out of memory, or the file is cut off): what its \
-             backward would have freed is not known; a recording of a step that fits, with a smaller batch, tells"
+             backward would have freed is not known; record a step that fits, with a smaller batch"
                 .to_owned()
         }
         NoCandidates::NoBackward => {

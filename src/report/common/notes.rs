@@ -99,7 +99,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     if completeness.ring_full {
         lines.push(
             "the ring buffer is full (trace_alloc_max_entries): it may have dropped entries, and memory may have been \
-             higher then"
+             higher before"
                 .to_owned(),
         );
     }
@@ -202,9 +202,9 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
     let is_cut = |history: &History| history.completeness.has_baseline || history.completeness.truncated;
     match () {
         () if elsewhere > 0 => {
-            format!("no request failed on the devices asked for; {} on others", failures(elsewhere))
+            format!("no request failed on the selected devices; {} on others", failures(elsewhere))
         }
-        () if !format.has_segments() => format!("a {} does not hold what explains failed requests", format.title()),
+        () if !format.has_segments() => format!("a {} does not contain what explains failed requests", format.title()),
         () if !histories.iter().any(is_known) => {
             "no history was recorded, so whether a request failed is not known".to_owned()
         }
@@ -246,7 +246,7 @@ pub fn ooms(device: &DeviceOoms) -> Vec<String> {
 /// A line for a maximum at the very start of what is known: memory was highest then or earlier.
 fn early_peak(device: &DevicePeak) -> Option<String> {
     (device.is_early(device.metric) && !device.completeness.no_entries).then(|| {
-        format!("{} is highest where the kept history begins; the true peak may lie before", device.metric.name())
+        format!("{} is highest where the kept history starts; the true peak may be earlier", device.metric.name())
     })
 }
 
@@ -300,7 +300,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.extend(said.map(|(text, is_in_doubt)| FileNote { text, is_plain: !is_in_doubt }));
     }
     if let Some(at) = notes.truncated_at {
-        lines.push(format!("the file ends at byte {at}, before its time; analysed up to there").into());
+        lines.push(format!("the file is cut off at byte {at}; analysed up to there").into());
     }
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at the dump are lower bounds".into());
@@ -369,7 +369,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".into());
     }
     for value in &notes.malformed {
-        lines.push(format!("{value}; taken for what is usual").into());
+        lines.push(format!("{value}; the default is assumed").into());
     }
     if !notes.unknown_actions.is_empty() {
         lines.push(format!("entries with unknown actions were skipped: {}", listed(&notes.unknown_actions)).into());
@@ -422,7 +422,7 @@ pub fn settings_warning(warning: SettingsWarning) -> String {
         }
         SettingsWarning::CollectionWithoutFraction => {
             "garbage_collection_threshold collects nothing without a memory fraction below 1 \
-             (per_process_memory_fraction, or torch.cuda.set_per_process_memory_fraction, which recordings do not hold)"
+             (per_process_memory_fraction, or torch.cuda.set_per_process_memory_fraction, which recordings do not contain)"
                 .to_owned()
         }
         SettingsWarning::ThrowWithoutFraction => {
@@ -432,8 +432,8 @@ pub fn settings_warning(warning: SettingsWarning) -> String {
             "max_non_split_rounding_mb does nothing without max_split_size_mb".to_owned()
         }
         SettingsWarning::NotInForce(key) => format!(
-            "{key} was not in force although PYTORCH_CUDA_ALLOC_CONF sets it: the platform or the release does not follow \
-             it, or the program set it anew"
+            "{key} was not active although PYTORCH_CUDA_ALLOC_CONF sets it: the platform or the release does not support \
+             it, or the program changed it"
         ),
         SettingsWarning::SinceRelease(key, release) => {
             format!("{key} is known to PyTorch {release} and later; older releases refuse to start")

@@ -13,7 +13,7 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
 
 /// How much of a device CUDA keeps, beside what the allocator can use.
 pub fn kept(capacity: u64, context: u64) -> String {
-    format!("{} of {} are kept by CUDA", Bytes(context), Bytes(capacity.saturating_add(context)))
+    format!("CUDA uses {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))
 }
 
 /// What a row is called, with a star where that is inferred: [`super::notes::inferred`].

@@ -10,7 +10,7 @@ use crate::report::common::words::{count, kept};
 /// The first line about a device, without its name.
 pub fn headline(parameter: &str, device: &DeviceFit) -> String {
     if let Some(refusal) = &device.refused {
-        return format!("nothing is predicted: {}", refused(parameter, refusal));
+        return format!("no prediction: {}", refused(parameter, refusal));
     }
     let figures = figures(parameter, device);
     if device.changes.is_empty() { figures } else { format!("with {}: {figures}", device.changes.join(", ")) }
@@ -65,13 +65,13 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
 fn differ(parameter: &str, mismatch: &Mismatch) -> String {
     let Mismatch { values: (first, second), matching, first: places } = mismatch;
     let mut text = format!(
-        "{parameter} {first} and {second} have too little in common: {} of {} are the same",
+        "{parameter} {first} and {second} have too little in common: {} of {} match",
         matching.matched,
         count(matching.longest(), "request")
     );
     if let Some([a, b]) = places {
         let place = |(entry, bytes, site): &(u32, u64, String)| format!("entry {entry}, {} at {site}", Bytes(*bytes));
-        text += &format!("; the first that are not: {} in one, {} in the other", place(a), place(b));
+        text += &format!("; the first that do not: {} in one, {} in the other", place(a), place(b));
     }
     text
 }
@@ -92,7 +92,7 @@ pub fn basis(parameter: &str, device: &DeviceFit) -> Vec<String> {
 fn matched(parameter: &str, (first, second): (u64, u64), matching: &Matching) -> String {
     let requests = count(matching.matched, "request");
     match matching.alone {
-        (0, 0) => format!("{parameter} {first} and {second} ask for the same: {requests}"),
+        (0, 0) => format!("{parameter} {first} and {second} make the same requests: {requests}"),
         (a, b) => {
             format!(
                 "{parameter} {first} and {second}: {requests} in both, {a} only in the former, {b} only in the latter"
@@ -111,7 +111,7 @@ pub fn settings(device: &DeviceFit) -> String {
     match device.capacity {
         Some(capacity) => {
             let kept = device.context.map_or(String::new(), |context| format!("; {}", kept(capacity, context)));
-            format!("{whose}: {name}; played on a device with {} for the allocator{kept}", Bytes(capacity))
+            format!("{whose}: {name}; simulated device: {} for the allocator{kept}", Bytes(capacity))
         }
         None => format!("{whose}: {name}"),
     }
@@ -125,10 +125,10 @@ pub fn check(parameter: &str, check: &Check) -> String {
     let reserved = off(predicted.outcome.max_reserved, measured.max_reserved);
     let value = measured.value;
     if allocated == 0 && reserved == 0 {
-        return format!("{parameter} {value}, predicted from the smaller ones, is what was recorded, to the byte");
+        return format!("{parameter} {value}, predicted from the smaller ones, matches its recording to the byte");
     }
     format!(
-        "{parameter} {value}, predicted from the smaller ones, differs from what was recorded: allocated by {}, reserved by {}",
+        "{parameter} {value}, predicted from the smaller ones, differs from its recording: allocated by {}, reserved by {}",
         difference(allocated, measured.max_allocated),
         difference(reserved, measured.max_reserved)
     )
@@ -153,15 +153,17 @@ pub fn limits(parameter: &str, device: &DeviceFit) -> Vec<String> {
 /// What keeps a prediction from being sure.
 pub fn doubt(parameter: &str, doubt: Doubt) -> String {
     match doubt {
-        Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: copies and broadcasts vanish there"),
+        Doubt::BaseOfOne => format!("a recording at {parameter} 1 is a poor base: it has no copies and broadcasts"),
         Doubt::StartsLate(value) => {
-            format!("{parameter} {value} was recorded late: what was there before does not grow with {parameter}")
+            format!(
+                "the recording of {parameter} {value} starts late: what existed before is assumed not to grow with {parameter}"
+            )
         }
         Doubt::NotComplete(value) => {
             format!("the recording of {parameter} {value} is not complete, or contradicts itself")
         }
         Doubt::NotReproduced(value) => {
-            format!("the settings of {parameter} {value}, played, are not quite what was recorded")
+            format!("replay of {parameter} {value} does not match its recording exactly")
         }
         Doubt::Unmatched(bytes) => {
             format!("up to {} at once belong to requests that only one recording has", Bytes(bytes))
@@ -170,10 +172,10 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             "up to {} at once are neither constant nor in proportion to {parameter}; one more recording would show how they grow",
             Bytes(bytes)
         ),
-        Doubt::Far => "far from what was recorded: kernels may ask for other workspaces there".to_owned(),
-        Doubt::Below => "below what was recorded: kernels may ask for other workspaces there".to_owned(),
+        Doubt::Far => "far from the recorded values: kernels may need other workspaces there".to_owned(),
+        Doubt::Below => "below the recorded values: kernels may need other workspaces there".to_owned(),
         Doubt::PerhapsSums => {
-            "sums over so many rows may need buffers that no recording shows; it was played with and without".to_owned()
+            "sums over this many rows may need buffers that no recording shows; both cases were simulated".to_owned()
         }
         Doubt::OneRecording => format!(
             "a single recording does not show what grows with {parameter}: what the model and the optimizer own, and what has \
@@ -182,10 +184,11 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
              held what was measured in 25 of 26 predictions of twice the batch, and in 34 of 39 of four times"
         ),
         Doubt::OtherOrder => {
-            "kernels asked for other buffers in one of the recordings; what is reserved was played with either"
-                .to_owned()
+            "kernels needed other buffers in one of the recordings; both cases were simulated".to_owned()
         }
-        Doubt::Placement => "where the driver puts segments is not known: three ways of it were played".to_owned(),
+        Doubt::Placement => {
+            "the driver's placement of segments is not known; three placements were simulated".to_owned()
+        }
     }
 }
 
@@ -236,7 +239,7 @@ pub fn fits(device: &DeviceFit, prediction: &Prediction) -> &'static str {
 
 /// Where most is allocated.
 pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
-    format!("at {parameter} {value}, {} are allocated at the peak", Bytes(bytes))
+    format!("at {parameter} {value}, {} is allocated at the peak", Bytes(bytes))
 }
 
 /// What a prediction does not foresee.

@@ -59,7 +59,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
 pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
     let free_and_inactive = |together: u64| {
         let (free, inactive) = (Bytes(oom.device_free), Bytes(oom.figures.inactive));
-        format!("device free {free} and inactive {inactive} are {} together", Bytes(together))
+        format!("device free {free} and inactive {inactive}: {} in total", Bytes(together))
     };
     let requested = oom.request.bytes;
     match *evidence {
@@ -123,7 +123,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             "block_would_do",
             [("free_block_bytes", bytes)],
             format!(
-                "a free block of {} looks large enough; the recording does not tell why it was not used",
+                "a free block of {} looks large enough; the recording does not show why it was not used",
                 Bytes(bytes)
             ),
         ),
@@ -133,7 +133,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
             [("reserved_bytes", reserved), ("segment_bytes", segment), ("device_bytes_at_least", device)],
             format!(
                 "the device had {} free, but per_process_memory_fraction:{fraction} limits the process to that part of its \
-                 memory: {} reserved and a segment of {} are {}, more than that part of the {} that are known of it",
+                 memory: {} reserved and a segment of {} are {}, more than that part of the {} known of it",
                 Bytes(oom.device_free),
                 Bytes(reserved),
                 Bytes(segment),
@@ -189,13 +189,13 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             let names: Vec<&str> = sites.iter().map(|(label, ..)| label.as_str()).collect();
             let how = match fit {
                 Fit::Block(block) => format!("a free block of {} would have served it", Bytes(block)),
-                Fit::Driver(supply) => format!("the driver would have had {} for it", Bytes(supply)),
+                Fit::Driver(supply) => format!("the driver would have had {} free", Bytes(supply)),
             };
             statement(
                 "free_sites",
                 [("bytes", bytes), ("blocks", blocks)],
                 format!(
-                    "without the {} of {} ({}; what is made there is mostly freed again), {how}",
+                    "without the {} of {} ({}; blocks from there are usually temporary), {how}",
                     Bytes(bytes),
                     names.join(", "),
                     count(blocks, "block")
@@ -213,7 +213,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 "settings",
                 [("replayed_reserved_bytes", reserved), ("capacity_bytes", capacity)],
                 format!(
-                    "{settings} would have served it: replayed so, {} of {} would be reserved",
+                    "{settings} would have served it: in replay, {} of {} would be reserved",
                     Bytes(reserved),
                     Bytes(capacity)
                 ),
@@ -222,13 +222,13 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::AlreadyExpandable => statement(
             "already_expandable",
             [],
-            "expandable_segments is on already, which PyTorch's message recommends all the same".to_owned(),
+            "expandable_segments is already on, although PyTorch's message recommends it".to_owned(),
         ),
         Advice::NoSettings { tried } => statement(
             "no_settings",
             [("tried", tried as u64)],
             format!(
-                "{} of the allocator, replayed, would not have served it either",
+                "{} of the allocator would not have served it either (replayed)",
                 count(tried as u64, "other setting")
             ),
         ),
@@ -258,7 +258,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
         Advice::PendingFree { bytes } => statement(
             "pending_free",
             [("pending_free_bytes", bytes)],
-            format!("{} was freed already, but may still be used on another stream (record_stream)", Bytes(bytes)),
+            format!("{} is freed, but another stream may still use it (record_stream)", Bytes(bytes)),
         ),
         Advice::Rounding { bytes, missing } => statement(
             "rounding",
@@ -269,8 +269,8 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             "record_earlier",
             [("bytes", bytes)],
             format!(
-                "{} is from before the recording and has no stack: start earlier, or with a larger max_entries, to see \
-                 whose it is",
+                "{} was allocated before the recording and has no stack: start recording earlier, or with a larger \
+                 max_entries, to see its origin",
                 Bytes(bytes)
             ),
         ),
@@ -284,23 +284,22 @@ fn expandable(oom: &Oom, Replayed { fails_at, reserved, capacity }: Replayed) ->
         None => (
             "expandable_segments",
             format!(
-                "expandable_segments:True would have served it: replayed with that setting, {mapped} of {} would be \
-                 reserved",
+                "expandable_segments:True would have served it: in replay, {mapped} of {} would be reserved",
                 Bytes(capacity)
             ),
         ),
         Some(entry) if Some(entry) == oom.moment.entry => (
             "expandable_segments_not_enough",
             format!(
-                "expandable_segments:True alone would not have: replayed with that setting, the same request fails with \
-                 {mapped} reserved and {free} free on the device"
+                "expandable_segments:True alone would not help: in replay, the same request fails with {mapped} reserved and \
+                 {free} free on the device"
             ),
         ),
         Some(entry) => (
             "expandable_segments_not_enough",
             format!(
-                "expandable_segments:True alone would not have: replayed with that setting, a request fails before, at \
-                 entry {entry}, with {mapped} reserved and {free} free on the device"
+                "expandable_segments:True alone would not help: in replay, an earlier request fails at entry {entry}, with \
+                 {mapped} reserved and {free} free on the device"
             ),
         ),
     };

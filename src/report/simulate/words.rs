@@ -32,7 +32,7 @@ fn settings_name(run: &Run) -> String {
 /// The first line about a device, without its name.
 pub fn headline(device: &DeviceSimulation) -> String {
     if let Some(reason) = device.refused {
-        return format!("nothing is played: {reason}");
+        return format!("cannot be simulated: {reason}");
     }
     let needs = |run: &Run| run.needs().map_or("fail".to_owned(), |bytes| format!("need {}", Bytes(bytes)));
     let recorded = device.runs.first().map_or(String::new(), |run| format!("the recorded settings {}", needs(run)));
@@ -59,14 +59,12 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let frees = count(frees.0, "free");
         // Of pinned memory what was asked for is not recorded.
         let maxima = if device.device == HOST_DEVICE { "the most in use and reserved" } else { "all maxima" };
-        return Some(format!(
-            "the recorded settings, played, are what was recorded: {allocs}, {frees}, {maxima}, to the byte"
-        ));
+        return Some(format!("replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte"));
     }
     let place = difference.first.map_or(String::new(), |entry| format!(", from entry {entry} on"));
     Some(format!(
-        "the recorded settings, played, differ from the recording by up to {} in a maximum; device allocations {} instead \
-         of {}, frees {} instead of {}{place}",
+        "replay with the recorded settings differs from the recording by up to {} in a maximum; device allocations {} \
+         instead of {}, frees {} instead of {}{place}",
         Bytes(difference.bytes()),
         allocs.0,
         allocs.1,
@@ -80,10 +78,10 @@ pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
         Some(context) => format!("; {}", kept(capacity, context)),
-        None if device.capacity_recorded => ", which a refused request tells".to_owned(),
+        None if device.capacity_recorded => ", as a failed request shows".to_owned(),
         None => String::new(),
     };
-    Some(format!("played on a device with {} for the allocator{source}", Bytes(capacity)))
+    Some(format!("simulated device: {} for the allocator{source}", Bytes(capacity)))
 }
 
 /// What was given back in the recording, where it was.
@@ -155,7 +153,7 @@ pub fn needs(run: &Run) -> String {
 }
 
 /// What the sign means.
-pub const AT_MOST: &str = "<=: enough, but smaller devices were not all tried: the recording is long";
+pub const AT_MOST: &str = "<=: enough; not all smaller devices were tried, because the recording is long";
 
 /// The most that is reserved, as a range where that depends on addresses.
 pub fn reserved(run: &Run) -> String {
@@ -173,7 +171,7 @@ pub fn holes(run: &Run) -> Option<String> {
     let (first, Some(safe)) = (first?, safe) else {
         let (first, enough) = (mebibytes(first?), mebibytes(enough?));
         return Some(format!(
-            "{}: works from {first}, and from {enough} on always; what lies between was not all tried",
+            "{}: works from {first} on, and always from {enough} on; sizes in between were not all tried",
             name(run)
         ));
     };
@@ -200,7 +198,7 @@ fn mebibytes(bytes: u64) -> String {
 pub fn ending(run: &Run) -> Option<String> {
     let Some(outcome) = &run.outcome else { return Some(format!("{}: not played: {}", name(run), run.because)) };
     let entry = outcome.fails_at?;
-    Some(format!("{}: out of memory at entry {entry}, which was served when recorded", name(run)))
+    Some(format!("{}: out of memory at entry {entry}, a request that succeeded when recorded", name(run)))
 }
 
 /// What becomes of requests that were refused when they were recorded, a line each: under which settings all of them are
@@ -218,7 +216,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
             "{requests} that this device, played, would serve: something that is not recorded refused it, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] => format!("{requests}: on this device no settings here serve all"),
+        [] => format!("{requests}: none of these settings serves all of them on this device"),
         names => format!("{requests}, all served on this device under: {}", names.join("; ")),
     }];
     let (it, they_are) = if all == 1 { ("it", "it is") } else { ("them", "they are") };
@@ -258,15 +256,12 @@ pub fn settings_then(settings: &SettingsThen, recorded: u64) -> String {
     let recorded = Bytes(recorded);
     match &settings.better {
         Some(ReservedThen { alloc_conf, reserved, trust }) => format!(
-            "{}, played, {} would be reserved here instead of {recorded}{}",
+            "{}, {} would be reserved here instead of {recorded}{}",
             under(alloc_conf),
             Bytes(*reserved),
             doubt(*trust)
         ),
-        None => format!(
-            "{}, played, would not have notably less reserved here",
-            count(settings.tried as u64, "other allocator setting")
-        ),
+        None => format!("{}: none reserves notably less here", count(settings.tried as u64, "other allocator setting")),
     }
 }
 
@@ -285,7 +280,7 @@ fn doubt(trust: Trust) -> &'static str {
 /// The bound below every row.
 pub fn bound(device: &DeviceSimulation) -> Option<String> {
     let live = device.live_bytes?;
-    Some(format!("{} are in use at their most: no allocator does with less", Bytes(live)))
+    Some(format!("no setting can go below the {} in use at the peak", Bytes(live)))
 }
 
 /// What the changes of the program assume, and what they do to allocated memory.
@@ -320,11 +315,11 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
         let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, ", name(run), Bytes(needs)));
-        return Some(format!("nothing of it helps on this device: {least}and there are {}", Bytes(capacity)));
+        return Some(format!("none of these settings helps on this device: {least}and it has {}", Bytes(capacity)));
     }
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));
     }
     let live = Bytes(device.live_bytes?);
-    Some(format!("nothing of it helps: the requests themselves need {live}"))
+    Some(format!("none of these settings helps: the requests themselves need {live}"))
 }

@@ -67,12 +67,12 @@ fn during(device: &DeviceTriage) -> String {
 
 fn failed(failure: &Failure) -> String {
     let Failure { requested, device_free, capacity, cause, count: failures } = *failure;
-    let free = format!("{} asked for, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
+    let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
-        Cause::Capacity => ": more than there is",
-        Cause::Fragmentation => ": enough in all, but in pieces",
-        Cause::OtherProcess => ": something else on the device holds memory",
-        Cause::Limit => ": the process is limited to a part of the device",
+        Cause::Capacity => ": not enough in total",
+        Cause::Fragmentation => ": enough free in total, but fragmented",
+        Cause::OtherProcess => ": another process on the device holds memory",
+        Cause::Limit => ": the process may use only a part of the device",
         Cause::Unknown => "",
     };
     let more =

@@ -16,27 +16,27 @@ const AND: &str = " + ";
 /// The first line about a device, without its name.
 pub fn headline(device: &DevicePlans) -> String {
     if let Some(reason) = device.refused {
-        return format!("nothing is played: {reason}");
+        return format!("cannot be simulated: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
     match (device.fits, device.best(), &device.nearest) {
         (true, ..) if device.is_partial => {
-            format!("what was recorded fits as it is: {needed} are needed, and there are {there}")
+            format!("the recorded part fits: needs {needed} of {there}")
         }
-        (true, ..) => format!("it fits as it is: {needed} are needed, and there are {there}"),
-        (_, Some(best), _) => format!("{needed} are needed, and there are {there}: it fits with {}", name(best)),
+        (true, ..) => format!("fits: needs {needed} of {there}"),
+        (_, Some(best), _) => format!("does not fit: needs {needed} of {there}; fits with {}", name(best)),
         (_, None, Some(nearest)) => {
             let least = device.measure(nearest);
             format!(
-                "{needed} are needed, and there are {there}: nothing that was played makes it fit; {} comes nearest, with {}, \
-                 {} too much",
+                "does not fit: needs {needed} of {there}; no change that was tried makes it fit; {} comes nearest with {}, {} \
+                 too much",
                 name(nearest),
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
-        _ => format!("{needed} are needed, and there are {there}: nothing that was played makes it need less"),
+        _ => format!("does not fit: needs {needed} of {there}; no change that was tried lowers that"),
     }
 }
 
@@ -77,10 +77,10 @@ pub fn trust(device: &DevicePlans, plan: &Plan) -> Trust {
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
     if let Some(reason) = device.refused {
-        return vec![format!("what keeps it below {goal} cannot be played: {reason}")];
+        return vec![format!("what keeps it below {goal} cannot be simulated: {reason}")];
     }
     if device.fits {
-        return vec![format!("no more than {goal} are allocated as it is")];
+        return vec![format!("the peak is at most {goal} already")];
     }
     let effect = |plan: &Plan| {
         let time = plan
@@ -93,7 +93,7 @@ pub fn below(device: &DevicePlans) -> Vec<String> {
         return plans;
     }
     let nearest = device.nearest.as_ref().map_or(String::new(), |plan| format!("; nearest: {}", effect(plan)));
-    vec![format!("no calls that were tried keep it below {goal}{nearest}")]
+    vec![format!("no calls that were tried keep the peak below {goal}{nearest}")]
 }
 
 /// What would have made room for a request that was refused, in a sentence.
@@ -101,7 +101,7 @@ pub fn room(device: &DevicePlans) -> Option<String> {
     let best = device.best().filter(|_| device.unfinished.is_some())?;
     let as_it_is = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
     Some(format!(
-        "{}: the failed step would need {} instead of {} (predicted: it goes on as the last complete step did)",
+        "{}: the failed step would need {} instead of {} (predicted, assuming that it continues like the last complete step)",
         name(best),
         Bytes(device.measure(best)),
         Bytes(as_it_is),
@@ -114,25 +114,25 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
         device.capacity.zip(device.context).map(|(capacity, context)| kept(capacity, context)).into_iter().collect();
     if let Some(difference) = &device.difference {
         lines.push(if difference.is_none() {
-            "the recorded settings, played, are what was recorded".to_owned()
+            "replay matches the recording exactly".to_owned()
         } else {
             format!(
-                "the recorded settings, played, differ from the recording by up to {} in a maximum",
+                "replay with the recorded settings differs from the recording by up to {} in a maximum",
                 Bytes(difference.bytes())
             )
         });
     }
     if let Some(failed) = device.failed {
         lines.push(format!(
-            "the device is the one on which the other recording ran out of memory: {} of its {} before that are the same here",
+            "the device is the one on which the other recording ran out of memory; {} of its {} before that match this recording",
             failed.equal,
             count(failed.requests as u64, "request")
         ));
     }
     if let Some(unfinished) = device.unfinished {
         lines.push(format!(
-            "the recording runs out of memory: the failed step is played as a repetition of the last complete one, which ends at \
-             entry {} ({} of its {} requests are the same)",
+            "the recording runs out of memory: the failed step is simulated as a repetition of the last complete one, which ends \
+             at entry {} ({} of its {} requests match)",
             unfinished.end, unfinished.equal, unfinished.requests
         ));
     }
@@ -154,10 +154,10 @@ pub fn limits(device: &DevicePlans) -> Vec<String> {
         lines.push(device.lacks.to_owned());
     }
     if device.is_partial && device.refused.is_none() {
-        lines.push("no complete step is recorded: the program may need more at other times".to_owned());
+        lines.push("the recording has no complete step: the program may need more at other times".to_owned());
     }
     if device.is_cut {
-        lines.push("the recording is long: not all combinations were played".to_owned());
+        lines.push("the recording is long: not all combinations were tried".to_owned());
     }
     lines
 }
@@ -171,7 +171,10 @@ pub fn not_played(device: &DevicePlans) -> Vec<String> {
             None => by_reason.push((&refusal.because, vec![refusal.change.to_string()])),
         }
     }
-    by_reason.into_iter().map(|(because, changes)| format!("not played: {}: {because}", changes.join(", "))).collect()
+    by_reason
+        .into_iter()
+        .map(|(because, changes)| format!("not simulated: {}: {because}", changes.join(", ")))
+        .collect()
 }
 
 /// Time that a plan costs.
@@ -184,8 +187,8 @@ pub fn time(plan: &Plan) -> String {
 }
 
 /// What stands below the times.
-pub const TIMES: &str = "runs again: for each forward pass; copies to and from the host and between ranks take time that no \
-                         recording tells";
+pub const TIMES: &str = "runs again: for each forward pass; copies to and from the host and between ranks take time that \
+                         recordings do not show";
 
 /// Changes of plans, each once, with the first that has it.
 pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
@@ -200,7 +203,7 @@ pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
 
 /// Why a plan is not sure; empty where nothing is known against it.
 pub fn because(plan: &Plan) -> String {
-    let tight = plan.is_tight.then(|| "it would not fit with one segment more than is played".to_owned());
+    let tight = plan.is_tight.then(|| "one more segment than simulated would not fit".to_owned());
     plan.doubts.iter().cloned().chain(tight).collect::<Vec<_>>().join("; ")
 }
 
