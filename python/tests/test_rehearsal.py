@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +14,21 @@ from typing import Any
 import pytest
 
 from torch_memviz import RehearsalError, rehearse
-from torch_memviz._rehearsal import library
+from torch_memviz._binary import VARIABLE
+from torch_memviz._rehearsal import __main__, library, session
 from torch_memviz._rehearsal.gpus import gpus, named
+from torch_memviz._rehearsal.start import prepare
 
 from .conftest import PROGRAMS, ROOT, TorchEnvironment
 
+#: Where packages of an environment lie.
+SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
+
 
 def rehearsed(
-    torch: TorchEnvironment, folder: Path, *arguments: str, code: int = 0, **options: Any
+    torch: TorchEnvironment, folder: Path, *arguments: str, code: int = 0, program: str = "rehearsed.py", **options: Any
 ) -> tuple[dict[str, Any], str]:
-    """Rehearse the program of these tests, and give the recording and what was printed."""
+    """Rehearse a program of these tests, and give the recording and what was printed."""
     plan = {"gpu": "h100-80gb", "path": str(folder / "run.pickle"), **options}
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
     python = str(torch.folder / "venv" / "bin" / "python")
@@ -32,7 +38,7 @@ def rehearsed(
         "torch_memviz._rehearsal",
         json.dumps(plan),
         python,
-        str(PROGRAMS / "rehearsed.py"),
+        str(PROGRAMS / program),
         *arguments,
     ]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
@@ -76,6 +82,41 @@ def test_other_systems_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "expected Linux" in str(library.why_not(despite_gpu=False))
 
 
+def test_a_machine_with_a_gpu_is_refused_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = tmp_path / "nvidia0"
+    device.touch()
+    monkeypatch.setattr(library, "GPU_FILES", (str(device),))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(RehearsalError, match="expected no GPU, found one: record on it, or .*despite_gpu=True"):
+        rehearse()
+    monkeypatch.setattr(sys, "argv", ["", json.dumps({"gpu": "l4", "path": "run.pickle"})])
+    assert __main__.main() == 2
+    assert re.fullmatch(r"memviz: expected no GPU, found one: .*--despite-gpu.*\n", capsys.readouterr().err)
+    assert library.why_not(despite_gpu=True) is None
+    device.unlink()
+    assert library.why_not(despite_gpu=False) is None
+
+
+def test_releases_that_nobody_tried_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(library.FOLDER, str(tmp_path))
+    (tmp_path / library.LIBRARIES[0]).touch()
+    (package / "version.py").write_text("__version__ = '3.1.0'\ncuda = '14.0'\n")
+    for variable in (library.VARIABLE, session.PLAN, "PYTHONPATH"):
+        monkeypatch.setenv(variable, "")
+    prepare(path=tmp_path / "run.pickle", gpu="l4")
+    assert [record.getMessage() for record in caplog.records] == [
+        "rehearsal: nobody has compared PyTorch 3.1.0 with a GPU, 2.1 to 2.15 were: compare a short run before you rely on it"
+    ]
+
+
 def test_what_is_installed_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "torch"
     package.mkdir()
@@ -106,6 +147,33 @@ def test_a_training_is_recorded_and_says_what_it_read(any_installation: TorchEnv
     assert reads == [("print(output[output > 0].shape)", "size", 1), ("print(loss.item())", "value", 3)]
     assert said["cudnn_operations"] > 0
     assert said["refused"] == []
+
+
+def test_attention_goes_through_cudnn_where_pytorch_prefers_it(installation: TorchEnvironment, tmp_path: Path) -> None:
+    said = facts(rehearsed(installation, tmp_path, program="attention.py")[0])
+    assert (said["cudnn_operations"], said["refused"]) == (2, [])
+    said = facts(rehearsed(installation, tmp_path, program="attention.py", gpu="a100-40gb")[0])
+    assert (said["cudnn_operations"], said["refused"]) == (0, [])
+
+
+def test_a_wheel_is_enough(installation: TorchEnvironment, tmp_path: Path) -> None:
+    wheels = [*(ROOT / "target" / "python" / "wheels").glob("*.whl")]
+    if not wheels:
+        pytest.skip("there is no wheel: python/check builds one")
+    python = tmp_path / "venv" / "bin" / "python"
+    source = installation.folder / "venv" / "bin" / "python"
+    subprocess.run([source, "-m", "venv", tmp_path / "venv"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", *wheels], check=True)
+    site, torch_site = (subprocess.check_output([it, "-c", SITE], text=True).strip() for it in (python, source))
+    (Path(site) / "torch.pth").write_text(torch_site)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", VARIABLE)}
+    memviz = [tmp_path / "venv" / "bin" / "memviz", "rehearse", "--gpu", "rtx4090", "-o", "run.pickle", "--"]
+    command = [*memviz, python, PROGRAMS / "rehearsed.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    recording = pickle.loads((tmp_path / "run.pickle").read_bytes())
+    assert f"peak {peak(recording)}" in done.stdout.splitlines()
+    assert "rehearsed without a GPU, as rtx4090" in done.stdout
 
 
 def test_a_program_ends_after_its_steps(installation: TorchEnvironment, tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a handle or a descriptor points to.
 type Opaque = [u64; 8];
 
+/// Where a handle keeps its stream.
+const STREAM: usize = 0;
+
 /// Attributes of descriptors that are read (`cudnnBackendAttributeName_t`).
 mod attribute {
     pub const HEURISTIC_RESULTS: i32 = 202;
@@ -20,6 +23,8 @@ mod attribute {
     pub const INTERMEDIATES: i32 = 301;
     pub const KNOB_CHOICES: i32 = 302;
     pub const ENGINE_WORKSPACE: i32 = 303;
+    /// As 4 bytes, unlike sizes elsewhere.
+    pub const ENGINE_SHARED_MEMORY: i32 = 304;
     pub const PLAN_WORKSPACE: i32 = 402;
     pub const PLAN_INTERMEDIATES: i32 = 403;
     pub const ENGINES: i32 = 802;
@@ -107,6 +112,16 @@ exports! {
             to.write(0);
         }
     }
+    fn cudnnSetStream(handle: *mut Opaque, stream: u64) -> i32 {
+        if let Some(handle) = handle.as_mut() {
+            handle[STREAM] = stream;
+        }
+        status::SUCCESS
+    }
+    fn cudnnGetStream(handle: *mut Opaque, to: *mut u64) -> i32 {
+        put(to, handle.as_ref().map_or(0, |handle| handle[STREAM]));
+        status::SUCCESS
+    }
     fn cudnnBackendCreateDescriptor(_kind: i32, to: *mut *mut Opaque) -> i32 {
         create(to)
     }
@@ -123,6 +138,12 @@ exports! {
                 put(count, 1);
                 if room > 0 {
                     put(values.cast::<i64>(), i64::from(name == attribute::ENGINES));
+                }
+            }
+            attribute::ENGINE_SHARED_MEMORY => {
+                put(count, 1);
+                if room > 0 {
+                    put(values.cast::<i32>(), 0);
                 }
             }
             attribute::INTERMEDIATES | attribute::KNOB_CHOICES | attribute::PLAN_INTERMEDIATES => put(count, 0),

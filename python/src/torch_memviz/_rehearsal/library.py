@@ -27,6 +27,9 @@ LIBRARIES = ("libmemviz_rehearsal.so", "libcuda.so.1", "libnvidia-ml.so.1")
 #: Releases that rehearsals were compared with the recordings of, the first and the last.
 TRIED = ((2, 1), (2, 15))
 
+#: What drivers make for a GPU: those of Linux, and that of Windows under Linux.
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
 #: cuDNN where no package says which: the one that PyTorch brought for years.
 USUAL_CUDNN = "9.1.0"
 
@@ -93,7 +96,7 @@ def cudnn(cuda: int) -> int:
 
 def has_gpu() -> bool:
     """Whether this machine has a GPU that CUDA could use."""
-    return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"))
+    return any(Path(device).exists() for device in GPU_FILES)
 
 
 def describe(gpu: Gpu, memory: int, context: int, devices: int, placement: str) -> str:

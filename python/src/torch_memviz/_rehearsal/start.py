@@ -116,7 +116,11 @@ def prepare(
         raise RehearsalError(f"expected at least one device and one rank, found {gpus} and {ranks}")
     build = library.build()
     if not library.is_tried(build.version):
-        log.warning("rehearsal: nobody has compared rehearsals of PyTorch %s with GPUs", build.version)
+        log.warning(
+            "rehearsal: nobody has compared PyTorch %s with a GPU, %s to %s were: compare a short run before you rely on it",
+            build.version,
+            *(".".join(map(str, release)) for release in library.TRIED),
+        )
     library.folder()
     os.environ[library.VARIABLE] = library.describe(kind, total, taken, gpus, placement)
     plan = Plan(
