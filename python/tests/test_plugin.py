@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, TorchEnvironment
+from .conftest import PROGRAMS, ROOT, TorchEnvironment
 
 PYTEST = ("-m", "pytest", "-p", "torch_memviz.pytest_plugin", "-p", "no:randomly", "-rA", "--tb=short", "-v")
 
@@ -69,6 +69,36 @@ def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
     assert len(list((tmp_path / ".pytest_cache").rglob("*.pickle"))) == 1
 
 
+def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "rehearsed_limits.py", tmp_path / "test_limits.py")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    python = installation.folder / "venv" / "bin" / "python"
+
+    def run(*arguments: str) -> str:
+        command = [python, *PYTEST, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8").stdout
+
+    printed = run("--memviz-dir=kept")
+    assert dict(re.findall(r"::(test_\w+)\S* (PASSED|FAILED|ERROR)", printed)) == {
+        "test_passes": "PASSED",
+        "test_exceeds": "FAILED",
+        "test_runs_out_of_memory": "FAILED",
+        "test_stays_the_same": "FAILED",
+        "test_asks_for_two_gpus": "ERROR",
+        "test_has_no_limit": "PASSED",
+    }
+    assert "more GPU memory than allowed: max-peak on device 0: 40.00 MiB (41943040 bytes), 8.00 MiB over" in printed
+    assert "rehearsed without a GPU, as l4" in printed
+    assert "test_limits.py:22 test_exceeds" in printed
+    assert "GPU 0 has a total capacity of 21.97 GiB" in printed
+    assert "expected one GPU to rehearse on, found l4 and h100-80gb" in printed
+    assert (tmp_path / "kept" / "test_limits.test_passes.pickle").is_file()
+    assert "1 passed" in run("-k", "stays_the_same", "--memviz-update-baselines")
+    assert "1 passed" in run("-k", "stays_the_same")
+    # All in this process, where the GPU of the option is that of the marker.
+    assert "1 passed" in run("-k", "passes", "--memviz-rehearse=h100")
+
+
 def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
     test = "import pytest\n@pytest.mark.limit_gpu_memory('1 GiB')\ndef test_it(): assert False\n"
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
@@ -84,6 +114,7 @@ def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
         ("limit_gpu_memory('4 GoB')", "expected a size"),
         ("limit_gpu_memory('4 GiB', metric='cached')", "expected a metric of allocated or reserved"),
         ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
+        ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of v100-16gb"),
         ("limit_gpu_memory()", "missing 1 required positional argument"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from torch_memviz import RehearsalError, rehearse
 from torch_memviz._binary import VARIABLE
 from torch_memviz._rehearsal import __main__, library, session
+from torch_memviz._rehearsal.assumptions import Assumption
 from torch_memviz._rehearsal.gpus import gpus, named
 from torch_memviz._rehearsal.start import prepare
 
@@ -154,6 +156,53 @@ def test_attention_goes_through_cudnn_where_pytorch_prefers_it(installation: Tor
     assert (said["cudnn_operations"], said["refused"]) == (2, [])
     said = facts(rehearsed(installation, tmp_path, program="attention.py", gpu="a100-40gb")[0])
     assert (said["cudnn_operations"], said["refused"]) == (0, [])
+
+
+def test_what_nonzero_finds_can_be_assumed(installation: TorchEnvironment, tmp_path: Path) -> None:
+    recording, printed = rehearsed(installation, tmp_path, program="sizes.py", assume="nonzero=0.25")
+    assert printed.split() == ["250", "250", "250"]
+    said = facts(recording)
+    assert said["assumed"] == "nonzero=0.25"
+    assert ("found = numbers[numbers > 0]", "size") in [(read["code"], read["kind"]) for read in said["reads"]]
+    (tmp_path / "shares.py").write_text("def share(tensor):\n    return 1 / tensor.dim() / 5\n")
+    function = f"nonzero={tmp_path / 'shares.py'}:share"
+    assert rehearsed(installation, tmp_path, program="sizes.py", assume=function)[1].split() == ["200", "200", "100"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nonzero=2", "expected a share from 0 to 1, found 2"),
+        ("unique=0.5", "expected what nonzero finds, .* found 'unique=0.5'"),
+        ("nonzero=often", "expected what nonzero finds, .* found 'nonzero=often'"),
+        ("nonzero=gone.py:share", "expected a file of Python with the function share, found none at gone.py"),
+    ],
+)
+def test_what_cannot_be_assumed(text: str, reason: str) -> None:
+    with pytest.raises(RehearsalError, match=reason):
+        Assumption.parse(text)
+
+
+def test_models_are_built_without_their_weights(installation: TorchEnvironment, tmp_path: Path) -> None:
+    if not installation.has("transformers"):
+        pytest.skip("there is no transformers: `just torch-env` installs it")
+    python = str(installation.folder / "venv" / "bin" / "python")
+    subprocess.run([python, PROGRAMS / "pretrained.py", "save", tmp_path / "whole"], check=True, capture_output=True)
+    (tmp_path / "bare").mkdir()
+    shutil.copy(tmp_path / "whole" / "config.json", tmp_path / "bare")
+    recordings = {}
+    for name in ("whole", "bare"):
+        arguments = ("load", str(tmp_path / name))
+        recordings[name], _ = rehearsed(
+            installation, tmp_path, *arguments, program="pretrained.py", no_weights=name == "bare"
+        )
+    assert facts(recordings["whole"])["without_weights"] == []
+    assert facts(recordings["bare"])["without_weights"] == [str(tmp_path / "bare")]
+    entries = [
+        [(entry["action"], entry["size"]) for entry in recording["device_traces"][0]]
+        for recording in recordings.values()
+    ]
+    assert entries[0] == entries[1]
 
 
 def test_a_wheel_is_enough(installation: TorchEnvironment, tmp_path: Path) -> None:

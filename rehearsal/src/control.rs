@@ -10,6 +10,10 @@ exports! {
     fn memviz_rehearsal_on_read(listener: Option<Listener>) {
         reads::listen(listener);
     }
+    /// Has the next size that this thread reads from a device be this one.
+    fn memviz_rehearsal_assume(size: u64) {
+        reads::assume(size);
+    }
     /// How many values were read from a device.
     fn memviz_rehearsal_reads() -> u64 {
         reads::count()

@@ -34,7 +34,9 @@ unsafe fn copy(to: *mut c_void, from: *const c_void, size: usize) -> i32 {
     if is_device_address(from as usize) {
         // SAFETY: the caller lets `size` bytes be written there.
         unsafe { to.cast::<u8>().write_bytes(0, size) };
-        reads::note(size);
+        let value = reads::note(size).to_le_bytes();
+        // SAFETY: as before, and no more than `size` bytes.
+        unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), size.min(value.len())) };
     } else {
         // SAFETY: the caller lets `size` bytes be read and written there; they may overlap.
         unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), size) };

@@ -1,5 +1,7 @@
-//! Values that the program reads from a device. All are 0, so what the program does with them is another thing than on a GPU.
+//! Values that the program reads from a device. All are 0, but for sizes that somebody assumes, so what the program does with them is
+//! another thing than on a GPU.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -54,15 +56,27 @@ pub fn count() -> u64 {
     READS.load(Ordering::Relaxed)
 }
 
-/// Counts a read.
-pub fn note(bytes: usize) {
+thread_local! {
+    static ASSUMED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Has the next size that this thread reads be this one, instead of 0.
+pub fn assume(size: u64) {
+    ASSUMED.set(size);
+}
+
+/// Counts a read, and gives its value: 0, or the size that is assumed.
+pub fn note(bytes: usize) -> u64 {
     READS.fetch_add(1, Ordering::Relaxed);
     let listener = LISTENER.load(Ordering::Acquire);
-    if !listener.is_null() {
-        // SAFETY: only `listen` stores here, and what it stores is a function of this type.
-        let listener: Listener = unsafe { std::mem::transmute(listener) };
-        listener(bytes as u64, asked_for() as i32);
+    if listener.is_null() {
+        return 0;
     }
+    let kind = asked_for();
+    // SAFETY: only `listen` stores here, and what it stores is a function of this type.
+    let listener: Listener = unsafe { std::mem::transmute(listener) };
+    listener(bytes as u64, kind as i32);
+    if kind == Use::Size { ASSUMED.take() } else { 0 }
 }
 
 /// What this thread wants the value for, as the functions on its stack say.

@@ -27,6 +27,12 @@ pub struct Rehearsal {
     /// Functions that the program called and that are not rehearsed: they failed.
     #[serde(default)]
     pub refused: Vec<String>,
+    /// What was assumed of values that decide about sizes, empty where nothing was.
+    #[serde(default)]
+    pub assumed: String,
+    /// Models of transformers that were built from their configuration, without their weights.
+    #[serde(default)]
+    pub without_weights: Vec<String>,
     /// Operations of cuDNN, whose workspaces are not known and were taken for 0.
     #[serde(default)]
     pub cudnn_operations: u64,
@@ -71,6 +77,17 @@ impl Rehearsal {
     /// Lines whose values decided how much was allocated.
     pub fn sizes(&self) -> impl Iterator<Item = &ValueReads> {
         self.reads.iter().filter(|reads| reads.kind == ValueUse::Size)
+    }
+}
+
+impl ValueUse {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Value => "value",
+            Self::Size => "size",
+        }
     }
 }
 

@@ -5,11 +5,13 @@
     @pytest.mark.limit_gpu_memory("4 GiB")
     def test_training_step(): ...
 
-A test without a GPU is skipped. One whose memory cannot be judged fails, as one that uses too much does.
+A test without a GPU is skipped, unless it is rehearsed on one that is not there: `rehearse="h100-80gb"`. One whose memory
+cannot be judged fails, as one that uses too much does.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import inspect
 import tempfile
@@ -19,6 +21,8 @@ from pathlib import Path
 import pytest
 
 from ._recording import release
+from ._rehearsal.gpus import RehearsalError
+from ._testing import rehearsed
 from ._testing.limits import MARKERS, file_name, limits
 from ._testing.measurement import Measurement
 
@@ -31,12 +35,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--memviz-dir", metavar="DIR", help="keep the recordings of all tests that have limits, in DIR")
     message = "write what tests with gpu_memory_baseline need, instead of comparing it"
     group.addoption("--memviz-update-baselines", action="store_true", help=message)
+    message = "rehearse all tests on this GPU, which is not there: `memviz rehearse --list` names those that are known"
+    group.addoption(rehearsed.REHEARSE, metavar="GPU", help=message)
+    group.addoption(rehearsed.REPORTS, help=argparse.SUPPRESS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Begin to rehearse before anything imports PyTorch."""
+    gpu = getattr(early_config.known_args_namespace, "memviz_rehearse", None)
+    if gpu:
+        try:
+            rehearsed.rehearse_all(gpu)
+        except RehearsalError as error:
+            raise pytest.UsageError(f"{rehearsed.REHEARSE}: {error}") from error
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the markers."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if config.getoption(rehearsed.REPORTS):
+        config.pluginmanager.register(rehearsed.Reporter(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Have a test that is rehearsed run in a process of its own: this one has PyTorch with another GPU, or none."""
+    gpu = _rehearsed_on(item)
+    if gpu is None or rehearsed.is_rehearsed(gpu) or rehearsed.why_not() is not None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in rehearsed.run(item, gpu):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,7 +78,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     asked = limits(item)
     if asked is None:
         return
-    reason = why_not()
+    is_elsewhere = asked.rehearse is not None and not rehearsed.is_rehearsed(asked.rehearse)
+    reason = rehearsed.why_not() if is_elsewhere else why_not()
     if reason is not None:
         pytest.skip(f"GPU memory: {reason}")
     measurement = Measurement(asked, _path(item), keep=bool(item.config.getoption("--memviz-dir")))
@@ -100,6 +134,15 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
             measurement.stop()
             measurement.forget()
             del item.stash[MEASUREMENT]
+
+
+def _rehearsed_on(item: pytest.Item) -> str | None:
+    """The GPU that a test is rehearsed on; a marker that says nothing fails where the test is set up."""
+    try:
+        asked = limits(item)
+    except pytest.UsageError:
+        return None
+    return asked.rehearse if asked is not None else None
 
 
 def why_not() -> str | None:

@@ -10,7 +10,7 @@ use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::model::percent::Percent;
 use regex::Regex;
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, Visitor};
 use serde::{Deserialize, de};
 use std::fmt;
 use std::marker::PhantomData;
@@ -51,6 +51,9 @@ struct File {
     capacity: Option<Typed<OfDevice>>,
     #[serde(default)]
     budget: Vec<Table>,
+    /// What `memviz rehearse` reads.
+    #[serde(default, rename = "rehearse")]
+    _rehearse: IgnoredAny,
 }
 
 #[derive(Deserialize)]
@@ -220,6 +223,8 @@ mod tests {
     fn values_are_written_as_flags_are() {
         let text = r#"
             capacity = "80GiB"
+            [rehearse]
+            gpu = "a100-80gb"
             [[budget]]
             name = "step"
             input = "runs/*.pickle"

@@ -5,6 +5,7 @@
 
 use super::comparison::json::DeviceComparison;
 use super::notes;
+use super::rehearsed::RehearsalFacts;
 use crate::analysis::peak::comparison::Comparison;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Reason;
@@ -65,6 +66,9 @@ pub struct InputHead<'a> {
     pub anomalies: AnomalyCounts,
     /// What was cut off or not understood.
     pub notes: Vec<String>,
+    /// The rehearsal that it comes from. Left out where a GPU made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rehearsal: Option<RehearsalFacts>,
 }
 
 /// Contradictions.
@@ -106,6 +110,7 @@ impl<'a> InputHead<'a> {
             complete_history: recording.is_complete(),
             anomalies,
             notes: notes::source(&recording.snapshot),
+            rehearsal: recording.snapshot.notes.rehearsal.as_ref().map(RehearsalFacts::from),
         }
     }
 }

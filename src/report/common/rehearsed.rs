@@ -3,6 +3,8 @@
 use super::words::count;
 use crate::model::bytes::Bytes;
 use crate::model::rehearsal::{Rehearsal, ValueReads, ValueUse};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Lines that are named; of more there is the number.
 const SHOWN: usize = 3;
@@ -21,7 +23,11 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     )];
     if rehearsal.sizes().next().is_some() {
         let named = named(rehearsal.sizes());
-        lines.push((format!("not exact: sizes came from values of the device, which were 0 ({named})"), true));
+        let values = match rehearsal.assumed.as_str() {
+            "" => "which were 0".to_owned(),
+            assumed => format!("which were assumed ({assumed}), or 0"),
+        };
+        lines.push((format!("not exact: sizes came from values of the device, {values} ({named})"), true));
     }
     let values = || rehearsal.reads.iter().filter(|reads| reads.kind == ValueUse::Value);
     let number: u64 = values().map(|reads| reads.count).sum();
@@ -50,6 +56,9 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
             true,
         ));
     }
+    if !rehearsal.without_weights.is_empty() {
+        lines.push((format!("built without weights: {}", rehearsal.without_weights.join(", ")), false));
+    }
     if !rehearsal.ended.is_empty() {
         lines.push((format!("the rehearsal ended before the program did: {}", rehearsal.ended), false));
     }
@@ -61,4 +70,75 @@ fn named<'a>(reads: impl Iterator<Item = &'a ValueReads>) -> String {
     let more = all.len().saturating_sub(SHOWN);
     let shown = all[..all.len().min(SHOWN)].join("; ");
     if more > 0 { format!("{shown}; and {}", count(more as u64, "other line")) } else { shown }
+}
+
+/// The facts of a rehearsal. No kernel ran, and every value read from a device was 0.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RehearsalFacts {
+    /// The kind of GPU, as `memviz rehearse --list` names it.
+    pub gpu: String,
+    /// Memory of each device, as PyTorch's messages name its total.
+    pub memory_bytes: u64,
+    /// What CUDA itself was taken to keep of it.
+    pub context_bytes: u64,
+    /// Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none.
+    pub ranks: u64,
+    /// Whether the size of something came from a value, so that no figure is exact.
+    pub sizes_from_values: bool,
+    /// What was assumed of such values; null where nothing was.
+    pub assumed: Option<String>,
+    /// Lines that read values, those that decided about sizes first.
+    pub value_reads: Vec<ValueReadsRow>,
+    /// Operations of cuDNN, whose workspaces are not known and were taken for 0.
+    pub cudnn_operations: u64,
+    /// What is not rehearsed, and so failed or was left out.
+    pub not_rehearsed: Vec<String>,
+    /// Models that were built without their weights.
+    pub without_weights: Vec<String>,
+    /// Why it ended before the program did; null where it did not.
+    pub ended: Option<String>,
+}
+
+/// A line that read values of a device.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValueReadsRow {
+    /// Its file; null for backward's own threads.
+    pub file: Option<String>,
+    /// The line.
+    pub line: u64,
+    /// Its text.
+    pub code: String,
+    /// What for: `copy` to the host, one `value`, or the `size` of something.
+    pub kind: &'static str,
+    /// How often.
+    pub count: u64,
+}
+
+impl From<&Rehearsal> for RehearsalFacts {
+    fn from(rehearsal: &Rehearsal) -> Self {
+        let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Self {
+            gpu: rehearsal.gpu.clone(),
+            memory_bytes: rehearsal.memory,
+            context_bytes: rehearsal.context,
+            ranks: rehearsal.ranks,
+            sizes_from_values: rehearsal.sizes().next().is_some(),
+            assumed: known(&rehearsal.assumed),
+            value_reads: rehearsal
+                .reads
+                .iter()
+                .map(|reads| ValueReadsRow {
+                    file: known(&reads.file),
+                    line: reads.line,
+                    code: reads.code.clone(),
+                    kind: reads.kind.name(),
+                    count: reads.count,
+                })
+                .collect(),
+            cudnn_operations: rehearsal.cudnn_operations,
+            not_rehearsed: rehearsal.refused.clone(),
+            without_weights: rehearsal.without_weights.clone(),
+            ended: known(&rehearsal.ended),
+        }
+    }
 }

@@ -383,4 +383,14 @@ fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
     ] {
         assert!(run.stdout.contains(said), "expected {said:?} in {}", run.stdout);
     }
+    // Every answer has the facts.
+    for command in ["peak", "fit", "simulate", "triage"] {
+        let answer = memviz(&[command, &path, "--format", "json"]).json();
+        let facts = &answer["input"]["rehearsal"];
+        assert_eq!((&facts["gpu"], &facts["sizes_from_values"]), (&json!("a100-40gb"), &json!(false)), "{command}");
+        assert_eq!(facts["value_reads"][0]["kind"], "value");
+        assert_eq!(facts["cudnn_operations"], 1);
+    }
+    let plain = folder.write("plain.pickle", pickle(&whole()));
+    assert!(memviz(&["peak", &plain, "--format", "json"]).json()["input"].get("rehearsal").is_none());
 }

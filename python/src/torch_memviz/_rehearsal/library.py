@@ -164,6 +164,10 @@ class Library:
         """Have nobody told of reads any more."""
         self._library.memviz_rehearsal_on_read(None)
 
+    def assume(self, size: int) -> None:
+        """Have the next size that this thread reads from a device be this one, and not 0."""
+        self._library.memviz_rehearsal_assume(ctypes.c_uint64(size))
+
     def cudnn_operations(self) -> int:
         """How many operations of cuDNN were done."""
         return int(self._library.memviz_rehearsal_cudnn())

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,8 +15,9 @@ from typing import Any
 KINDS = ("copy", "value", "size")
 
 #: Code that nobody looks for the reason in.
-_NOT_THEIRS = tuple(
-    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib") if sysconfig.get_path(name)
+_NOT_THEIRS = (
+    str(Path(__file__).parents[1]),
+    *filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -14,13 +15,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from .._recording.recorder import Recorder, record
-from . import library, torch_changes
+from . import library, torch_changes, weights
+from .assumptions import Assumption
 from .reads import Reads
 
 log = logging.getLogger("torch_memviz")
@@ -47,7 +50,8 @@ class Plan:
     #: Bytes of each device, and what CUDA keeps of them.
     memory: int
     context: int
-    path: str
+    #: The recording; None where the program makes its own.
+    path: str | None
     #: The first so many steps of an optimizer; None: all that the program does.
     steps: int | None = None
     #: Seconds; None: as long as it takes.
@@ -57,6 +61,10 @@ class Plan:
     #: Ranks of which this process is one, on its own; 1: as many as the program starts.
     ranks: int = 1
     stacks: str = "python"
+    #: Whether models of transformers are built without their weights.
+    no_weights: bool = False
+    #: What is assumed of sizes that follow from values, as `Assumption` reads it.
+    assume: str | None = None
     #: A file that gets the names of the recordings, a line each.
     files: str | None = None
 
@@ -83,12 +91,16 @@ class Session:
         self.recorder: Recorder | None = None
         #: What PyTorch would do, and was left out.
         self.left_out: set[str] = set()
+        #: Models that were built without their weights.
+        self.without_weights: list[str] = []
         #: Recordings that the program itself has written.
         self.files: list[Path] = []
         #: Why it ended before the program did.
         self.ended = ""
         self._process = os.getpid()
         self._error: BaseException | None = None
+        self._assumption = Assumption.parse(plan.assume) if plan.assume is not None else None
+        self._overrides: Any = None
         self._library = library.Library()
         self._reads = Reads(plan.most_reads, self._too_many_reads)
         self._library.on_read(self._reads.note)
@@ -106,6 +118,8 @@ class Session:
             "ranks": self.plan.ranks,
             "reads": self._reads.lines(),
             "refused": [*self._library.refused(), *sorted(self.left_out)],
+            "assumed": self._assumption.text if self._assumption is not None else "",
+            "without_weights": self.without_weights,
             "cudnn_operations": self._library.cudnn_operations(),
             "ended": self.ended,
         }
@@ -113,6 +127,8 @@ class Session:
     def prepare(self, torch: ModuleType) -> None:
         """Change what has to be another thing in PyTorch, and record from the first use of a device on."""
         torch_changes.apply(torch, self)
+        if self._assumption is not None:
+            self._overrides = self._assumption.apply(torch, self._library)
         torch.cuda._lazy_call(self._begin)
         atexit.register(self.end)
         sys.excepthook = self._remember(sys.excepthook)
@@ -163,7 +179,7 @@ class Session:
                 file.writelines(f"{path.absolute()}\n" for path in self.all_files())
 
     def _begin(self) -> None:
-        if os.getpid() != self._process or self.recorder is not None:
+        if os.getpid() != self._process or self.recorder is not None or self.plan.path is None:
             return
         stacks: Literal["python", "all"] = "all" if self.plan.stacks == "all" else "python"
         self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False)
@@ -211,15 +227,15 @@ def _raise_in_main_thread(error: type[BaseException] | None) -> None:
 
 
 class WhenImported(importlib.abc.MetaPathFinder):
-    """Prepares a session right after PyTorch is imported, whoever does that."""
+    """Does something right after a module is imported, whoever does that."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
         """Wait for the import."""
-        self._session = session
+        self._name, self._act = name, act
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Find PyTorch as everybody else does, and be there when it is ready."""
-        if name != "torch":
+        """Find the module as everybody else does, and be there when it is ready."""
+        if name != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -227,16 +243,19 @@ class WhenImported(importlib.abc.MetaPathFinder):
             return spec
         run = spec.loader.exec_module
 
-        def run_and_prepare(module: ModuleType) -> None:
+        def run_and_act(module: ModuleType) -> None:
             run(module)
-            self._session.prepare(module)
+            self._act(module)
 
-        spec.loader.exec_module = run_and_prepare  # type: ignore[method-assign]
+        spec.loader.exec_module = run_and_act  # type: ignore[method-assign]
         return spec
 
 
 def begin(plan: Plan) -> Session:
     """Load the stand-in, and wait for PyTorch."""
     session = Session(plan)
-    sys.meta_path.insert(0, WhenImported(session))
+    sys.meta_path.insert(0, WhenImported("torch", session.prepare))
+    if plan.no_weights:
+        leave_out = functools.partial(weights.leave_out, names=session.without_weights)
+        sys.meta_path.insert(0, WhenImported("transformers.modeling_utils", leave_out))
     return session

@@ -11,6 +11,7 @@ from typing import Literal
 
 from .._recording.sizes import shown, size
 from . import library
+from .assumptions import Assumption
 from .gpus import CONTEXT, RehearsalError, named
 from .session import Plan, Session, begin
 
@@ -30,6 +31,8 @@ def rehearse(
     most_reads: int = 10_000,
     stacks: Literal["python", "all"] = "python",
     placement: Literal["linux", "windows"] = "linux",
+    no_weights: bool = False,
+    assume: str | None = None,
     despite_gpu: bool = False,
 ) -> Rehearsal:
     """Rehearse what follows on a GPU that is not there: PyTorch's CUDA build runs over a stand-in for CUDA.
@@ -56,6 +59,9 @@ def rehearse(
             not 0. 0 is any number.
         stacks: As for `record`.
         placement: Where segments lie: as the driver of Linux places them, or that of Windows and WSL.
+        no_weights: Have `from_pretrained` of transformers read the configuration alone, and no weights.
+        assume: What `nonzero` and masks find, which are no elements without it: a share such as `"nonzero=0.25"`, or
+            `"nonzero=FILE.py:FUNCTION"`, a function that gives one for a tensor.
         despite_gpu: Rehearse where there is a GPU, which is not used then.
 
     Raises:
@@ -76,13 +82,15 @@ def rehearse(
         most_reads=most_reads,
         stacks=stacks,
         placement=placement,
+        no_weights=no_weights,
+        assume=assume,
     )
     return Rehearsal(begin(prepared))
 
 
 def prepare(
     *,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None,
     gpu: str,
     memory: str | int | None = None,
     context: str | int = CONTEXT,
@@ -93,11 +101,13 @@ def prepare(
     most_reads: int = 10_000,
     stacks: str = "python",
     placement: str = "linux",
+    no_weights: bool = False,
+    assume: str | None = None,
     files: str | None = None,
 ) -> Plan:
     """Say in the environment what processes are to rehearse.
 
-    The arguments are those of `rehearse`, and a file that gets the names of the recordings, a line each.
+    The arguments are those of `rehearse`, without `path` for a program that records by itself, and a file that gets the names of the recordings, a line each.
 
     Raises:
         RehearsalError: when they do not fit together, or nothing can be rehearsed here.
@@ -114,6 +124,8 @@ def prepare(
         )
     if min(gpus, ranks) < 1:
         raise RehearsalError(f"expected at least one device and one rank, found {gpus} and {ranks}")
+    if assume is not None:
+        Assumption.parse(assume)
     build = library.build()
     if not library.is_tried(build.version):
         log.warning(
@@ -127,12 +139,14 @@ def prepare(
         gpu=kind.key,
         memory=total,
         context=taken,
-        path=str(Path(path).absolute()),
+        path=str(Path(path).absolute()) if path is not None else None,
         steps=steps,
         time_limit=time_limit,
         most_reads=most_reads,
         ranks=ranks,
         stacks=stacks,
+        no_weights=no_weights,
+        assume=assume,
         files=files,
     )
     plan.to_environment()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from .._recording.sizes import size
+from .._rehearsal.gpus import RehearsalError, named
 
 #: The markers, as `pytest --markers` shows them.
 MARKERS = (
-    'limit_gpu_memory(limit, metric="allocated"): fail when more GPU memory is allocated (or reserved) than "4 GiB"',
+    'limit_gpu_memory(limit, metric="allocated", rehearse=None): fail when more GPU memory is allocated (or reserved) than "4 GiB"',
     'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
     'gpu_memory_baseline(tolerance="0%"): fail when the peak grows beyond that of the baseline beside the test',
 )
@@ -35,6 +36,8 @@ class Limits:
     #: Its baseline, and the tolerance.
     baseline: Path | None = None
     tolerance: str = ""
+    #: The GPU that it is rehearsed on; None: it runs on the one that is there.
+    rehearse: str | None = None
 
 
 def limits(item: pytest.Item) -> Limits | None:
@@ -45,20 +48,32 @@ def limits(item: pytest.Item) -> Limits | None:
     """
     flags: list[str] = []
     runs, baseline, tolerance = 1, None, ""
+    gpus: list[str] = []
+
+    def arguments(marker: pytest.Mark) -> dict[str, Any]:
+        kwargs = dict(marker.kwargs)
+        if "rehearse" in kwargs:
+            gpus.append(named(kwargs.pop("rehearse")).key)
+        return kwargs
+
     try:
         for marker in item.iter_markers("limit_gpu_memory"):
-            flags.append(_memory(*marker.args, **marker.kwargs))
+            flags.append(_memory(*marker.args, **arguments(marker)))
         for marker in _closest(item, "limit_gpu_leaks"):
-            flag, runs = _leaks(*marker.args, **marker.kwargs)
+            flag, runs = _leaks(*marker.args, **arguments(marker))
             flags += [flag, "--steps=^step_"]
         for marker in _closest(item, "gpu_memory_baseline"):
-            tolerance = _tolerance(*marker.args, **marker.kwargs)
+            tolerance = _tolerance(*marker.args, **arguments(marker))
             baseline = baseline_of(item)
-    except (TypeError, ValueError) as error:
+        if len(set(gpus)) > 1:
+            raise ValueError(f"expected one GPU to rehearse on, found {' and '.join(gpus)}")
+    except (TypeError, ValueError, RehearsalError) as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from error
     # The closest marker comes first, and replaces what the class or module says.
     flags = [flag for at, flag in enumerate(flags) if flag.split("=")[0] not in {f.split("=")[0] for f in flags[:at]}]
-    return Limits(tuple(flags), runs, baseline, tolerance) if flags or baseline else None
+    if not flags and not baseline:
+        return None
+    return Limits(tuple(flags), runs, baseline, tolerance, gpus[0] if gpus else None)
 
 
 def _closest(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:

@@ -1,0 +1,106 @@
+"""Tests that are rehearsed: each runs under a pytest of its own, whose reports are taken over."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .._rehearsal import library
+from .._rehearsal.gpus import RehearsalError
+from .._rehearsal.session import PLAN, Plan, begin
+from .._rehearsal.start import prepare
+
+#: Options of that pytest: the GPU, and the file for its reports.
+REHEARSE, REPORTS = "--memviz-rehearse", "--memviz-reports"
+
+
+def rehearse_all(gpu: str) -> None:
+    """Rehearse the tests of this process on a GPU.
+
+    Raises:
+        RehearsalError: when that cannot be.
+    """
+    # Who names a GPU has said that the one that is there is not meant.
+    reason = library.why_not(despite_gpu=True)
+    if reason is not None:
+        raise RehearsalError(reason)
+    begin(prepare(path=None, gpu=gpu))
+
+
+def is_rehearsed(gpu: str) -> bool:
+    """Whether this process is rehearsed on this GPU."""
+    plan = Plan.from_environment()
+    return plan is not None and plan.gpu == gpu
+
+
+def why_not() -> str | None:
+    """Why no process can be rehearsed here."""
+    if sys.platform != "linux":
+        return library.why_not(despite_gpu=True)
+    try:
+        library.build()
+        library.folder()
+    except RehearsalError as error:
+        return str(error)
+    return None
+
+
+def run(item: pytest.Item, gpu: str) -> list[pytest.TestReport]:
+    """Run a test on a GPU that is not there, and give what is reported of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "reports.jsonl"
+        # What this process rehearses is another GPU, or none.
+        environment = {key: value for key, value in os.environ.items() if key not in (PLAN, library.VARIABLE)}
+        command = [sys.executable, "-m", "pytest", *_arguments(item), f"{REHEARSE}={gpu}", f"{REPORTS}={file}"]
+        done = subprocess.run(
+            command,
+            cwd=item.config.invocation_params.dir,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    take = item.config.hook.pytest_report_from_serializable
+    reports = [take(config=item.config, data=json.loads(line)) for line in lines]
+    if [report.when for report in reports][-1:] != ["teardown"]:
+        said = f"the rehearsed pytest ended with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        reports.append(pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call"))
+    return reports
+
+
+def _arguments(item: pytest.Item) -> list[str]:
+    """How to have pytest run this test alone, as it was asked to run all."""
+    config = item.config
+    of_file = item.nodeid.partition("::")[2]
+    arguments = [f"{item.path}::{of_file}", f"--rootdir={config.rootpath}"]
+    if config.inipath is not None:
+        arguments += ["-c", str(config.inipath)]
+    for option, values in {"-p": config.getoption("plugins"), "-o": config.getoption("override_ini")}.items():
+        for value in values or ():
+            arguments += [option, value]
+    if config.getoption("--memviz-dir"):
+        arguments.append(f"--memviz-dir={Path(config.getoption('--memviz-dir')).absolute()}")
+    if config.getoption("--memviz-update-baselines"):
+        arguments.append("--memviz-update-baselines")
+    return arguments
+
+
+class Reporter:
+    """Reports to the pytest that started this one."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config, self._file = config, Path(config.getoption(REPORTS))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a report."""
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        with self._file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(data) + "\n")

@@ -1,0 +1,152 @@
+//! `memviz rehearse`.
+
+mod program;
+mod settings;
+mod values;
+
+use super::{Run, examples};
+use crate::cli::{Failure, Outcome};
+use crate::model::bytes::Bytes;
+use clap::{Args, ValueEnum};
+use program::{by_importance, list_gpus, nothing_recorded, rank};
+use serde_json::json;
+use settings::Settings;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use values::{Largest, Vary};
+
+/// Run a program of PyTorch on a GPU that is not there, and record its memory
+///
+/// PyTorch's CUDA build runs over a stand-in for CUDA: its own allocator serves every request, kernels do nothing, and every value
+/// read from the device is 0. Linux; the Python of the command needs torch-memviz and a CUDA build of PyTorch.
+#[derive(Debug, Args)]
+#[command(after_help = examples(&[
+    ("memviz rehearse --gpu a100-40gb -- python train.py", "its memory on an A100"),
+    ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch, predicted"),
+    ("memviz rehearse --steps 3 --largest batch -- python train.py --batch {batch}", "and tried"),
+]))]
+pub struct Rehearse {
+    /// Kind of GPU, or the beginning of its name: --list has them [default: that of memviz.toml, or h100-80gb]
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    /// Memory of the device, as PyTorch's messages name its total [default: that of the GPU]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
+    memory: Option<Bytes>,
+    /// What CUDA keeps of it
+    #[arg(long, value_name = "SIZE", default_value = "500MiB", value_parser = Bytes::of_device)]
+    context: Bytes,
+    /// Number of devices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    gpus: u32,
+    /// Be the first of so many ranks of a distributed program, alone
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    ranks: u32,
+    /// End the program after so many steps of an optimizer
+    #[arg(long, value_name = "N")]
+    steps: Option<u32>,
+    /// End the program after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<u32>,
+    /// End the program when a line has read so many values of the device: it may wait for one that is not 0; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    most_reads: u32,
+    /// Whose driver places segments
+    #[arg(long, value_enum, default_value_t = Placement::Linux)]
+    placement: Placement,
+    /// Rehearse on a machine with a GPU, which is not used
+    #[arg(long)]
+    despite_gpu: bool,
+    /// Build the models of transformers from their configuration alone: from_pretrained reads no weights
+    #[arg(long)]
+    no_weights: bool,
+    /// What nonzero and masks find: a share such as nonzero=0.25, or nonzero=FILE.py:FUNCTION, which gives one for a tensor
+    #[arg(long, value_name = "OPERATOR=SHARE")]
+    assume: Option<String>,
+    /// Run the command once for each value, {NAME} in it being the value, and hand the recordings to fit
+    #[arg(long, value_name = "NAME=N,N")]
+    vary: Option<Vary>,
+    /// Run the command with ever larger values, {NAME} in it being the value, and find the largest that fits
+    #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]
+    largest: Option<Largest>,
+    /// The recording [default: that of memviz.toml, or memory.pickle]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// List the GPUs
+    #[arg(long)]
+    list: bool,
+    /// The program and its arguments [default: those of memviz.toml]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Drivers that place segments in different ways.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Placement {
+    /// The driver of Linux
+    Linux,
+    /// That of Windows, and of Linux under it
+    Windows,
+}
+
+impl Run for Rehearse {
+    fn run(&self) -> Result<Outcome, Failure> {
+        if self.list {
+            return list_gpus(&self.command);
+        }
+        let settings = Settings::of(self)?;
+        match (&self.vary, &self.largest) {
+            (Some(vary), _) => values::predict_largest(&settings, vary),
+            (_, Some(largest)) => values::try_largest(&settings, largest),
+            _ => once(&settings),
+        }
+    }
+}
+
+/// Rehearses the command, and answers what is asked first of its recording.
+fn once(settings: &Settings) -> Result<Outcome, Failure> {
+    let rehearsed = settings.rehearse(&settings.command, &settings.output)?;
+    let answer = match &by_importance(&rehearsed.files)[..] {
+        [] => return Err(nothing_recorded(rehearsed.succeeded)),
+        [first, others @ ..] if others.iter().all(|other| rank(other).is_none()) => answer(&["triage".as_ref(), first]),
+        files => {
+            let words: Vec<&OsStr> = std::iter::once(OsStr::new("ranks")).chain(files.iter().copied()).collect();
+            answer(&words)
+        }
+    };
+    Ok(match (answer, rehearsed.succeeded) {
+        (Outcome::Done, false) => Outcome::CheckFailed,
+        (answer, _) => answer,
+    })
+}
+
+/// Answers as the command line does.
+fn answer(words: &[&OsStr]) -> Outcome {
+    let words = std::iter::once(OsStr::new("memviz")).chain(words.iter().copied());
+    crate::cli::run(words.map(OsStr::to_owned))
+}
+
+impl Rehearse {
+    /// What the Python package is told, but for where the recording goes.
+    fn options(
+        &self,
+        gpu: &str,
+        memory: Option<Bytes>,
+        steps: Option<u32>,
+        time_limit: Option<u32>,
+    ) -> serde_json::Value {
+        json!({
+            "gpu": gpu,
+            "memory": memory.map(|memory| memory.0),
+            "context": self.context.0,
+            "gpus": self.gpus,
+            "ranks": self.ranks,
+            "steps": steps,
+            "time_limit": time_limit,
+            "most_reads": self.most_reads,
+            "placement": self.placement.to_possible_value().map(|value| value.get_name().to_owned()),
+            "no_weights": self.no_weights,
+            "assume": self.assume,
+            "despite_gpu": self.despite_gpu,
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Running a program under a rehearsal, and the recordings that it leaves.
+
+use super::settings::Settings;
+use crate::cli::{Failure, Outcome};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a rehearsed program left behind.
+pub struct Rehearsed {
+    /// Recordings.
+    pub files: Vec<PathBuf>,
+    /// Whether it ended as programs do that have done their work.
+    pub succeeded: bool,
+}
+
+impl Rehearsed {
+    /// The recording of all that happened.
+    pub fn whole(&self) -> Option<&Path> {
+        let is_part = |name: &str| name.contains("_oom_attempt") || name.contains("_signal_attempt");
+        self.files.iter().find(|file| !is_part(&file.to_string_lossy())).map(PathBuf::as_path)
+    }
+
+    /// The recording of the first request that failed.
+    pub fn failed_request(&self) -> Option<&Path> {
+        self.files.iter().find(|file| is_failure(file.as_os_str())).map(PathBuf::as_path)
+    }
+}
+
+impl Settings {
+    /// Runs a command to its end.
+    pub fn rehearse(&self, command: &[OsString], output: &Path) -> Result<Rehearsed, Failure> {
+        let Some(program) = command.first() else {
+            return Err(Failure::Message("expected a command, found none".to_owned()));
+        };
+        let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
+        // One that is there is not ours, and a link may lead anywhere.
+        fs::OpenOptions::new().write(true).create_new(true).open(&list)?;
+        let succeeded = self.start(&interpreter(program), command, output, &list);
+        let files = fs::read_to_string(&list);
+        fs::remove_file(&list)?;
+        let files = files?.lines().map(PathBuf::from).filter(|file| file.is_file()).collect();
+        Ok(Rehearsed { files, succeeded: succeeded? })
+    }
+
+    /// Has Python prepare the rehearsal and become the command; gives whether that succeeded.
+    fn start(&self, python: &OsStr, command: &[OsString], output: &Path, list: &Path) -> Result<bool, Failure> {
+        let mut options = self.options.clone();
+        options["path"] = output.to_string_lossy().into();
+        options["files"] = list.to_string_lossy().into();
+        let options = options.to_string();
+        let helper = || {
+            let mut helper = Command::new(python);
+            helper.args(["-m", "torch_memviz._rehearsal", &options]);
+            helper
+        };
+        let shown = python.to_string_lossy();
+        let failed = |error: io::Error| Failure::Message(format!("{shown}: {error}"));
+        // Without a command it only says whether it could.
+        let tried = helper().output().map_err(failed)?;
+        if !tried.status.success() {
+            let said = String::from_utf8_lossy(&tried.stderr);
+            let reason = said.lines().last().unwrap_or_default();
+            return Err(Failure::Message(if reason.contains("No module named") {
+                format!(
+                    "expected torch-memviz in the environment of {shown}, found none: {shown} -m pip install torch-memviz"
+                )
+            } else {
+                reason.trim_start_matches("memviz: ").to_owned()
+            }));
+        }
+        Ok(helper().args(command).status().map_err(failed)?.success())
+    }
+}
+
+/// Has Python list the GPUs.
+pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
+    let python = command.first().map_or_else(|| "python3".into(), |program| interpreter(program));
+    let options = serde_json::json!({ "list": true }).to_string();
+    let status = Command::new(&python).args(["-m", "torch_memviz._rehearsal", &options]).status();
+    let status = status.map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
+    Ok(if status.success() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Recordings with what went wrong first.
+pub fn by_importance(files: &[PathBuf]) -> Vec<&OsStr> {
+    let mut files: Vec<&OsStr> = files.iter().map(|file| file.as_os_str()).collect();
+    files.sort_by_key(|file| !is_failure(file));
+    files
+}
+
+/// The rank in the name of a recording.
+pub fn rank(file: &OsStr) -> Option<u64> {
+    let name = file.to_string_lossy();
+    let digits: String = name.rsplit_once("_rank")?.1.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// That there is nothing to look at.
+pub fn nothing_recorded(succeeded: bool) -> Failure {
+    let end = if succeeded { "" } else { ", and failed" };
+    Failure::Message(format!("the command used no device{end}: nothing was recorded"))
+}
+
+/// Whether a recording is of a request that failed.
+fn is_failure(file: &OsStr) -> bool {
+    file.to_string_lossy().contains("_oom_attempt")
+}
+
+/// The Python that a command is run by: the command itself, or the one beside it, as scripts of an environment are installed.
+fn interpreter(program: &OsStr) -> OsString {
+    let is_python = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    let path = Path::new(program);
+    if is_python(path) {
+        return program.to_owned();
+    }
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let named = |folder: PathBuf| folder.join(path);
+    let found = if path.components().count() > 1 {
+        Some(path.to_owned())
+    } else {
+        env::split_paths(&folders).map(named).find(|path| path.is_file())
+    };
+    let beside = found.and_then(|path| Some(path.parent()?.join("python3"))).filter(|python| python.is_file());
+    beside.map_or_else(|| "python3".into(), PathBuf::into_os_string)
+}

@@ -1,0 +1,83 @@
+//! What is rehearsed: what was typed, and else what `[rehearse]` of `memviz.toml` says, so that a repository commits it.
+
+use super::Rehearse;
+use crate::cli::Failure;
+use crate::model::bytes::Bytes;
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+/// The file, in the working directory.
+const CONFIG: &str = "memviz.toml";
+
+/// What is rehearsed when neither says.
+const GPU: &str = "h100-80gb";
+const OUTPUT: &str = "memory.pickle";
+
+/// A command, the GPU that it is rehearsed on, and where the recording goes.
+pub struct Settings {
+    pub command: Vec<OsString>,
+    pub output: PathBuf,
+    /// As the Python package takes them.
+    pub options: serde_json::Value,
+}
+
+/// The file, as far as it is about rehearsals.
+#[derive(Default, Deserialize)]
+struct File {
+    #[serde(default)]
+    rehearse: Table,
+}
+
+/// `[rehearse]`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    gpu: Option<String>,
+    memory: Option<String>,
+    steps: Option<u32>,
+    time_limit: Option<u32>,
+    output: Option<PathBuf>,
+    command: Vec<OsString>,
+}
+
+impl Settings {
+    /// What was typed, with what the file says where nothing was.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or nobody names a command.
+    pub fn of(typed: &Rehearse) -> Result<Self, Failure> {
+        let table = read()?;
+        let command = if typed.command.is_empty() { table.command } else { typed.command.clone() };
+        if command.is_empty() {
+            let wanted = format!("a command behind --, or one in [rehearse] of {CONFIG}");
+            return Err(Failure::Message(format!("expected {wanted}, found neither")));
+        }
+        let memory = table.memory.map(|text| Bytes::of_device(&text).map_err(wrong)).transpose()?;
+        let gpu = typed.gpu.as_deref().or(table.gpu.as_deref()).unwrap_or(GPU);
+        let options = typed.options(
+            gpu,
+            typed.memory.or(memory),
+            typed.steps.or(table.steps),
+            typed.time_limit.or(table.time_limit),
+        );
+        let output = typed.output.clone().or(table.output).unwrap_or_else(|| PathBuf::from(OUTPUT));
+        Ok(Self { command, output, options })
+    }
+}
+
+fn read() -> Result<Table, Failure> {
+    let text = match fs::read_to_string(CONFIG) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Table::default()),
+        Err(error) => return Err(wrong(error)),
+    };
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.message().replace('\n', ", ")))?;
+    Ok(file.rehearse)
+}
+
+fn wrong(error: impl std::fmt::Display) -> Failure {
+    Failure::Message(format!("{CONFIG}: {error}"))
+}
