@@ -117,13 +117,21 @@ def repository(tmp_path: Path) -> Repository:
     return repository
 
 
-ALL = ["Install memviz", "Check the budgets", "Report", "Compare with the base branch", "Comment", "Verdict"]
+ALL = [
+    "Install memviz",
+    "Rehearse",
+    "Check the budgets",
+    "Report",
+    "Compare with the base branch",
+    "Comment",
+    "Verdict",
+]
 
 
 def test_a_pull_request_that_needs_more(repository: Repository) -> None:
     shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
     codes = repository.run(recordings="step.pickle", baseline="memory.json")
-    assert codes == dict(zip(ALL, [0, 0, 0, 0, 0, 1], strict=True))
+    assert codes == dict(zip(ALL, [0, 0, 0, 0, 0, 0, 1], strict=True))
     summary, comment = repository.text("summary.md"), repository.text("memviz-report/comparison.md")
     assert "max-peak" in summary
     assert comment.startswith("<!-- memviz -->")
@@ -140,6 +148,20 @@ def test_a_pull_request_that_stays_within_its_budget(repository: Repository) -> 
     codes = repository.run(recordings="step.*", baseline="memory.json")
     assert codes == dict.fromkeys(ALL, 0)
     assert "--method PATCH repos/someone/model/issues/comments/41 " in repository.text("gh.log")
+
+
+def test_what_is_rehearsed_is_judged(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Takes the place of a rehearsal, and writes what it is asked for.
+    memviz = repository.folder.parent / "tools" / "memviz"
+    memviz.unlink()
+    script = '#!/bin/sh\n[ "$1" != rehearse ] || { printf "%s\\n" "$@" > asked; cp "$RECORDING" "$3"; exit; }\n'
+    memviz.write_text(f'{script}exec {binary()} "$@"\n', encoding="utf-8")
+    memviz.chmod(0o755)
+    monkeypatch.setenv("RECORDING", str(fixture("gpt_train")))
+    rehearse = "-o step.pickle -- python 'my train.py'"
+    codes = repository.run(recordings="step.pickle", rehearse=rehearse)
+    assert (codes["Rehearse"], codes["Verdict"]) == (0, 1)
+    assert repository.text("asked").split("\n") == ["rehearse", "-o", "step.pickle", "--", "python", "my train.py", ""]
 
 
 def test_a_recording_that_cannot_be_judged(repository: Repository) -> None:

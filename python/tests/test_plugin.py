@@ -75,7 +75,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
     python = installation.folder / "venv" / "bin" / "python"
 
     def run(*arguments: str) -> str:
-        command = [python, *PYTEST, *arguments]
+        command = [str(python), *PYTEST, *arguments]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8").stdout
 
     printed = run("--memviz-dir=kept")

@@ -91,7 +91,7 @@ def test_a_machine_with_a_gpu_is_refused_unless_told(
     device.touch()
     monkeypatch.setattr(library, "GPU_FILES", (str(device),))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(RehearsalError, match="expected no GPU, found one: record on it, or .*despite_gpu=True"):
+    with pytest.raises(RehearsalError, match=r"expected no GPU, found one: record on it, or .*despite_gpu=True"):
         rehearse()
     monkeypatch.setattr(sys, "argv", ["", json.dumps({"gpu": "l4", "path": "run.pickle"})])
     assert __main__.main() == 2
@@ -115,7 +115,7 @@ def test_releases_that_nobody_tried_are_named(
         monkeypatch.setenv(variable, "")
     prepare(path=tmp_path / "run.pickle", gpu="l4")
     assert [record.getMessage() for record in caplog.records] == [
-        "rehearsal: nobody has compared PyTorch 3.1.0 with a GPU, 2.1 to 2.15 were: compare a short run before you rely on it"
+        "rehearsal: nobody has compared PyTorch 3.1.0 with a GPU, 2.1 to 2.15 were: compare a short run first"
     ]
 
 
@@ -217,7 +217,7 @@ def test_a_wheel_is_enough(installation: TorchEnvironment, tmp_path: Path) -> No
     (Path(site) / "torch.pth").write_text(torch_site)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", VARIABLE)}
     memviz = [tmp_path / "venv" / "bin" / "memviz", "rehearse", "--gpu", "rtx4090", "-o", "run.pickle", "--"]
-    command = [*memviz, python, PROGRAMS / "rehearsed.py"]
+    command = list(map(str, [*memviz, python, PROGRAMS / "rehearsed.py"]))
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     recording = pickle.loads((tmp_path / "run.pickle").read_bytes())

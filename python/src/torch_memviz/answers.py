@@ -1698,6 +1698,9 @@ class InputHead:
     path: str
     """As the user named it."""
 
+    rehearsal: RehearsalFacts | None = None
+    """The rehearsal that it comes from. Left out where a GPU made it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Instant:
@@ -2680,6 +2683,44 @@ class RefusedRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RehearsalFacts:
+    """The facts of a rehearsal. No kernel ran, and every value read from a device was 0."""
+
+    assumed: str | None
+    """What was assumed of such values; null where nothing was."""
+
+    context_bytes: int
+    """What CUDA itself was taken to keep of it."""
+
+    cudnn_operations: int
+    """Operations of cuDNN, whose workspaces are not known and were taken for 0."""
+
+    ended: str | None
+    """Why it ended before the program did; null where it did not."""
+
+    gpu: str
+    """The kind of GPU, as `memviz rehearse --list` names it."""
+
+    memory_bytes: int
+    """Memory of each device, as PyTorch's messages name its total."""
+
+    not_rehearsed: tuple[str, ...]
+    """What is not rehearsed, and so failed or was left out."""
+
+    ranks: int
+    """Ranks of which this is one, rehearsed alone; 1 where all ran, or there are none."""
+
+    sizes_from_values: bool
+    """Whether the size of something came from a value, so that no figure is exact."""
+
+    value_reads: tuple[ValueReadsRow, ...]
+    """Lines that read values, those that decided about sizes first."""
+
+    without_weights: tuple[str, ...]
+    """Models that were built without their weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Requester:
     """Who made a request."""
 
@@ -3259,6 +3300,26 @@ class UnreadInput:
 
     verdict: str
     """Always `unknown`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueReadsRow:
+    """A line that read values of a device."""
+
+    code: str
+    """Its text."""
+
+    count: int
+    """How often."""
+
+    file: str | None
+    """Its file; null for backward's own threads."""
+
+    kind: str
+    """What for: `copy` to the host, one `value`, or the `size` of something."""
+
+    line: int
+    """The line."""
 
 
 #: What a group of blocks does over the steps.

@@ -5,8 +5,8 @@
     @pytest.mark.limit_gpu_memory("4 GiB")
     def test_training_step(): ...
 
-A test without a GPU is skipped, unless it is rehearsed on one that is not there: `rehearse="h100-80gb"`. One whose memory
-cannot be judged fails, as one that uses too much does.
+A test without a GPU is skipped, unless it is rehearsed on one that is not there: `rehearse="h100-80gb"`. One whose
+memory cannot be judged fails, as one that uses too much does.
 """
 
 from __future__ import annotations

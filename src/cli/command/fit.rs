@@ -175,7 +175,14 @@ impl Fit {
         use_threads(&self.shared);
         let recordings = self.read()?;
         let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
-        let report = recording.plan(&self.plan_options());
+        let mut options = self.plan_options();
+        // A rehearsal has a device: what fits another one is asked by name.
+        let rehearsal = recording.snapshot.notes.rehearsal.as_ref().filter(|rehearsal| rehearsal.memory > 0);
+        if let (None, Some(rehearsal)) = (options.capacity, rehearsal) {
+            options.capacity = Some(rehearsal.memory);
+            options.context = options.context.or(Some(rehearsal.context));
+        }
+        let report = recording.plan(&options);
         let report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
         self.write_plans(&report, &recordings, format)
     }

@@ -369,7 +369,7 @@ fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
 fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
     let mut rehearsed = whole();
     let reads = json!([{"file": "train.py", "line": 9, "code": "print(loss.item())", "kind": "value", "count": 3}]);
-    let facts = json!({"version": 1, "gpu": "a100-40gb", "reads": reads, "cudnn_operations": 1});
+    let facts = json!({"version": 1, "gpu": "a100-40gb", "memory": 64 << 20, "context": 8 << 20, "reads": reads, "cudnn_operations": 1});
     rehearsed["rehearsal"] = json!(facts.to_string());
     let folder = Folder::new();
     let path = folder.write("rehearsed.pickle", pickle(&rehearsed));
@@ -386,11 +386,15 @@ fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
     // Every answer has the facts.
     for command in ["peak", "fit", "simulate", "triage"] {
         let answer = memviz(&[command, &path, "--format", "json"]).json();
-        let facts = &answer["input"]["rehearsal"];
+        let input = answer.get("input").unwrap_or_else(|| &answer["inputs"][0]);
+        let facts = &input["rehearsal"];
         assert_eq!((&facts["gpu"], &facts["sizes_from_values"]), (&json!("a100-40gb"), &json!(false)), "{command}");
         assert_eq!(facts["value_reads"][0]["kind"], "value");
         assert_eq!(facts["cudnn_operations"], 1);
     }
+    // The device that was rehearsed is the one to fit.
+    let fit = memviz(&["fit", &path, "--format", "json"]).json();
+    assert_eq!(fit["devices"][0]["capacity_bytes"], 56 << 20);
     let plain = folder.write("plain.pickle", pickle(&whole()));
     assert!(memviz(&["peak", &plain, "--format", "json"]).json()["input"].get("rehearsal").is_none());
 }

@@ -104,6 +104,8 @@ class Session:
         self._library = library.Library()
         self._reads = Reads(plan.most_reads, self._too_many_reads)
         self._library.on_read(self._reads.note)
+        # Last of all: what reads after that has no Python to tell.
+        atexit.register(self._library.on_no_read)
         self._lock = threading.Lock()
         #: Whether the end has begun, and whether it is written.
         self._is_ended = self._is_written = False

@@ -107,7 +107,8 @@ def prepare(
 ) -> Plan:
     """Say in the environment what processes are to rehearse.
 
-    The arguments are those of `rehearse`, without `path` for a program that records by itself, and a file that gets the names of the recordings, a line each.
+    The arguments are those of `rehearse`, and a file that gets the names of the recordings, a line each. Without
+    `path` nothing is recorded but by the program itself.
 
     Raises:
         RehearsalError: when they do not fit together, or nothing can be rehearsed here.
@@ -129,7 +130,7 @@ def prepare(
     build = library.build()
     if not library.is_tried(build.version):
         log.warning(
-            "rehearsal: nobody has compared PyTorch %s with a GPU, %s to %s were: compare a short run before you rely on it",
+            "rehearsal: nobody has compared PyTorch %s with a GPU, %s to %s were: compare a short run first",
             build.version,
             *(".".join(map(str, release)) for release in library.TRIED),
         )

@@ -15,7 +15,8 @@ from .._rehearsal.gpus import RehearsalError, named
 
 #: The markers, as `pytest --markers` shows them.
 MARKERS = (
-    'limit_gpu_memory(limit, metric="allocated", rehearse=None): fail when more GPU memory is allocated (or reserved) than "4 GiB"',
+    'limit_gpu_memory(limit, metric="allocated"): fail when more GPU memory is allocated (or reserved) than "4 GiB"; '
+    'rehearse="h100-80gb", here and below, runs the test without a GPU',
     'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
     'gpu_memory_baseline(tolerance="0%"): fail when the peak grows beyond that of the baseline beside the test',
 )

@@ -40,7 +40,7 @@ struct Table {
     steps: Option<u32>,
     time_limit: Option<u32>,
     output: Option<PathBuf>,
-    command: Vec<OsString>,
+    command: Vec<String>,
 }
 
 impl Settings {
@@ -50,7 +50,8 @@ impl Settings {
     /// When the file cannot be read, or nobody names a command.
     pub fn of(typed: &Rehearse) -> Result<Self, Failure> {
         let table = read()?;
-        let command = if typed.command.is_empty() { table.command } else { typed.command.clone() };
+        let committed = || table.command.into_iter().map(OsString::from).collect();
+        let command = if typed.command.is_empty() { committed() } else { typed.command.clone() };
         if command.is_empty() {
             let wanted = format!("a command behind --, or one in [rehearse] of {CONFIG}");
             return Err(Failure::Message(format!("expected {wanted}, found neither")));
