@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,24 @@ def test_what_is_installed_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(library.FOLDER, str(tmp_path))
     with pytest.raises(RehearsalError, match=r"expected libmemviz_rehearsal\.so"):
         library.folder()
+
+
+def test_a_process_whose_stand_in_cannot_be_loaded_does_not_go_on(tmp_path: Path) -> None:
+    for name in library.LIBRARIES:
+        (tmp_path / name).write_text("no library")
+    site = Path(library.__file__).with_name("site")
+    plan = session.Plan(gpu="l4", memory=1 << 34, context=0, path="run.pickle")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{site}{os.pathsep}{ROOT / 'python' / 'src'}",
+        library.VARIABLE: "name=l4",
+        library.FOLDER: str(tmp_path),
+        session.PLAN: json.dumps(asdict(plan)),
+    }
+    command = [sys.executable, "-c", "print('went on')"]
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"memviz: .*libmemviz_rehearsal\.so: .*\n", done.stderr)
 
 
 def test_importing_the_package_loads_no_stand_in() -> None:

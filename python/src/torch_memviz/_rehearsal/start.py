@@ -179,4 +179,9 @@ def in_new_process() -> None:
     plan = Plan.from_environment()
     if plan is None or os.environ.get(library.VARIABLE) is None or "torch" in sys.modules:
         return
-    begin(plan)
+    try:
+        begin(plan)
+    except (RehearsalError, OSError) as error:
+        # Python would go on without it, and PyTorch with whatever GPU there is.
+        print(f"memviz: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
