@@ -188,4 +188,4 @@ def test_a_base_branch_that_cannot_be_fetched(repository: Repository) -> None:
 
 
 def test_no_recording_is_a_failure(repository: Repository) -> None:
-    assert repository.run(recordings="nothing*.pickle") == {"Install memviz": 0, "Check the budgets": 2}
+    assert repository.run(recordings="nothing*.pickle") == {"Install memviz": 0, "Rehearse": 0, "Check the budgets": 2}
