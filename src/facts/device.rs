@@ -85,6 +85,11 @@ impl<'a> Devices<'a> {
         self.shared.sites()
     }
 
+    /// What each stack says about the part of a training step that runs it.
+    pub fn roles(&self) -> &Roles {
+        self.shared.roles()
+    }
+
     /// Every device, in the order of [`Snapshot::traces`].
     pub fn all(&self) -> &[Device<'a>] {
         &self.all

@@ -11,5 +11,6 @@ mod layers;
 mod leaks;
 mod oom;
 mod scene;
+mod strangers;
 #[path = "../support/mod.rs"]
 mod support;

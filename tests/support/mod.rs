@@ -103,6 +103,21 @@ pub fn read_unpacked(path: &str) -> Vec<u8> {
     unpacked
 }
 
+/// Recordings of strangers, which only some machines have.
+const STRANGERS: [&str; 2] = ["../shared/real", "../shared/real2"];
+
+/// A stranger's recording by its name, or `None` where a machine does not have it; the omission is announced.
+pub fn stranger(name: &str) -> Option<String> {
+    let paths = STRANGERS.iter().map(|folder| format!("{folder}/{name}"));
+    let found = paths.into_iter().find(|path| Path::new(path).is_file());
+    if found.is_none() {
+        let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_CORPUS}=1, but {name} is in none of {STRANGERS:?}");
+        skipped(&format!("{name} is in none of {STRANGERS:?}; {REQUIRE_CORPUS}=1 makes that a failure"));
+    }
+    found
+}
+
 /// The snapshot of a fixture.
 pub fn fixture(name: &str) -> String {
     format!("{FIXTURES}/{name}/snapshot.pickle.gz")

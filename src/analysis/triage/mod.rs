@@ -15,7 +15,7 @@ use crate::facts::grouping::attribution::Attribution;
 use crate::facts::grouping::{GroupBy, Inference};
 use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
-use crate::facts::training::{Category, Phase, PhaseSpan};
+use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId};
 use crate::replay::{History, Instant, Metric};
 use std::cmp::Reverse;
@@ -92,6 +92,13 @@ pub enum Finding {
         /// Bytes of all segments.
         reserved: u64,
     },
+    /// Much of what is reserved when a recording without history was dumped is free.
+    Free {
+        /// Those bytes.
+        free: u64,
+        /// Bytes of all segments.
+        reserved: u64,
+    },
     /// Blocks that step after step leaves behind, or that pile up.
     Growth {
         /// Whether nothing ever frees them.
@@ -109,6 +116,8 @@ pub enum Finding {
     Activations {
         /// Bytes of activations.
         bytes: u64,
+        /// Of these, what forwards made before the kept history and what is held still.
+        older: u64,
         /// Bytes in all.
         total: u64,
     },
@@ -119,13 +128,17 @@ pub const SITES: usize = 5;
 /// Activations are worth a line from one part of all in this many on. Running a forward again costs time, so a small part
 /// is seldom worth it.
 const ACTIVATION_PART: u64 = 4;
+/// And so is free memory of a recording without history.
+const FREE_PART: u64 = 4;
 
 impl Finding {
     /// That activations hold much of the memory, given who holds it by category.
     pub(crate) fn activations(categories: &Attribution) -> Option<Self> {
         let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
         let (bytes, total) = (row.bytes, categories.total_bytes);
-        (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Self::Activations { bytes, total })
+        let older = row.evidence.iter().filter(|reason| reason.evidence == Evidence::HeldSinceForward);
+        let older = older.map(|reason| reason.bytes).sum();
+        (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Self::Activations { bytes, older, total })
     }
 }
 
@@ -211,8 +224,14 @@ fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&
     let report = FragmentationReport::of(recording, &options).ok()?;
     let figures = report.devices.first()?.figures;
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
-    (is_the_cause || figures.pins_much())
-        .then_some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved: figures.reserved })
+    let (free, reserved) = (figures.inactive, figures.reserved);
+    let is_free = device.history().completeness.no_entries && free >= NOTABLE && free >= reserved / FREE_PART;
+    match () {
+        () if is_the_cause || figures.pins_much() => {
+            Some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved })
+        }
+        () => is_free.then_some(Finding::Free { free, reserved }),
+    }
 }
 
 fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {

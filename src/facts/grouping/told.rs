@@ -27,7 +27,8 @@ impl GroupBy {
             Self::Pool => has_pools(recording),
             Self::Operator => has_operators(recording),
             Self::NnModule => has_kind(recording, FrameKind::NnModule),
-            Self::Phase | Self::ModulePath => has_phases(recording),
+            Self::Phase => has_phases(recording),
+            Self::ModulePath => has_phases(recording) || calls_modules(recording),
             _ => true,
         };
         let expected = match self {
@@ -72,6 +73,11 @@ fn has_operators(recording: &Devices<'_>) -> bool {
 fn has_phases(recording: &Devices<'_>) -> bool {
     let spans = |device: &Device<'_>| device.phases().spans.iter().any(|span| span.phase != Phase::Other);
     recording.all().iter().any(spans) || has_kind(recording, FrameKind::NnModule)
+}
+
+/// Whether any stack leads through a call of a module.
+fn calls_modules(recording: &Devices<'_>) -> bool {
+    frames(recording).any(|id| recording.roles().is_module_call(id))
 }
 
 fn frames(recording: &Devices<'_>) -> impl Iterator<Item = FrameId> {

@@ -158,7 +158,7 @@ impl Paths {
 
 /// Positions of the frames that are calls of modules, in a stack with the outermost frame first: `forward` itself, where
 /// decorators stand between it and `Module._call_impl`.
-fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
+pub(super) fn forwards(snapshot: &Snapshot, roles: &Roles, python: &[FrameId]) -> Vec<usize> {
     const MOST_DECORATORS: usize = 8;
     let is_forward = |id: &FrameId| {
         let frame = snapshot.stacks.frame(*id);

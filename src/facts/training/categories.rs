@@ -6,6 +6,7 @@
 use super::caches::Caches;
 use super::category::{Category, Evidence};
 use super::forwards::Forwards;
+use super::older::{self, States};
 use super::origin::{Origin, Origins};
 use super::own_lines::OwnLines;
 use super::parameters::Parameters;
@@ -14,6 +15,7 @@ use super::phases::{Phase, Phases};
 use super::replacements::{Replaced, Replacements};
 use super::role::{Role, Roles};
 use super::workspace::{self, Workspaces};
+use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, ContextId, StackId};
 use crate::replay::{Allocation, History, Instant, NEVER, Track};
@@ -43,8 +45,9 @@ impl Categories {
         let origins = Origins::of(sites, roles);
         let mut lines = OwnLines::new(sites);
         let replacements = Replacements::of(track, phases, &periods, roles, &mut lines);
-        let trains = periods.from(Phase::Backward, 0).is_some();
-        let caches = if trains { Caches::default() } else { Caches::of(track, &periods, roles, &mut lines) };
+        let has_backward = periods.from(Phase::Backward, 0).is_some();
+        let trains = has_backward || roles.trains();
+        let caches = if has_backward { Caches::default() } else { Caches::of(track, &periods, roles, &mut lines) };
         let parameters = Parameters::of(track, &periods, &origins, roles, &replacements);
         let forwards = Forwards::of(track, sites, &periods, roles, phases.frees_tell);
         let mut last_born = vec![0; snapshot.stacks.len()];
@@ -54,6 +57,11 @@ impl Categories {
             }
         }
         let workspaces = Workspaces::of(track, &periods, roles);
+        let innermost = |stack: StackId| {
+            snapshot.stacks.frame_ids(stack).iter().copied().find(|&frame| sites.kind(frame).is_python())
+        };
+        let is_backward = |stack: StackId| roles.is_engine(stack) || roles.role(stack) == Role::Backward;
+        let states = older::states(track, &origins, innermost, |frame| sites.kind(frame) == FrameKind::Torch);
         let judge = Judge {
             track,
             phases,
@@ -65,12 +73,17 @@ impl Categories {
             caches: &caches,
             last_born,
             workspaces,
+            states,
+            trains,
         };
         let labels = labels(track);
         let mut memory = Memory::new(snapshot.stacks.len());
         let mut cursor = Cursor::new(&periods);
         let mut of_allocation = Vec::with_capacity(history.allocations.len());
         for (index, &allocation) in history.allocations.iter().enumerate() {
+            if index == history.baseline.len() {
+                older::settle(track, &mut of_allocation, trains, innermost, is_backward);
+            }
             let stack = track.stack_of(index);
             let entry = History::entry_before(allocation.born);
             let place = entry.and_then(|entry| cursor.find(entry));
@@ -78,6 +91,7 @@ impl Categories {
             let said = labels.get(&(index as u32)).map(|&category| (category, Evidence::Metadata));
             let (category, evidence) = said
                 .or_else(|| judge.by_stack(&block))
+                .or_else(|| judge.by_name(&block, place.map(|(_, period)| period)))
                 .or_else(|| judge.by_forebear(&block, &of_allocation))
                 .or_else(|| {
                     let (number, period) = place?;
@@ -89,6 +103,9 @@ impl Categories {
                 memory.note(stack, number, period, allocation.requested, category);
             }
             of_allocation.push(Decision { category, evidence });
+        }
+        if history.allocations.len() == history.baseline.len() {
+            older::settle(track, &mut of_allocation, trains, innermost, is_backward);
         }
         Self { of_allocation }
     }
@@ -145,6 +162,10 @@ struct Judge<'a> {
     /// The instant of the last allocation of each stack.
     last_born: Vec<u32>,
     workspaces: Workspaces,
+    /// Lines of optimizers that hold states from before the kept history.
+    states: States,
+    /// Whether any stack is part of a backward pass or an optimizer.
+    trains: bool,
 }
 
 impl Judge<'_> {
@@ -167,6 +188,17 @@ impl Judge<'_> {
             Origin::Communication => Some((Category::Communication, Evidence::CommunicationStack)),
             Origin::Workspace => Some((Category::Workspace, Evidence::WorkspaceStack)),
             Origin::LossGradient => Some((Category::Temporary, Evidence::LossGradient)),
+            _ => None,
+        }
+    }
+
+    /// What the name of a function on the stack says of a block that outlives the period which made it.
+    fn by_name(&self, block: &Block, place: Option<Period>) -> Option<Decided> {
+        let stays = || place.is_none_or(|period| period.outlived_by(block.allocation.freed));
+        match block.origin {
+            Origin::Gathered => Some((Category::Parameter, Evidence::Gathered)),
+            Origin::Named(category) if stays() => Some((category, Evidence::Named)),
+            Origin::Cache if !self.trains && stays() => Some((Category::KvCache, Evidence::Named)),
             _ => None,
         }
     }
@@ -363,6 +395,9 @@ impl Judge<'_> {
         match block.origin {
             Origin::Constructed(Category::Buffer) => (Category::Buffer, Evidence::Constructor),
             Origin::Optimizer if outlives_step => (Category::OptimizerState, Evidence::OutlivesOptimizer),
+            Origin::Optimizer if freed == NEVER && self.states.has(block.stack) => {
+                (Category::OptimizerState, Evidence::HeldByOptimizer)
+            }
             _ if by_zero_grad && self.parameters.of_size(requested) > 0 => {
                 (Category::Gradient, Evidence::DroppedByZeroGrad)
             }
@@ -373,8 +408,26 @@ impl Judge<'_> {
                 (Category::Workspace, Evidence::WorkspaceSize)
             }
             _ if self.is_freed_by_first_backward(freed) => (Category::Activation, Evidence::FreedByBackward),
+            _ if block.stack != StackId::EMPTY => self.older(block),
             _ if self.track.history.completeness.no_entries => (Category::Unknown, Evidence::NoHistory),
             _ => (Category::BeforeRecording, Evidence::BeforeRecording),
+        }
+    }
+
+    /// What the stack of a block says that is older than the kept history.
+    fn older(&self, block: &Block) -> Decided {
+        let freed = block.allocation.freed;
+        let begins_in = self.periods.get(0).filter(|first| !first.outlived_by(freed)).map(|first| first.phase);
+        let mirrors = self.parameters.of_size(block.allocation.requested) > 0;
+        match self.roles.role(block.stack) {
+            Role::Module if begins_in == Some(Phase::Forward) => GONE,
+            Role::Module => (Category::Activation, Evidence::HeldSinceForward),
+            Role::Backward if begins_in == Some(Phase::Backward) => GONE,
+            Role::Backward if mirrors && freed == NEVER => (Category::Gradient, Evidence::OlderMirrors),
+            _ if block.origin == Origin::ModuleBuilt && freed == NEVER => {
+                (Category::ModelState, Evidence::HeldSinceConstructor)
+            }
+            _ => (Category::Unknown, Evidence::Older),
         }
     }
 }

@@ -21,7 +21,8 @@ pub enum Category {
     ModelState,
     /// Older than the recording, and nothing else is known about it.
     BeforeRecording,
-    /// Made by forward and still there when backward begins; what a recomputation makes for backward.
+    /// Made by forward and still there when backward begins, or when the kept history does; what a recomputation makes for
+    /// backward.
     Activation,
     /// Keys and values that a model without backward keeps from one forward to the next.
     KvCache,
@@ -145,6 +146,28 @@ pub enum Evidence {
     DroppedByZeroGrad,
     /// From before the recording, which starts in forward, and freed by the backward pass after it.
     FreedByBackward,
+    /// Made by a function that is known by its name to make such blocks.
+    Named,
+    /// Parameters gathered from all ranks.
+    Gathered,
+    /// Made in a module's forward before the kept history, and still held where that begins.
+    HeldSinceForward,
+    /// Made before the kept history by an optimizer's line that holds several of its blocks.
+    HeldByOptimizer,
+    /// Made before the kept history by the constructor of a class with a `forward`.
+    HeldSinceConstructor,
+    /// No stack, or the engine's: at most as many blocks of this size as parameters, whose stacks are known.
+    OlderMirrors,
+    /// No stack: as many blocks of this size as one line of the optimizer holds states.
+    StateCount,
+    /// No stack, and the size of states of the optimizer.
+    StateSize,
+    /// No stack: sizes repeat as those of a model's layers do.
+    LayerSizes,
+    /// No history: four sets of sizes are alike.
+    EqualSets,
+    /// Older than the kept history; its stack does not say what it is for.
+    Older,
     /// Its stack is inside `torch.distributed` or NCCL.
     CommunicationStack,
     /// Its stack is inside a library's workspace.
@@ -207,6 +230,19 @@ impl Evidence {
             Self::MirrorsParameter => "made by backward, size of a parameter, outlives backward",
             Self::DroppedByZeroGrad => "size of a parameter, dropped by zero_grad",
             Self::FreedByBackward => "from before the recording, freed by backward",
+            Self::Named => "made by a function that is known by its name",
+            Self::Gathered => "parameters gathered from all ranks",
+            Self::HeldSinceForward => "made in the forward of a module before the kept history, still held",
+            Self::HeldByOptimizer => "made by the optimizer before the kept history, still held",
+            Self::HeldSinceConstructor => "made by the constructor of a class with a forward, still held",
+            Self::OlderMirrors => "made by the autograd engine before the kept history, size of a parameter",
+            Self::StateCount => "no stack, as many blocks of this size as optimizer states",
+            Self::StateSize => "no stack, size of optimizer states",
+            Self::LayerSizes => "no stack, sizes repeat as those of a model's layers do",
+            Self::EqualSets => {
+                "one of four sets of equal sizes: parameters, gradients, two states; which is which is open"
+            }
+            Self::Older => "older than the kept history, its stack does not say what for",
             Self::CommunicationStack => "stack of torch.distributed or NCCL",
             Self::WorkspaceStack => "stack of a library's workspace",
             Self::WorkspaceSize => "size of the cuBLAS workspace, kept for good",

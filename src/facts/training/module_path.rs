@@ -4,9 +4,10 @@
 //! there the functions that `nn.Module` calls stand for modules, and the order of their calls tells which of several it
 //! is. Attributes (`self.attn`) are in neither.
 
+use super::calls::forwards;
 use crate::facts::code::sites::Sites;
 use crate::facts::training::{Calls, FunctionId, Phases, Roles};
-use crate::model::{Snapshot, StackId, StrId};
+use crate::model::{FrameId, Snapshot, StackId, StrId};
 use crate::replay::Track;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,6 +19,8 @@ pub(crate) enum ModulePaths {
     Called {
         /// Every call, by its start, outer ones before those inside.
         calls: Vec<ModuleCall>,
+        /// Of blocks that are older than the kept history, by stack: which of several calls made them is not known.
+        older: HashMap<StackId, String>,
     },
 }
 
@@ -35,7 +38,7 @@ impl ModulePaths {
         let snapshot = track.snapshot;
         if snapshot.notes.format.has_segments() {
             let calls = Calls::of(track, phases, sites, roles);
-            return Self::Called { calls: module_calls(&calls, sites) };
+            return Self::Called { calls: module_calls(&calls, sites), older: older(track, sites, roles) };
         }
         Self::Named(named(sites, snapshot))
     }
@@ -44,8 +47,8 @@ impl ModulePaths {
     pub(crate) fn path(&self, stack: StackId, entry: Option<u32>) -> Option<&str> {
         match self {
             Self::Named(paths) => paths.get(&stack).map(String::as_str),
-            Self::Called { calls } => {
-                let entry = entry?;
+            Self::Called { calls, older } => {
+                let Some(entry) = entry else { return older.get(&stack).map(String::as_str) };
                 let mut at = calls.partition_point(|call| call.start <= entry).checked_sub(1);
                 while let Some(call) = at.and_then(|index| calls.get(index)) {
                     if entry < call.end {
@@ -63,6 +66,24 @@ impl ModulePaths {
     pub(crate) fn is_inferred(&self, path: &str) -> bool {
         matches!(self, Self::Called { .. }) || path.ends_with(']') || path.contains("].")
     }
+}
+
+/// The modules on the stacks of blocks from before the first entry.
+fn older(track: Track<'_>, sites: &Sites<'_>, roles: &Roles) -> HashMap<StackId, String> {
+    let stacks = &track.snapshot.stacks;
+    let mut paths = HashMap::new();
+    for stack in track.history.baseline.iter().map(|origin| origin.stack) {
+        if stack == StackId::EMPTY || paths.contains_key(&stack) {
+            continue;
+        }
+        let outermost_first = stacks.frame_ids(stack).iter().rev().copied();
+        let python: Vec<FrameId> = outermost_first.filter(|&frame| sites.kind(frame).is_python()).collect();
+        let called = forwards(track.snapshot, roles, &python).into_iter().filter_map(|place| python.get(place));
+        let path: Vec<String> = called.map(|&frame| sites.function(frame)).collect();
+        paths.insert(stack, path.join(" / "));
+    }
+    paths.retain(|_, path| !path.is_empty());
+    paths
 }
 
 /// The calls of a snapshot with their paths. Several calls of a function within one call of another are numbered.

@@ -1,6 +1,7 @@
 //! What a stack alone says about what an allocation is for.
 
 use super::category::Category;
+use super::named::{Named, named};
 use super::role::Roles;
 use crate::facts::code::frames::{FrameKind, installed_path};
 use crate::facts::code::sites::Sites;
@@ -37,6 +38,12 @@ pub(crate) enum Origin {
     Function,
     /// Where `DataParallel` copies parameters or buffers to other devices.
     Replica(Category),
+    /// A function that is known by its name to make blocks of a category that stay.
+    Named(Category),
+    /// Keys and values of attention, by the name of a function.
+    Cache,
+    /// Parameters that are gathered from all ranks.
+    Gathered,
     /// `torch.distributed`, NCCL.
     Communication,
     /// The workspace of a library.
@@ -58,6 +65,8 @@ enum Sign {
     Normalisation,
     /// A line of `torch.nn.parallel.replicate`.
     Replicate,
+    /// A line of Megatron's constructor of buffers for parameters and gradients.
+    Buffers,
     /// A call of a module: what is further out says nothing about this allocation.
     ModuleCall,
     /// A constructor: decides if nothing else does.
@@ -120,6 +129,7 @@ fn origin(sites: &Sites<'_>, signs: &[Sign], lines: &Lines, models: &HashSet<Str
                     Category::Buffer
                 });
             }
+            Sign::Buffers => return Origin::Named(lines.buffer(line())),
             Sign::ModuleCall => return Origin::Elsewhere,
             Sign::Constructor => {
                 constructor = true;
@@ -150,10 +160,23 @@ fn sign(sites: &Sites<'_>, roles: &Roles, id: FrameId) -> Sign {
         _ if roles.is_module_call(id) => Sign::ModuleCall,
         _ if !kind.is_python() => Sign::None,
         _ => {
-            let path = installed_path(snapshot.strings.get(frame.filename)).unwrap_or("").replace('\\', "/");
-            python_sign(&path, name, kind)
+            let file = snapshot.strings.get(frame.filename).replace('\\', "/");
+            let path = installed_path(&file).unwrap_or("");
+            match python_sign(path, name, kind) {
+                sign @ (Sign::None | Sign::User | Sign::Constructor) => named_sign(&file, name).unwrap_or(sign),
+                sign => sign,
+            }
         }
     }
+}
+
+fn named_sign(file: &str, name: &str) -> Option<Sign> {
+    Some(match named(file, name)? {
+        Named::Stays(category) => Sign::Is(Origin::Named(category)),
+        Named::Cache => Sign::Is(Origin::Cache),
+        Named::Gathered => Sign::Is(Origin::Gathered),
+        Named::Buffers => Sign::Buffers,
+    })
 }
 
 fn native_sign(name: &str) -> Sign {
@@ -239,6 +262,9 @@ struct Lines {
     normalisation: u64,
     /// The first line of `replicate` that copies: that of the parameters.
     replicate: Option<u64>,
+    /// Lines of Megatron's constructor that allocate. The buffer of parameters comes first, and is there only where the
+    /// optimizer is distributed.
+    buffers: BTreeSet<u64>,
 }
 
 /// Farther below the call for the children than this there are no parameters.
@@ -249,7 +275,13 @@ const BUFFERS_FROM: u64 = 5;
 impl Lines {
     fn of(sites: &Sites<'_>, signs: &[Sign]) -> Self {
         let stacks = &sites.snapshot().stacks;
-        let mut lines = Self { children: None, apply: BTreeSet::new(), normalisation: u64::MAX, replicate: None };
+        let mut lines = Self {
+            children: None,
+            apply: BTreeSet::new(),
+            normalisation: u64::MAX,
+            replicate: None,
+            buffers: BTreeSet::new(),
+        };
         for stack in 0..stacks.len() as u32 {
             let mut inner = false;
             for &id in stacks.frame_ids(StackId(stack)) {
@@ -262,6 +294,9 @@ impl Lines {
                     }
                     Some(Sign::Replicate) => {
                         lines.replicate = Some(lines.replicate.map_or(frame.line, |first| first.min(frame.line)));
+                    }
+                    Some(Sign::Buffers) => {
+                        lines.buffers.insert(frame.line);
                     }
                     Some(Sign::Normalisation) => lines.normalisation = lines.normalisation.min(frame.line),
                     _ => {}
@@ -284,6 +319,12 @@ impl Lines {
             (1, 3) => Category::Gradient,
             _ => Category::Buffer,
         })
+    }
+
+    /// What Megatron's constructor of buffers allocates at a line.
+    fn buffer(&self, line: u64) -> Category {
+        let is_first = self.buffers.len() > 1 && self.buffers.first() == Some(&line);
+        if is_first { Category::Parameter } else { Category::Gradient }
     }
 
     fn constructed(&self, line: u64) -> Category {

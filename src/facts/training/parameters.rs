@@ -79,6 +79,10 @@ impl Parameters {
                     evident(Evidence::Loading);
                     continue;
                 }
+                Origin::Named(Category::Parameter) if persists => {
+                    evident(Evidence::Named);
+                    continue;
+                }
                 Origin::Moved(None) | Origin::Loaded => 0,
                 Origin::Built | Origin::ModuleBuilt => 1,
                 Origin::Elsewhere | Origin::Function => 2,
@@ -97,6 +101,11 @@ impl Parameters {
                         size.gradients = size.gradients.max(size.last.1);
                     }
                 }
+                // The stack of an older block says that a step made it, not what builds a model.
+                None if matches!(
+                    roles.role(stack),
+                    Role::Module | Role::Backward | Role::Recompute | Role::Optimizer
+                ) => {}
                 _ if persists && !(may_be_workspace && rank == 2 && place.is_some()) => {
                     sizes.entry(allocation.requested).or_default().candidates[rank].push(index as u32);
                 }
@@ -115,6 +124,14 @@ impl Parameters {
                 let freed = replacements.ends(history, index, freed);
                 last.is_none_or(|last| last.begins_before(freed))
             };
+            let makes_gradients = first.is_none() || size.gradients > 0;
+            if !makes_gradients && size.known == 0 {
+                let class = &size.candidates[2];
+                if let Some((parameters, divided)) = divided_with_gradients(class, bytes, replacements) {
+                    settled = parameters;
+                    found.extend(divided);
+                }
+            }
             for class in &size.candidates {
                 let class: Vec<u32> = class.iter().filter(is_there).copied().collect();
                 possible += class.len() as u32;
@@ -170,51 +187,81 @@ fn may_stay(history: &History, replacements: &Replacements, index: u32) -> bool 
     replacements.ends(history, index, allocation.freed) == NEVER
 }
 
+/// Blocks of one size that the optimizer replaces in a step, by the line that makes the new ones, with the last of these;
+/// those that it changes in place; and the period of the step.
+struct Replaced {
+    by_line: Vec<(Vec<u32>, u32)>,
+    in_place: Vec<u32>,
+    period: u32,
+}
+
+impl Replaced {
+    /// What one step of the optimizer does with the blocks of a class; `None` where several steps replace them, or none.
+    fn of(class: &[u32], replacements: &Replacements) -> Option<Self> {
+        let mut in_place = Vec::new();
+        let mut by_line: BTreeMap<_, (Vec<u32>, u32)> = BTreeMap::new();
+        let mut period = None;
+        for &index in class {
+            let Some(replacement) = replacements.replacement(index) else {
+                in_place.push(index);
+                continue;
+            };
+            // One step of the optimizer drops them all.
+            if *period.get_or_insert(replacement.period) != replacement.period {
+                return None;
+            }
+            let (blocks, last) = by_line.entry(replacement.line?).or_default();
+            blocks.push(index);
+            *last = (*last).max(replacement.index);
+        }
+        let mut by_line: Vec<(Vec<u32>, u32)> = by_line.into_values().collect();
+        by_line.sort_by_key(|&(_, last)| last);
+        Some(Self { by_line, in_place, period: period? })
+    }
+
+    /// Whether each line replaces so many.
+    fn replaces(&self, count: usize) -> bool {
+        self.by_line.iter().all(|(blocks, _)| blocks.len() == count)
+    }
+}
+
+type Verdict = (u32, (Category, Evidence));
+
 /// Tells parameters from states of their size by what the optimizer does in the first step of a recording that begins
 /// late: it makes moments anew, and changes parameters with them.
-fn divided(
-    class: &[u32],
-    bytes: u64,
-    missing: u32,
-    replacements: &Replacements,
-) -> Option<Vec<(u32, (Category, Evidence))>> {
-    let mut in_place = Vec::new();
-    let mut by_line: BTreeMap<_, (Vec<u32>, u32)> = BTreeMap::new();
-    let mut period = None;
-    for &index in class {
-        let Some(replacement) = replacements.replacement(index) else {
-            in_place.push(index);
-            continue;
-        };
-        // One step of the optimizer drops them all.
-        if *period.get_or_insert(replacement.period) != replacement.period {
-            return None;
-        }
-        let (blocks, last) = by_line.entry(replacement.line?).or_default();
-        blocks.push(index);
-        *last = (*last).max(replacement.index);
-    }
-    let missing = missing as usize;
-    if by_line.values().any(|(blocks, _)| blocks.len() != missing) {
-        return None;
-    }
-    let computes_on = replacements.computes_on(period?, bytes);
-    let mut groups: Vec<(Vec<u32>, u32)> = by_line.into_values().collect();
-    groups.sort_by_key(|&(_, last)| last);
-    let state = |evidence| move |index: u32| (index, (Category::OptimizerState, evidence));
+fn divided(class: &[u32], bytes: u64, missing: u32, replacements: &Replacements) -> Option<Vec<Verdict>> {
+    let mut replaced = Replaced::of(class, replacements).filter(|replaced| replaced.replaces(missing as usize))?;
     let parameter = |evidence| move |index: u32| (index, (Category::Parameter, evidence));
-    match in_place.len() {
+    match replaced.in_place.len() {
         // What it computes with the new moments changes the rest in place.
-        count if count == missing && computes_on => {
-            let anew = groups.into_iter().flat_map(|(blocks, _)| blocks).map(state(Evidence::MadeAnew));
-            Some(anew.chain(in_place.into_iter().map(parameter(Evidence::ChangedInPlace))).collect())
+        count if count == missing as usize && replacements.computes_on(replaced.period, bytes) => {
+            let in_place = std::mem::take(&mut replaced.in_place).into_iter().map(parameter(Evidence::ChangedInPlace));
+            Some(made_anew(replaced).chain(in_place).collect())
         }
         // Both moments come before the step that they make.
-        0 if groups.len() > 2 => {
-            let (parameters, _) = groups.pop()?;
-            let anew = groups.into_iter().flat_map(|(blocks, _)| blocks).map(state(Evidence::MadeAnew));
-            Some(anew.chain(parameters.into_iter().map(parameter(Evidence::MadeLast))).collect())
+        0 if replaced.by_line.len() > 2 => {
+            let (parameters, _) = replaced.by_line.pop()?;
+            Some(made_anew(replaced).chain(parameters.into_iter().map(parameter(Evidence::MadeLast))).collect())
         }
         _ => None,
     }
+}
+
+/// The same where backward adds to gradients that are as old: what is changed in place are parameters and gradients.
+fn divided_with_gradients(class: &[u32], bytes: u64, replacements: &Replacements) -> Option<(u32, Vec<Verdict>)> {
+    let mut replaced = Replaced::of(class, replacements)?;
+    let count = replaced.by_line.first()?.0.len();
+    let is_divided = replaced.replaces(count)
+        && replaced.in_place.len() == 2 * count
+        && replacements.computes_on(replaced.period, bytes);
+    is_divided.then(|| {
+        let open = std::mem::take(&mut replaced.in_place);
+        let open = open.into_iter().map(|index| (index, (Category::ModelState, Evidence::ParameterSize)));
+        (count as u32, made_anew(replaced).chain(open).collect())
+    })
+}
+
+fn made_anew(replaced: Replaced) -> impl Iterator<Item = Verdict> {
+    let anew = replaced.by_line.into_iter().flat_map(|(blocks, _)| blocks);
+    anew.map(|index| (index, (Category::OptimizerState, Evidence::MadeAnew)))
 }

@@ -53,6 +53,8 @@ mod mark {
     pub const CLOSURE: u32 = 1 << 15;
     /// A function of the user's own that is called `step`.
     pub const STEP: u32 = 1 << 16;
+    /// `nn.Module._apply`: a module is moved or cast.
+    pub const MOVE: u32 = 1 << 17;
 }
 
 /// The marks of every frame and stack of a snapshot.
@@ -138,6 +140,12 @@ impl Roles {
         self.marks(stack) & mark::STEP != 0
     }
 
+    /// Whether any stack is part of a backward pass or an optimizer.
+    pub fn trains(&self) -> bool {
+        const TRAINING: u32 = mark::BACKWARD | mark::OPTIMIZER | mark::ZERO_GRAD;
+        self.stacks.iter().any(|marks| marks & TRAINING != 0)
+    }
+
     /// The role of a stack.
     pub fn role(&self, stack: StackId) -> Role {
         let marks = self.marks(stack);
@@ -153,6 +161,11 @@ impl Roles {
             () if has(mark::PYTHON) => Role::Plain,
             () => Role::Silent,
         }
+    }
+
+    /// Whether a module is moved or cast outside of all calls of modules.
+    pub fn moves_module(&self, stack: StackId) -> bool {
+        self.marks(stack) & mark::MOVE != 0 && self.role(stack) == Role::Setup
     }
 
     /// Whether a stack passes through `torch.utils.checkpoint`.
@@ -255,9 +268,8 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u32 {
     match (path, name) {
         (_, "zero_grad") => mark::ZERO_GRAD,
         ("torch/nn/modules/module.py", "_call_impl" | "_slow_forward" | "inner") => mark::MODULE_CALL,
-        ("torch/nn/modules/module.py", "_apply" | "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => {
-            mark::SETUP
-        }
+        ("torch/nn/modules/module.py", "_apply") => mark::SETUP | mark::MOVE,
+        ("torch/nn/modules/module.py", "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => mark::SETUP,
         ("torch/autograd/function.py", "apply") => mark::FUNCTION_CALL,
         ("torch/_tensor.py", "backward") => mark::BACKWARD,
         ("torch/autograd/__init__.py", "_make_grads") => mark::BACKWARD | mark::FIRST_GRADIENTS,

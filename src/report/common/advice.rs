@@ -2,14 +2,16 @@
 
 use crate::Recording;
 use crate::facts::code::frames::FrameKind;
+use crate::model::bytes::Bytes;
 use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
 use crate::replay::{History, Metric, Track};
+use crate::report::percent;
 
 /// What a recording lacks, and what records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// What is missing, in a sentence without a full stop.
-    pub missing: &'static str,
+    pub missing: String,
     /// Lines of Python, none wider than 46 columns; none where the recording is fine otherwise, so that the sentence is
     /// enough.
     pub code: &'static [&'static str],
@@ -51,11 +53,12 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
         Format::CudaSnapshot => of_snapshot(snapshot, &recording.histories),
         Format::ProfilerTrace => {
             let missing = "this trace has no Python stacks, so operators stand for lines of code";
-            (!has_python(snapshot)).then_some(Advice { missing, code: TRACE })
+            let is_empty = snapshot.entries.is_empty();
+            (!is_empty && !has_python(snapshot)).then(|| Advice { missing: missing.to_owned(), code: TRACE })
         }
         Format::MemoryTimeline => {
             let missing = "a memory timeline has no stacks, a trace with them tells lines of code";
-            Some(Advice { missing, code: TRACE })
+            Some(Advice { missing: missing.to_owned(), code: TRACE })
         }
         Format::DeviceMemoryProfile => None,
     }
@@ -69,9 +72,9 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
         return None;
     }
     let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
-    let loud = |missing| Some(Advice { missing, code });
+    let loud = |missing: &str| Some(Advice { missing: missing.to_owned(), code });
     if all(&|history| history.completeness.no_entries) {
-        return loud("nothing was recorded, the dump holds the state alone");
+        return loud("no history was recorded, the dump holds the state alone");
     }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
         return loud("a single entry was kept, so the peak and what led to it are unknown");
@@ -82,18 +85,25 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     if devices.iter().any(|history| history.completeness.ring_full || history.completeness.overflowed) {
         let missing = "the ring buffer was too small for all of the run: a larger max_entries of \
                        torch.cuda.memory._record_memory_history() keeps more of it";
-        return Some(Advice { missing, code: &[] });
+        return Some(Advice { missing: missing.to_owned(), code: &[] });
     }
-    let missing = if snapshot.is_of_2_0() {
-        "much of the peak is older than the recording. To see whose it is, begin to record before the model is built: \
-         torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
+    let late = devices.iter().map(|history| (unknown_bytes(snapshot, history), history));
+    let (bytes, history) =
+        late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
+    let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
+    let call = if snapshot.is_of_2_0() {
+        "torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
          trace_alloc_record_context=True)"
     } else {
-        "much of the peak is older than the recording. To see whose it is, begin to record before the model is built: \
-         torch.cuda.memory._record_memory_history()"
+        "torch.cuda.memory._record_memory_history()"
     };
-    let late = devices.iter().any(|history| unknown_bytes(snapshot, history) >= tenth_of_peak(history));
-    late.then_some(Advice { missing, code: &[] })
+    let missing = format!(
+        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code made it, begin to \
+         record before the model is built: {call}",
+        Bytes(bytes),
+        percent(bytes, peak)
+    );
+    Some(Advice { missing, code: &[] })
 }
 
 fn is_cuda(history: &History) -> bool {

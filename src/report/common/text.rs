@@ -49,7 +49,7 @@ impl TextStyle {
         let Some(advice) = self.advice.then(|| advice(source.recording)).flatten() else { return Ok(()) };
         writeln!(out)?;
         if advice.code.is_empty() {
-            return self.broken(0, advice.missing).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)));
+            return self.broken(0, &advice.missing).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)));
         }
         let missing = format!("{}; this records it:", advice.missing);
         self.broken(0, &missing).iter().try_for_each(|line| writeln!(out, "{}", self.bold(line)))?;

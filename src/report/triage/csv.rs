@@ -29,6 +29,7 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
                 Finding::Fragmentation { pinned_free, .. } => {
                     line("fragmentation", "", pinned_free.to_string(), false)?;
                 }
+                Finding::Free { free, .. } => line("free", "", free.to_string(), false)?,
                 Finding::Growth { is_leak, label, inferred, bytes_per_step, .. } => {
                     let kind = if *is_leak { "leak_per_step" } else { "growth_per_step" };
                     line(kind, label, bytes_per_step.to_string(), *inferred)?;

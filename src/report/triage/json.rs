@@ -71,7 +71,7 @@ pub struct FindingRow {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// Free memory that blocks in use keep from being given back.
+    /// Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
     Fragmentation,
     /// Blocks that nothing ever frees.
     Leak,
@@ -123,6 +123,7 @@ impl From<&Finding> for FindingRow {
         let words::Line { text, command } = words::finding(finding);
         let (kind, bytes, label) = match finding {
             Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
+            Finding::Free { free, .. } => (FindingKind::Fragmentation, *free as i64, None),
             Finding::Growth { is_leak, label, bytes_per_step, .. } => {
                 let kind = if *is_leak { FindingKind::Leak } else { FindingKind::Growth };
                 (kind, *bytes_per_step, Some(label.clone()))

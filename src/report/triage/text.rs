@@ -5,6 +5,7 @@ use crate::analysis::triage::{DeviceTriage, TriageReport};
 use crate::facts::grouping::attribution::Row;
 use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::facts::training::Category;
+use crate::report::common::advice::advice;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;
@@ -27,8 +28,8 @@ const FILLS: [(&str, &str); 5] = [("█", "36"), ("▓", "35"), ("▒", "33"), (
 const UNKNOWN: (&str, &str) = ("·", "2");
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
-    text.file_notes(source, out)?;
     let Some(first) = report.devices.get(report.first) else {
+        text.file_notes(source, out)?;
         writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
         return text.advice(source, out);
     };
@@ -36,6 +37,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
         writeln!(out, "{}", text.bold(&line))?;
     }
     text.words("", &format!("{} ({})", words::held(first), notes::place(&first.peak)), out)?;
+    text.file_notes(source, out)?;
     text.notes(&notes::device(&first.peak), out)?;
     text.categories(&first.categories, out)?;
     text.sites(&first.peak.attribution, out)?;
@@ -47,6 +49,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     if more > 0 {
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
+    text.would_show(first, source, out)?;
     text.findings(first, source.path, out)
 }
 
@@ -73,6 +76,16 @@ impl TextStyle {
         }
         writeln!(out, "{bar}")?;
         self.wrapped("", &names, out)
+    }
+
+    /// Where most of the memory is not known, what would show it: how to record, or else how to mark the program.
+    fn would_show(&self, device: &DeviceTriage, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let Some(sentence) = words::would_show(device) else { return Ok(()) };
+        if advice(source.recording).is_some() {
+            return self.advice(source, out);
+        }
+        writeln!(out)?;
+        self.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))
     }
 
     fn sites(&self, sites: &Attribution, out: &mut dyn Write) -> io::Result<()> {

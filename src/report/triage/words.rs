@@ -27,7 +27,8 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
             format!("No history: {} is allocated at the dump", signed(peak.at.get(Metric::Allocated)))
         }
         None if peak.is_early(Metric::Allocated) => {
-            format!("{} is allocated when the recording begins, and never more", signed(peak.at.get(Metric::Allocated)))
+            let allocated = signed(peak.at.get(Metric::Allocated));
+            format!("{allocated} is allocated when the kept history begins, and never more")
         }
         None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
     };
@@ -40,6 +41,20 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         text += &format!("; it leaks {} per step", signed(bytes));
     }
     safe(&text)
+}
+
+/// What would show what most of the memory is for, where that is not known: a sentence without a full stop.
+pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
+    let bytes_of = |category: Category| {
+        let row = device.categories.rows.iter().find(|row| row.label == category.name());
+        row.map_or(0, |row| row.bytes)
+    };
+    let unknown = bytes_of(Category::Unknown);
+    let is_most = (unknown + bytes_of(Category::BeforeRecording)) * 2 > device.categories.total_bytes;
+    (is_most && unknown > 0).then_some(
+        "what most of it is for is not known: its stacks lead through no module, backward pass or optimizer. Ranges of \
+         torch.profiler.record_function(\"forward\"), (\"backward\") and (\"optimizer\") show that",
+    )
 }
 
 /// Bytes that a leak leaves behind in each step.
@@ -82,7 +97,10 @@ fn failed(failure: &Failure) -> String {
 
 /// What a device holds and has reserved, for a line below the verdict.
 pub(crate) fn held(device: &DeviceTriage) -> String {
-    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| signed(device.peak.at.get(metric)));
+    let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| device.peak.at.get(metric));
+    // The memory of the CPU, memory timelines and profiles of one instant have no reserved bytes.
+    let is_known = reserved != 0 || allocated == 0;
+    let (allocated, reserved) = (signed(allocated), if is_known { signed(reserved) } else { "-".to_owned() });
     format!("{}: {allocated} allocated, {reserved} reserved", device_name(device.peak.device))
 }
 
@@ -105,13 +123,26 @@ pub(crate) fn finding(finding: &Finding) -> Line {
             ),
             command: "fragmentation",
         },
+        Finding::Free { free, reserved } => Line {
+            text: format!("{} of {} reserved are free", Bytes(*free), Bytes(*reserved)),
+            command: "fragmentation",
+        },
         Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
             let what = if *is_leak { "leaks" } else { "grows" };
             let more = if *places > 1 { format!(" and {} more", places - 1) } else { String::new() };
             let place = starred(&safe(label), *inferred);
             Line { text: format!("{what} {} per step at {place}{more}", signed(*bytes_per_step)), command: "leaks" }
         }
-        Finding::Activations { bytes, total } => Line {
+        Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line {
+            text: format!(
+                "activations hold {} ({:.0}%), most since before the kept history; torch.no_grad() keeps none where no \
+                 backward follows",
+                Bytes(*bytes),
+                percent(*bytes, *total)
+            ),
+            command: "peak",
+        },
+        Finding::Activations { bytes, total, .. } => Line {
             text: format!("activations hold {} ({:.0}%)", Bytes(*bytes), percent(*bytes, *total)),
             command: "checkpoint",
         },

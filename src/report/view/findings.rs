@@ -57,7 +57,7 @@ pub fn findings(devices: &Devices<'_>) -> Result<String> {
         }
         for finding in &device.findings {
             found.push(match finding {
-                Finding::Fragmentation { .. } => fragmentation(devices, device, finding),
+                Finding::Fragmentation { .. } | Finding::Free { .. } => fragmentation(devices, device, finding),
                 Finding::Growth { .. } => growth(device, &leaks, finding),
                 Finding::Activations { .. } => activations(devices, device, finding)?,
             });
