@@ -7,7 +7,7 @@
 
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::Sites;
-use crate::facts::training::{CallPaths, Phase, Phases, PlaceId, Role, Roles};
+use crate::facts::training::{Call, CallPaths, Calls, Phase, Phases, PlaceId, Role, Roles};
 use crate::model::{Action, Format, FrameId, StrId};
 use crate::replay::{Instant, Track};
 use foldhash::fast::RandomState;
@@ -162,6 +162,11 @@ impl IterationFinder<'_> {
         if is_model && called.iter().any(is_layer) {
             return None;
         }
+        // A loop that brings each module onto the device before it calls it goes through the layers of a model.
+        let least_moves = loops.iter().map(|(_, visits)| visits.ends.len()).min().unwrap_or(0);
+        if is_model && visits.values().any(|visits| visits.moves_module && visits.ends.len() >= least_moves) {
+            return None;
+        }
         if is_model && others.iter().any(|(_, visits)| visits.callees.iter().all(|callee| !called.contains(callee))) {
             return None;
         }
@@ -183,6 +188,44 @@ impl IterationFinder<'_> {
         (!ends.is_empty()).then_some(Iterations { kind, ends, place: last, range: None })
     }
 
+    /// The calls of one model after another from one place, where nothing else shows a loop: two at least, all alike, and
+    /// most of what forward allocates. For recordings without a backward pass.
+    pub(crate) fn model_calls(&self) -> Option<Iterations> {
+        let moves = self.track.stacks().iter().any(|&stack| self.roles.moves_module(stack));
+        if moves || !self.track.snapshot.notes.format.has_segments() {
+            return None;
+        }
+        let calls = Calls::of(self.track, self.phases, self.sites, self.roles);
+        let mut outermost: Vec<&Call> = Vec::new();
+        for call in &calls.calls {
+            if outermost.last().is_none_or(|last| last.end <= call.start) {
+                outermost.push(call);
+            }
+        }
+        let function = outermost.first()?.function;
+        let is_layer = self.sites.kind(calls.function(function)?.frame) == FrameKind::Torch;
+        if is_layer || outermost.len() < MIN_CALLS || outermost.iter().any(|call| call.function != function) {
+            return None;
+        }
+        let place_of = |call: &&Call| self.place_of(call.start..call.end, Role::Module);
+        let place = place_of(outermost.first()?)?;
+        if outermost.iter().any(|call| place_of(call) != Some(place)) {
+            return None;
+        }
+        let made: Vec<usize> = outermost.iter().map(|call| self.allocs(call.start..call.end).count()).collect();
+        let (least, most) = (made.iter().min()?, made.iter().max()?);
+        let in_forward = self.phases.spans.iter().filter(|span| span.phase == Phase::Forward);
+        let all: usize = in_forward.map(|span| self.allocs(span.start..span.end).count()).sum();
+        let are_alike = most * (ALL_BUT_ONE - 1) <= least * ALL_BUT_ONE;
+        let are_most = made.iter().sum::<usize>() * ALL_BUT_ONE >= all * (ALL_BUT_ONE - 1);
+        (are_alike && are_most).then(|| Iterations {
+            kind: IterationKind::Forward,
+            ends: outermost.iter().map(|call| call.end).collect(),
+            place: Some(place),
+            range: None,
+        })
+    }
+
     /// Where the program was outside of its modules, again and again.
     fn visits(&self) -> HashMap<PlaceId, Visits, RandomState> {
         let mut line_changes = LineChanges::new(self.call_paths);
@@ -197,6 +240,7 @@ impl IterationFinder<'_> {
             }
             let visits = visits.entry(place).or_default();
             number += visits.visit(changes, number, entry + 1);
+            visits.moves_module |= self.roles.moves_module(stack);
             if self.roles.role(stack) == Role::Module {
                 visits.calls_model = true;
                 visits.callees.extend(self.call_paths.callee(stack));
@@ -205,6 +249,9 @@ impl IterationFinder<'_> {
         visits
     }
 }
+
+/// Calls of a model that are a loop at least.
+const MIN_CALLS: usize = 2;
 
 /// Of so many visits all but one are to places of the loop, if it fills a recording.
 const ALL_BUT_ONE: usize = 10;
@@ -293,6 +340,8 @@ struct Visits {
     ends: Vec<(usize, Instant)>,
     /// Whether modules are called from there.
     calls_model: bool,
+    /// Whether a module is moved there.
+    moves_module: bool,
     /// Their code.
     callees: HashSet<FrameId, RandomState>,
 }

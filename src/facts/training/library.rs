@@ -7,7 +7,7 @@
 //! else the line made stays with it. At most one line of each device is such a line.
 
 use super::role::Roles;
-use crate::facts::code::frames::FrameKind;
+use crate::facts::code::frames::{FrameKind, installed_path};
 use crate::facts::code::sites::{LibraryLines, Sites};
 use crate::model::{FrameId, StackId};
 use crate::replay::{Metric, Track};
@@ -15,6 +15,10 @@ use std::collections::{HashMap, HashSet};
 
 /// One part in so many of the peak: less is not worth another line.
 const LEAST_OF_PEAK: u64 = 10;
+
+/// Files whose functions only call the `forward` of other code.
+const WRAPPERS: [&str; 4] =
+    ["accelerate/hooks.py", "accelerate/utils/operations.py", "peft/peft_model.py", "torch/utils/_contextlib.py"];
 
 /// What stands on a stack, as far as the rule asks for it.
 #[derive(Clone, Copy, Default)]
@@ -85,6 +89,14 @@ fn code_of(sites: &Sites<'_>, roles: &Roles, stack: StackId) -> StackCode {
     }
 }
 
+/// Whether a frame stands between a call of a module and its `forward`, whoever wrote that.
+fn is_wrapper(sites: &Sites<'_>, frame: FrameId) -> bool {
+    let snapshot = sites.snapshot();
+    let file = snapshot.stacks.frame(frame).map_or("", |frame| snapshot.strings.get(frame.filename));
+    let path = installed_path(file).unwrap_or("").replace('\\', "/");
+    WRAPPERS.contains(&path.as_str())
+}
+
 /// The innermost line of the package whose module is the innermost one called below the user's own line.
 fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<FrameId> {
     let inside = frames.iter().copied().take_while(|&frame| !sites.is_own(frame));
@@ -95,6 +107,7 @@ fn library_line(sites: &Sites<'_>, roles: &Roles, frames: &[FrameId]) -> Option<
         match sites.kind(frame) {
             // C++ frames stand between those of Python, and operators of traces inside of them.
             FrameKind::Native | FrameKind::Plumbing | FrameKind::Operator => {}
+            FrameKind::Package | FrameKind::Torch if is_wrapper(sites, frame) => {}
             FrameKind::Package => {
                 let package = sites.package_of(frame);
                 if innermost.iter().all(|(known, _)| *known != package) {

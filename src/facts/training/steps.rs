@@ -132,7 +132,7 @@ impl StepRule {
                 place: None,
                 range: Some(last.name).filter(|&name| optimizers.iter().all(|range| range.name == name)),
             },
-            (None, _) => return Err(NoSteps::Unknown),
+            (None, _) => finder.model_calls().filter(|_| passes.is_empty()).ok_or(NoSteps::Unknown)?,
         };
         let name = iterations.range.filter(|&name| {
             let ranges = optimizers.iter().filter(|range| range.name == name);
