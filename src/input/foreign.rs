@@ -37,12 +37,24 @@ const KINDS: &[(&[u8], &str, &str)] = &[
 const NSYS: &str = "nsys export --type sqlite opens it to other tools; memviz reads PyTorch's own recordings: \
                     torch.cuda.memory._dump_snapshot, or export_chrome_trace with profile_memory=True";
 
+/// What to do with a profile of XProf.
+const XPLANE: &str = "TensorBoard and XProf show it; for memory, jax.profiler.save_device_memory_profile writes what memviz \
+                      reads, and so does torch.cuda.memory._dump_snapshot";
+
 /// What a file is that begins like this, and what to do about it, if memviz knows and does not read it.
 pub fn describe(begin: &[u8]) -> Option<String> {
     let found = KINDS.iter().find(|(magic, _, _)| begin.starts_with(magic)).map(|&(_, what, advice)| (what, advice));
+    let found = found.or_else(|| is_xplane(begin).then_some(("a profile of XProf (.xplane.pb)", XPLANE)));
     let found = found.or_else(|| is_safetensors(begin).then_some(("a model (safetensors)", "")));
     let (what, advice) = found.or_else(|| is_prose(begin).then_some(("a text, such as a log or a table", "")))?;
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
+}
+
+/// A message whose first field is a plane that is named like a device or the host: `XSpace` of XProf.
+fn is_xplane(begin: &[u8]) -> bool {
+    let is_named = |part: &[u8], name: &[u8]| part.windows(name.len()).any(|window| window == name);
+    let start = &begin[..begin.len().min(64)];
+    begin.first() == Some(&0x0a) && (is_named(start, b"/device:") || is_named(start, b"/host:"))
 }
 
 /// The length of a JSON header in eight bytes, and that header.
@@ -79,6 +91,13 @@ mod tests {
         }
         let safetensors = [&[64, 0, 0, 0, 0, 0, 0, 0][..], b"{\"weight\":"].concat();
         assert!(describe(&safetensors).is_some_and(|line| line.contains("safetensors")));
+    }
+
+    #[test]
+    fn profiles_of_xprof_are_named() {
+        let begin = b"\x0a\xf1\x05\x12\x1e/device:CUSTOM:Megascale Trace";
+        assert!(describe(begin).is_some_and(|line| line.contains("XProf")));
+        assert_eq!(describe(b"\x0a\x04\x08\x01\x10\x02"), None, "a device memory profile");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::io::{self, Read};
 const CHUNK: usize = 64 << 10;
 /// The key in front of a recording. PyTorch writes it between double quotes; a browser takes others and none, too.
 const KEY: &[u8] = b"base64";
+/// What pages of before PyTorch 2.1 call the blocks that they draw.
+const ALLOC_DATA: &[u8] = b"alloc_data = {";
 /// How a picture in a page begins.
 const PICTURE: &[u8] = b"data:image/png;base64";
 
@@ -49,6 +51,8 @@ pub struct PageReader<R> {
     /// The last group, decoded. It is held back, since zeros at the end of all are padding, which PyTorch puts there.
     last: Option<[u8; 3]>,
     has_picture: bool,
+    /// So many bytes of [`ALLOC_DATA`] were just seen; all of them, once they were.
+    alloc_data: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +97,7 @@ impl<R: Read> PageReader<R> {
             padding: 0,
             last: None,
             has_picture: false,
+            alloc_data: 0,
         }
     }
 
@@ -120,6 +125,9 @@ impl<R: Read> PageReader<R> {
                 State::Searching { key, picture, found } => {
                     let (key, picture) = (matched(KEY, key, byte), matched(PICTURE, picture, byte));
                     self.has_picture |= picture == PICTURE.len();
+                    if self.alloc_data < ALLOC_DATA.len() {
+                        self.alloc_data = matched(ALLOC_DATA, self.alloc_data, byte);
+                    }
                     if key == KEY.len() { State::Colon { found } } else { State::Searching { key, picture, found } }
                 }
                 State::Colon { found } | State::Quote { found } if byte.is_ascii_whitespace() => {
@@ -204,6 +212,11 @@ impl<R: Read> PageReader<R> {
             _ if self.has_picture => Err(Error::Foreign(
                 "an HTML page with a picture, which is all that export_memory_timeline puts there; export to \
                  .raw.json.gz instead"
+                    .to_owned(),
+            )),
+            _ if self.alloc_data == ALLOC_DATA.len() => Err(Error::Foreign(
+                "a page of an old _memory_viz.py, which holds what it draws and no snapshot; memviz reads the pickle that \
+                 it was made from, and pages of trace_plot of PyTorch 2.1 or later"
                     .to_owned(),
             )),
             _ => Err(Error::Foreign(
@@ -291,6 +304,7 @@ mod tests {
         };
         says("<html><img src='data:image/png;base64,iVBO'/></html>", "a picture");
         says("<html></html>", "without a recording");
+        says("<script> allo alloc_data = {\"actions\": [0]}", "an old _memory_viz.py");
         says("<p>{\"base64\": 1}", "without a recording");
         says("<p>{\"base64\": \"YQ==\"}, {\"base64\": \"YQ==\"}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {'base64': 'YQ=='}", "more than one");

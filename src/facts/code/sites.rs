@@ -14,6 +14,24 @@ const BACKWARD: &str = "(backward)";
 /// The same where that operator is inferred.
 const INFERRED_BACKWARD: &str = "(backward, inferred)";
 
+/// Operators that make a tensor for others, or a copy of one.
+const FACTORIES: [&str; 14] = [
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "aten::zeros",
+    "aten::zeros_like",
+    "aten::new_zeros",
+    "aten::resize_",
+    "aten::clone",
+    "aten::contiguous",
+    "aten::copy_",
+    "aten::_to_copy",
+    "aten::to",
+];
+
 /// What is known about the code behind an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodeOrigin {
@@ -108,7 +126,7 @@ impl<'s> Sites<'s> {
 
     /// The frame that a stack is charged to: the innermost frame of the user's own Python code, or that of a library's
     /// model below it (see [`crate::facts::device::Device::deep_sites`]); else the innermost Python frame; else the first
-    /// operator, or C++ frame that is not plumbing; else the innermost frame.
+    /// operator that does more than to make a tensor, or C++ frame that is not plumbing; else the innermost frame.
     pub fn site_frame(&self, stack: StackId) -> Option<FrameId> {
         let frames = self.snapshot.stacks.frame_ids(stack);
         let first = |wanted: &dyn Fn(FrameKind) -> bool| frames.iter().copied().find(|&frame| wanted(self.kind(frame)));
@@ -118,8 +136,19 @@ impl<'s> Sites<'s> {
             .or_else(|| self.library.below.get(&stack).copied())
             .or_else(|| frames.iter().copied().find(|&frame| self.is_own(frame)))
             .or_else(|| first(&FrameKind::is_python))
+            .or_else(|| self.operator_frame(frames))
             .or_else(|| first(&|kind| matches!(kind, FrameKind::Native | FrameKind::Operator | FrameKind::Category)))
             .or_else(|| frames.first().copied())
+    }
+
+    /// The innermost operator that does more than to make a tensor, or copy one; the outermost, if all do nothing else.
+    fn operator_frame(&self, frames: &[FrameId]) -> Option<FrameId> {
+        let mut operators = frames.iter().copied().filter(|&frame| self.kind(frame) == FrameKind::Operator);
+        let computes = |&frame: &FrameId| {
+            let name = self.snapshot.stacks.frame(frame).map_or("", |frame| self.snapshot.strings.get(frame.name));
+            !FACTORIES.contains(&name)
+        };
+        operators.clone().find(computes).or_else(|| operators.next_back())
     }
 
     /// The label of a stack under `--by site`: `file.py:line function`.

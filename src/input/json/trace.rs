@@ -36,7 +36,12 @@ pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result
         return Err(if reader.has_events {
             Error::NoMemoryEvents
         } else {
-            let message = "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none";
+            let message = if reader.has_nodes {
+                "an execution trace of PyTorch (ExecutionTraceObserver), which has operators and no memory: \
+                 torch.profiler.profile(profile_memory=True, with_stack=True) records a trace with it"
+            } else {
+                "not a profiler trace or memory timeline: expected a key \"traceEvents\", found none"
+            };
             Error::UnknownJson(message.to_owned())
         });
     }
@@ -56,6 +61,8 @@ pub struct TraceReader {
     has_fractions: bool,
     has_events: bool,
     has_memory_flag: bool,
+    /// Whether there is the list that an execution trace has instead of events.
+    has_nodes: bool,
 }
 
 /// What the memory events of a trace hold, which differs by release.
@@ -73,6 +80,7 @@ enum TopKey {
     BaseTime,
     Distributed,
     ProfileMemory,
+    Nodes,
     Other,
 }
 
@@ -91,6 +99,7 @@ impl TraceReader {
                     b"baseTimeNanoseconds" => TopKey::BaseTime,
                     b"distributedInfo" => TopKey::Distributed,
                     b"profile_memory" => TopKey::ProfileMemory,
+                    b"nodes" => TopKey::Nodes,
                     _ => TopKey::Other,
                 }))
             })?;
@@ -111,6 +120,10 @@ impl TraceReader {
                         cursor.skip()?;
                         Ok(is_one)
                     })?;
+                }
+                Some(TopKey::Nodes) => {
+                    self.has_nodes = true;
+                    feed.item("the top-level object", skip)?;
                 }
                 Some(TopKey::Other) => feed.item("the top-level object", skip)?,
             }

@@ -61,20 +61,25 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     let mut buffers = 0u64;
     // Samples and their bytes.
     let mut without_device = (0u64, 0u64);
+    let mut without_size = 0u64;
     for &message in &tables.samples {
         let sample = tables.sample(message)?;
-        let value = |index: usize| {
-            let value = sample.values.get(index).copied().unwrap_or_default();
-            i64::try_from(value).map_err(|_| Error::malformed(message.at(), "expected a count of 63 bits in a sample"))
-        };
-        let (count, bytes) = (value(count_index)? as u64, value(space_index)? as u64);
+        let value = |index: usize| sample.values.get(index).copied().unwrap_or_default();
+        let (count, bytes) = (value(count_index), value(space_index));
         if count == 0 && bytes == 0 {
             continue;
         }
         let Some(device) = sample.device else {
-            without_device = (without_device.0 + 1, without_device.1.saturating_add(bytes));
+            // JAX writes -1 for a program whose size it does not know.
+            match i64::try_from(bytes) {
+                Ok(_) => without_device = (without_device.0 + 1, without_device.1.saturating_add(bytes)),
+                Err(_) => without_size += 1,
+            }
             continue;
         };
+        if i64::try_from(count).is_err() || i64::try_from(bytes).is_err() {
+            return Err(Error::malformed(message.at(), "expected a count of 63 bits in a sample"));
+        }
         buffers = buffers.saturating_add(count.max(1));
         if buffers > MAX_BUFFERS {
             let what = format!("more than {MAX_BUFFERS} buffers");
@@ -92,6 +97,9 @@ pub fn read(reader: impl Read) -> Result<LiveProfile> {
     if without_device.0 > 0 {
         let reason = format!("compiled programs of {}, whose device is not recorded", Bytes(without_device.1));
         profile.notes.left_out.insert(reason, without_device.0);
+    }
+    if without_size > 0 {
+        profile.notes.left_out.insert("compiled programs of unknown size".to_owned(), without_size);
     }
     profile.notes.device_names = devices.into_names();
     Ok(profile)

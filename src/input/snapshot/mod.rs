@@ -73,7 +73,11 @@ impl Assembler {
                 self.snapshot.notes.segments_only = true;
                 return self.segments(0, "segments", root);
             }
-            other => return Err(Error::NotASnapshot(format!("the pickle holds {}", other.describe()))),
+            other => {
+                let found = other.describe();
+                let message = format!("the pickle holds {found}; torch.cuda.memory._dump_snapshot writes a snapshot");
+                return Err(Error::NotASnapshot(message));
+            }
         };
         let at = Fields::of(&self.heap, index, "snapshot")?.at;
         let pairs = Fields::of(&self.heap, index, "snapshot")?.pairs.to_vec();
