@@ -1933,6 +1933,8 @@ NoCandidates = Literal[
     # A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls
     # cannot be told apart.
     "no_lines",
+    # The kept history has neither a forward nor a backward pass.
+    "no_forward",
     # No forward is followed by a backward, and none keeps what one would need.
     "no_training_step",
     # The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have

@@ -22,14 +22,15 @@ use crate::analysis::diff::DeviceOverlay;
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::time::moment::Moment;
-use crate::facts::training::Phase;
-use crate::model::{DeviceId, Format};
+use crate::facts::training::{Category, Phase};
+use crate::model::{DeviceId, Format, Frame, StackId};
 use crate::play::changes::Checkpointed;
 use crate::play::changes::Editor;
 use crate::play::changes::checkpointable::{Checkpointable, PassObstacle};
 use crate::play::plans::{DevicePlans, checkpointed_below};
-use crate::replay::{Anomalies, Completeness, Counters, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, Instant, Metric};
 use candidate::Workbench;
+use std::collections::HashMap;
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,10 @@ pub struct DeviceCheckpoint {
     pub peak_bytes: i64,
     /// Of these, what forward made and backward will free; where no backward follows, what outlives its forward pass.
     pub activation_bytes: u64,
+    /// Bytes at the peak of the category of activations.
+    pub kept_bytes: u64,
+    /// Of these, what programs of `torch.compile` made.
+    pub compiled_bytes: u64,
     /// Number of forward passes that a backward follows, or else of those that keep what one would need.
     pub passes: usize,
     /// Whether no backward follows these passes.
@@ -127,6 +132,9 @@ impl DeviceCheckpoint {
         let none = match () {
             () if history.entries() == 0 => Some(NoCandidates::NoHistory),
             () if !editor.choice().has_functions() && !has_python(device) => Some(NoCandidates::NoStacks),
+            () if phases.spans.iter().all(|span| !matches!(span.phase, Phase::Forward | Phase::Backward)) => {
+                Some(NoCandidates::NoForward)
+            }
             () if track.snapshot.notes.format != Format::CudaSnapshot => Some(NoCandidates::NoLines),
             () if functions.passes() == 0 => Some(NoCandidates::NoTrainingStep),
             () => functions.obstacle(peak.instant).map(|obstacle| match obstacle {
@@ -145,6 +153,7 @@ impl DeviceCheckpoint {
         let none = none.or((candidates.is_empty() && left_out == 0).then_some(nothing));
         let in_optimizer = none == Some(NoCandidates::PeakInOptimizer);
         let best = candidates.first().zip(options.curves).zip(bench.as_ref());
+        let (kept_bytes, compiled_bytes) = activations(device, peak.instant);
         let curves = best.and_then(|((best, options), bench)| bench.curves(best, options));
         Self {
             device: device.id(),
@@ -153,6 +162,8 @@ impl DeviceCheckpoint {
             phase: phases.at(peak.instant),
             peak_bytes: peak.bytes,
             activation_bytes: functions.activation_bytes(peak.instant),
+            kept_bytes,
+            compiled_bytes,
             passes: functions.passes(),
             without_backward: functions.is_open(),
             optimizer: in_optimizer
@@ -172,6 +183,25 @@ impl DeviceCheckpoint {
     }
 }
 
+/// Whether any stack has Python frames: of an entry, or of a block that is older than the first.
 fn has_python(device: &Device<'_>) -> bool {
-    device.track.stacks().iter().any(|&stack| device.roles().has_python(stack))
+    let older = device.history().baseline.iter().map(|origin| origin.stack);
+    device.track.stacks().iter().copied().chain(older).any(|stack| device.roles().has_python(stack))
+}
+
+/// Bytes of activations in use at an instant, and of those that a compiled program made: AOTAutograd decided to keep them.
+fn activations(device: &Device<'_>, instant: Instant) -> (u64, u64) {
+    let (track, snapshot) = (device.track, device.snapshot());
+    let mut known: HashMap<StackId, bool> = HashMap::new();
+    let of_aot = |frame: &Frame| snapshot.strings.get(frame.filename).contains("torch/_functorch/_aot_autograd/");
+    let mut is_compiled =
+        |stack: StackId| *known.entry(stack).or_insert_with(|| snapshot.stacks.frames(stack).any(of_aot));
+    let blocks = device.history().allocations.iter().enumerate();
+    let activations = blocks.filter(|&(index, block)| {
+        block.allocated_at(instant) && device.categories().get(index).category == Category::Activation
+    });
+    activations.fold((0, 0), |(all, compiled), (index, block)| {
+        let of_compiled = if is_compiled(track.stack_of(index)) { block.size } else { 0 };
+        (all + block.size, compiled + of_compiled)
+    })
 }

@@ -14,6 +14,8 @@ pub enum NoCandidates {
     /// A profiler trace: its frames have the line at which a function begins, not the one it is at, so that calls cannot be
     /// told apart.
     NoLines,
+    /// The kept history has neither a forward nor a backward pass.
+    NoForward,
     /// No forward is followed by a backward, and none keeps what one would need.
     NoTrainingStep,
     /// The pass that the peak lies in runs out of memory, or the file was cut off in it: what its backward would have freed

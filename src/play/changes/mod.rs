@@ -387,9 +387,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         match trained.per_parameter {
             0 => Err("no states of an optimizer are known".to_owned()),
             1..=MOST_STATES => Ok(trained),
-            more => Err(format!(
-                "{more} states of each parameter are more than an optimizer has: what they are is not known"
-            )),
+            _ => Err(trained.too_many()),
         }
     }
 }

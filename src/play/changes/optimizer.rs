@@ -114,10 +114,7 @@ pub(super) fn apply(
     optimizer: Optimizer,
 ) -> Result<Assumed, String> {
     if trained.per_parameter > MOST_STATES {
-        return Err(format!(
-            "the recorded optimizer keeps {} states of each parameter: which of them would go is not known",
-            trained.per_parameter
-        ));
+        return Err(trained.too_many());
     }
     if matches!(optimizer, Optimizer::Adam8bit | Optimizer::Adafactor)
         && trained.gradients.keys().any(|bytes| bytes % ELEMENT != 0)

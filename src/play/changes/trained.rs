@@ -22,8 +22,10 @@ pub(super) struct Trained {
     pub gradients: BTreeMap<u64, u32>,
     /// States, in the order in which they were made.
     pub states: Vec<u32>,
-    /// How many states each parameter has.
+    /// How many states each parameter has, those that are made anew in every step counted each time.
     pub per_parameter: u32,
+    /// How many of them are there at once.
+    pub at_once: u32,
     /// What each step of the optimizer makes and does not keep.
     pub scratch: Vec<Vec<u32>>,
     /// Entries of each step of the optimizer that updates parameters.
@@ -79,7 +81,24 @@ impl Trained {
             ));
         }
         let per_parameter = per_parameter(states.iter().map(|&index| allocation(index).requested), &gradients)?;
-        Ok(Self { gradients, states, per_parameter, scratch, updates, all_gradients })
+        let together = most_at_once(states.iter().map(|&index| *allocation(index)), &updates);
+        let at_once = |(size, count): (&u64, &u32)| together.get(size).map_or(0, |states| states / count.max(&1));
+        let at_once = gradients.iter().max_by_key(|&(size, count)| size * u64::from(*count)).map_or(0, at_once);
+        Ok(Self { gradients, states, per_parameter, at_once, scratch, updates, all_gradients })
+    }
+
+    /// Why more states are recorded than an optimizer has.
+    pub fn too_many(&self) -> String {
+        match self.at_once {
+            1..=MOST_STATES if self.at_once < self.per_parameter => format!(
+                "the recorded optimizer makes its {} states of each parameter anew in every step: such a step is not played",
+                self.at_once
+            ),
+            _ => format!(
+                "the recorded optimizer keeps {} states of each parameter: what they are is not known",
+                self.per_parameter
+            ),
+        }
     }
 
     /// Bytes of one gradient of each trained parameter, the largest first.

@@ -22,7 +22,10 @@ const MUCH_PERCENT: f64 = 5.0;
 
 /// The answer in a few words.
 pub fn headline(device: &DeviceCheckpoint) -> String {
-    format!("{}: peak allocated {}", notes::device_name(device.device), signed(device.peak_bytes))
+    // Where the kept history begins with its maximum, or nothing was kept, it is a state like another.
+    let is_known = !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline);
+    let peak = if is_known { "peak " } else { "" };
+    format!("{}: {peak}allocated {}", notes::device_name(device.device), signed(device.peak_bytes))
 }
 
 /// Where the recorded peak is.
@@ -53,7 +56,7 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         return Vec::new();
     }
     let mut facts = Vec::new();
-    if let Some(held) = activations(device) {
+    if let Some(held) = activations(device).filter(|&held| held > 0) {
         let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
         let held = Bytes(held);
         facts.push(if device.without_backward {
@@ -69,7 +72,19 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         (passes, None) => format!("{passes} forward passes"),
     });
     facts.extend(device.checkpointed.iter().map(checkpointed));
+    if device.compiled_bytes * 2 > device.activation_bytes && device.activation_bytes > 0 {
+        facts.push(compiled(device));
+    }
     facts
+}
+
+/// What to do about activations of compiled code.
+fn compiled(device: &DeviceCheckpoint) -> String {
+    format!(
+        "{} of activations are what AOTAutograd keeps of compiled code: torch._functorch.config.activation_memory_budget \
+         below 1 keeps less, and computes it again; torch.utils.checkpoint belongs around code before it is compiled",
+        Bytes(device.compiled_bytes)
+    )
 }
 
 fn checkpointed(function: &Checkpointed) -> String {
@@ -101,9 +116,18 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
              cannot be distinguished from the next; a snapshot of torch.cuda.memory has the lines"
                 .to_owned()
         }
+        NoCandidates::NoForward => {
+            "the kept history has no forward pass of a module, and activation checkpointing changes nothing else".to_owned()
+        }
+        NoCandidates::NoTrainingStep if device.compiled_bytes > 0 => compiled(device),
+        NoCandidates::NoTrainingStep if device.kept_bytes > 0 => format!(
+            "no backward pass follows a forward pass in the kept history: what one would free of the {} of activations is \
+             not known",
+            Bytes(device.kept_bytes)
+        ),
         NoCandidates::NoTrainingStep => {
-            "there is no training step: no forward pass that a backward pass follows, nor one whose calls of modules keep \
-             memory for it; checkpointing changes nothing else"
+            "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \
+             torch.no_grad(): there is nothing that activation checkpointing would not keep"
                 .to_owned()
         }
         NoCandidates::Unfinished => {

@@ -45,7 +45,8 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, ou
         text.notes(&lines, out)?;
         let span = device.time_us.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
         let complete = if device.completeness.is_complete() { ", complete history" } else { "" };
-        writeln!(out, "  {} entries{}{complete}", device.entries, span.unwrap_or_default())?;
+        let entries = if device.entries == 1 { "entry" } else { "entries" };
+        writeln!(out, "  {} {entries}{}{complete}", device.entries, span.unwrap_or_default())?;
         let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
         let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();
         if !counts.is_empty() {

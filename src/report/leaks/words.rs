@@ -63,10 +63,23 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
         return Some(format!("{what}{every}; {}", training::NO_STEPS));
     }
     Some(match (device.is_judged(), device.warm_up) {
-        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}: record more of them"),
+        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}: record more of them{}", levels(device)),
         (true, 1) => format!("{what}; the first is warm-up{every}"),
         (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
     })
+}
+
+/// The levels at which steps end, where there are too few of them for a verdict.
+fn levels(device: &DeviceLeaks) -> String {
+    let (Some(first), Some(last)) = (device.ends.first(), device.ends.last()) else { return String::new() };
+    let (from, to) = (first.allocated_bytes, last.allocated_bytes);
+    match device.ends.len() {
+        0 | 1 => String::new(),
+        number if device.ends.iter().all(|end| end.allocated_bytes == from) => {
+            format!("; all {number} end with {} allocated", signed(from))
+        }
+        _ => format!("; the first ends with {} allocated, the last with {}", signed(from), signed(to)),
+    }
 }
 
 /// Everything that must be said about one device, a line each.

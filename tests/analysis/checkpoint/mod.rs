@@ -160,10 +160,10 @@ fn reasons_are_given_where_nothing_can_be_predicted() {
     let trace = "fixtures/traces/profiler_traces/fake_cuda_modules";
     for (path, reason) in [
         (fixture("no_history"), NoCandidates::NoHistory),
-        (fixture("state_only"), NoCandidates::NoTrainingStep),
-        (fixture("tiny"), NoCandidates::NoTrainingStep),
-        (fixture("side_stream"), NoCandidates::NoTrainingStep),
-        (fixture("pinned_t215"), NoCandidates::NoTrainingStep),
+        (fixture("state_only"), NoCandidates::NoForward),
+        (fixture("tiny"), NoCandidates::NoForward),
+        (fixture("side_stream"), NoCandidates::NoForward),
+        (fixture("pinned_t215"), NoCandidates::NoForward),
         (fixture("oom"), NoCandidates::Unfinished),
         (fixture("oom_t201"), NoCandidates::Unfinished),
         (fixture("oom_forward"), NoCandidates::Unfinished),
