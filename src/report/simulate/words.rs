@@ -63,7 +63,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; with segments where the driver may put them instead it is {allocs} and {frees}, as below")
+            format!("; the rows below are played anew, with other addresses or another limit: {allocs} and {frees}")
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte{elsewhere}"
