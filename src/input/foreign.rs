@@ -37,7 +37,7 @@ const KINDS: &[(&[u8], &str, &str)] = &[
 const NSYS: &str = "nsys export --type sqlite opens it to other tools; memviz reads PyTorch's own recordings: \
                     torch.cuda.memory._dump_snapshot, or export_chrome_trace with profile_memory=True";
 
-/// What to do with a profile of XProf.
+/// What to do with a profile of `XProf`.
 const XPLANE: &str = "TensorBoard and XProf show it; for memory, jax.profiler.save_device_memory_profile writes what memviz \
                       reads, and so does torch.cuda.memory._dump_snapshot";
 
@@ -50,7 +50,7 @@ pub fn describe(begin: &[u8]) -> Option<String> {
     Some(format!("{what}; {}", if advice.is_empty() { OWN } else { advice }))
 }
 
-/// A message whose first field is a plane that is named like a device or the host: `XSpace` of XProf.
+/// A message whose first field is a plane that is named like a device or the host: `XSpace` of `XProf`.
 fn is_xplane(begin: &[u8]) -> bool {
     let is_named = |part: &[u8], name: &[u8]| part.windows(name.len()).any(|window| window == name);
     let start = &begin[..begin.len().min(64)];

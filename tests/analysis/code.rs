@@ -129,9 +129,9 @@ fn modules_have_paths() {
 fn what_is_missing_can_be_recorded() {
     let (new, old) = ("max_entries=1_000_000)", "True, trace_alloc_max_entries=1_000_000,");
     for (name, missing, code) in [
-        ("no_history", "no history was recorded", new),
-        ("no_history_t231", "no history was recorded", new),
-        ("no_history_t201", "no history was recorded", old),
+        ("no_history", "no entries were recorded", new),
+        ("no_history_t231", "no entries were recorded", new),
+        ("no_history_t201", "no entries were recorded", old),
         ("state_only", "a single entry was kept", new),
     ] {
         let path = fixture(name);

@@ -189,7 +189,7 @@ fn has_python(device: &Device<'_>) -> bool {
     device.track.stacks().iter().copied().chain(older).any(|stack| device.roles().has_python(stack))
 }
 
-/// Bytes of activations in use at an instant, and of those that a compiled program made: AOTAutograd decided to keep them.
+/// Bytes of activations in use at an instant, and of those that a compiled program made: `AOTAutograd` decided to keep them.
 fn activations(device: &Device<'_>, instant: Instant) -> (u64, u64) {
     let (track, snapshot) = (device.track, device.snapshot());
     let mut known: HashMap<StackId, bool> = HashMap::new();

@@ -1,7 +1,7 @@
 //! Functions whose names say what they allocate: caches of inference engines, buffers of distributed training, weights.
 //!
-//! By file and function of the libraries' own source: vLLM 0.2 to 0.10, SGLang 0.3 to 0.5, transformers 4.36 to 4.56,
-//! Megatron-LM core 0.5 to 0.12, DeepSpeed 0.10 to 0.17, PEFT, bitsandbytes, FSDP of PyTorch 2.0 to 2.15. Where a program
+//! By file and function of the libraries' own source: vLLM 0.2 to 0.10, `SGLang` 0.3 to 0.5, transformers 4.36 to 4.56,
+//! Megatron-LM core 0.5 to 0.12, `DeepSpeed` 0.10 to 0.17, PEFT, bitsandbytes, FSDP of PyTorch 2.0 to 2.15. Where a program
 //! has code of its own, names that are usual for it count.
 
 use super::category::Category;

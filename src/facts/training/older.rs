@@ -124,13 +124,18 @@ pub(super) fn settle(
         (!workspace::is_size(bytes) || blocks.len() >= LEAST_LAYERS) && !blocks.iter().any(is_open)
     });
     let sizes = of_layers(&unknown);
-    let evidence = Evidence::LayerSizes;
-    match copies(&sizes) {
-        4 if history.completeness.no_entries => share_out(decided, &sizes),
-        1 if !is_doubled(&sizes) => {
-            sizes.values().for_each(|blocks| set(decided, blocks, Category::Parameter, evidence));
+    let category = match copies(&sizes) {
+        4 if history.completeness.no_entries => None,
+        1 if !is_doubled(&sizes) => Some(Category::Parameter),
+        _ => Some(Category::ModelState),
+    };
+    match category {
+        None => share_out(decided, &sizes),
+        Some(category) => {
+            for blocks in sizes.values() {
+                set(decided, blocks, category, Evidence::LayerSizes);
+            }
         }
-        _ => sizes.values().for_each(|blocks| set(decided, blocks, Category::ModelState, evidence)),
     }
     // By now more parameters are known.
     let mut parameters: HashMap<u64, usize> = HashMap::new();
@@ -191,10 +196,11 @@ fn of_layers(unknown: &BySize) -> BySize {
         .filter(|&(width, element)| count(width) >= LEAST_LAYERS && count(width * width / element) >= LEAST_LAYERS)
         .take(MOST_WIDTHS)
         .collect();
-    let is_matrix = |bytes: u64| widths.iter().any(|(width, _)| bytes % width == 0 && bytes / width >= LEAST_ROWS);
+    let is_matrix =
+        |bytes: u64| widths.iter().any(|(width, _)| bytes.is_multiple_of(*width) && bytes / width >= LEAST_ROWS);
     let matrices: BySize = unknown.iter().filter(|(bytes, _)| is_matrix(**bytes)).map(owned).collect();
     let most = matrices.values().map(Vec::len).max().unwrap_or(0).min(MOST_LAYERS);
-    let repeats = |blocks: &Vec<u32>, layers: usize| blocks.len() >= layers && blocks.len() % layers <= 1;
+    let repeats = |blocks: &[u32], layers: usize| blocks.len() >= layers && blocks.len() % layers <= 1;
     let repeated = |layers: usize| {
         let sizes = matrices.values().filter(|blocks| repeats(blocks, layers)).count();
         // Embeddings are there once.
@@ -232,7 +238,7 @@ fn copies(sizes: &BySize) -> usize {
     let bytes = |(&bytes, blocks): (&u64, &Vec<u32>)| bytes.saturating_mul(blocks.len() as u64);
     let total = sizes.iter().map(bytes).fold(0, u64::saturating_add);
     let holds = |copies: usize| {
-        let divides = |blocks: &Vec<u32>| blocks.len() % copies == 0;
+        let divides = |blocks: &Vec<u32>| blocks.len().is_multiple_of(copies);
         let divided = sizes.iter().filter(|(_, blocks)| divides(blocks)).map(bytes).fold(0, u64::saturating_add);
         let vectors = sizes.range(VECTORS).all(|(_, blocks)| divides(blocks));
         vectors && is_share(divided, total, LEAST_SHARE_OF_SETS)
@@ -253,7 +259,7 @@ fn is_doubled(sizes: &BySize) -> bool {
 fn share_out(decided: &mut [Decision], sizes: &BySize) {
     const SETS: [Category; 4] =
         [Category::Parameter, Category::Gradient, Category::OptimizerState, Category::OptimizerState];
-    for blocks in sizes.values().filter(|blocks| blocks.len() % SETS.len() == 0) {
+    for blocks in sizes.values().filter(|blocks| blocks.len().is_multiple_of(SETS.len())) {
         for (part, category) in blocks.chunks(blocks.len() / SETS.len()).zip(SETS) {
             set(decided, part, category, Evidence::EqualSets);
         }

@@ -38,6 +38,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
+    #[allow(clippy::too_many_lines, reason = "one pass over blocks and one over sizes, with what both need")]
     pub(super) fn of(
         track: Track<'_>,
         periods: &Periods,

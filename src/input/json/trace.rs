@@ -50,6 +50,7 @@ pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result
 
 /// A trace, or a part of one, as far as it was read.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TraceReader {
     profile: Profile,
     threads: HashMap<(i64, i64), u32, RandomState>,

@@ -74,7 +74,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
     let loud = |missing: &str| Some(Advice { missing: missing.to_owned(), code });
     if all(&|history| history.completeness.no_entries) {
-        return loud("no history was recorded, the dump holds the state alone");
+        return loud("no entries were recorded, the dump holds the state alone");
     }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
         return loud("a single entry was kept, so the peak and what led to it are unknown");
