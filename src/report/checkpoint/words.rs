@@ -163,7 +163,7 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
         reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
     }
     let parts = [
-        (peak.kept_bytes, "made by the optimizer and kept (its states)"),
+        (peak.kept_bytes, "made by the optimizer since the first kept entry and kept"),
         (peak.temporary_bytes, "temporary in its step"),
         (peak.backward_bytes, "made in backward (gradients)"),
         (peak.other_bytes, "everything else"),
