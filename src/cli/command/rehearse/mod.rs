@@ -56,7 +56,7 @@ pub struct Rehearse {
     /// Rehearse on a machine with a GPU, which is not used
     #[arg(long)]
     despite_gpu: bool,
-    /// Build the models of transformers from their configuration alone: from_pretrained reads no weights
+    /// Load the models of transformers from their configuration alone, without reading weights
     #[arg(long)]
     no_weights: bool,
     /// What nonzero and masks find: a share such as nonzero=0.25, or nonzero=FILE.py:FUNCTION, which gives one for a tensor
