@@ -293,7 +293,7 @@ fn partial_results_say_that_they_are() {
     for (file, at) in CUT {
         let path = format!("{MALFORMED}/{file}");
         for command in ["peak", "info"] {
-            let sentence = format!("the file ends at byte {at}");
+            let sentence = format!("the file is cut off at byte {at}");
             support::memviz(&[command, &path]).expect_error("--allow-truncated");
             for format in ["text", "markdown"] {
                 let run = support::memviz(&[command, "--allow-truncated", "--format", format, &path]);
