@@ -31,6 +31,7 @@ mod chosen;
 mod chunks;
 pub(crate) mod functions;
 mod inference;
+mod lives;
 mod offload;
 mod optimizer;
 pub(crate) mod passes;
@@ -45,6 +46,7 @@ pub use change::Change;
 pub(crate) use chosen::{Choice, Chosen, Release};
 pub use chunks::LossFigures;
 pub use functions::{Checkpointed, CodeChange, HeldByCalls};
+pub(crate) use lives::Lives;
 pub use optimizer::Optimizer;
 pub use recompute::{Gap, Recompute};
 
@@ -339,6 +341,14 @@ impl<'d, 'a> Editor<'d, 'a> {
         checkpoint::apply(&mut rewrite, chosen, self.device.history());
         let (program, origins, moved) = rewrite.finish();
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
+    }
+
+    /// A program in which single allocations live otherwise.
+    pub(crate) fn with_lives(&self, program: &Program, lives: &Lives) -> Edited {
+        let mut rewrite = Rewrite::of(program);
+        lives::apply(&mut rewrite, self.device, lives);
+        let (program, origins, moved) = rewrite.finish();
+        Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved }
     }
 
     /// When what forward keeps for backward could be let go of.
