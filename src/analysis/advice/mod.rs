@@ -5,6 +5,7 @@
 //! played has no figures and says why.
 
 mod trial;
+mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
 
@@ -17,13 +18,82 @@ use trial::Trial;
 /// A known mistake, by a name that stays the same in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Story {}
+pub enum Story {
+    /// Gradients of the step before live through the forward pass.
+    ZeroGradLate,
+    /// What a step returns stays bound through backward and the next forward pass.
+    KeptOutputs,
+    /// Tensors are kept from step to step with their autograd graph.
+    RetainedGraph,
+    /// Evaluation with gradients on.
+    EvalWithoutNoGrad,
+    /// Gradients live on through an evaluation.
+    GradsKept,
+    /// Results of all batches are collected on the device.
+    AccumulatingMetrics,
+    /// A second copy of the weights that need not be on the device.
+    DuplicateModel,
+    /// Gradients and states of weights that need no training.
+    OptimizerStatesOfFrozen,
+    /// Temporaries of the optimizer, or of clipping, for all parameters at once.
+    ForeachTemporaries,
+    /// All logits in float32, and the loss of them at once.
+    Fp32Logits,
+    /// Attention that makes the matrix of all pairs.
+    AttentionMatrix,
+    /// Batches on the device long before they are needed.
+    DataloaderPrefetchGpu,
+    /// A cache of keys and values that is copied to grow.
+    KvCacheGrowth,
+    /// Sequence lengths vary, so that much of what is reserved fits nothing.
+    FragmentationVarlen,
+    /// Memory reserved for a second stream that the first cannot use.
+    SideStreamStranding,
+    /// Segments that an earlier phase left behind.
+    ReleaseCache,
+    /// Casts and copies that one operator makes of a whole tensor.
+    CastCopy,
+    /// Temporaries of one line make the peak.
+    Temporary,
+}
 
 impl Story {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
-        match self {}
+        match self {
+            Self::ZeroGradLate => "zero_grad_late",
+            Self::KeptOutputs => "kept_outputs",
+            Self::RetainedGraph => "retained_graph",
+            Self::EvalWithoutNoGrad => "eval_without_no_grad",
+            Self::GradsKept => "grads_kept",
+            Self::AccumulatingMetrics => "accumulating_metrics",
+            Self::DuplicateModel => "duplicate_model",
+            Self::OptimizerStatesOfFrozen => "optimizer_states_of_frozen",
+            Self::ForeachTemporaries => "foreach_temporaries",
+            Self::Fp32Logits => "fp32_logits",
+            Self::AttentionMatrix => "attention_matrix",
+            Self::DataloaderPrefetchGpu => "dataloader_prefetch_gpu",
+            Self::KvCacheGrowth => "kv_cache_growth",
+            Self::FragmentationVarlen => "fragmentation_varlen",
+            Self::SideStreamStranding => "side_stream_stranding",
+            Self::ReleaseCache => "release_cache",
+            Self::CastCopy => "cast_copy",
+            Self::Temporary => "temporary",
+        }
     }
+}
+
+/// A line of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeLine {
+    /// As every answer names it: `train.py:58 main`.
+    pub label: String,
+    /// The file as the recording has it.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The function.
+    pub function: String,
 }
 
 /// Something to change.
@@ -32,7 +102,7 @@ pub struct Advice {
     /// The mistake.
     pub story: Story,
     /// The line to change: the one that makes the mistake, not the one that suffers from it. `None` where no stack has it.
-    pub line: Option<FrameId>,
+    pub line: Option<CodeLine>,
     /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
     pub cure: String,
     /// What shows the mistake, in a sentence.
@@ -70,11 +140,31 @@ enum Remedy {
     Unplayed(&'static str),
 }
 
+/// Which cures are played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plays {
+    /// All.
+    All,
+    /// Those of a recording that is played in an instant; of others the list says what plays them.
+    #[default]
+    Quick,
+}
+
+/// Entries of a device that are played in an instant.
+const QUICK: u32 = 60_000;
+
+impl Plays {
+    /// Why the cures of a device are not played; `None` where they are.
+    fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
+        (self == Self::Quick && device.history().entries() > QUICK).then_some("memviz report plays it")
+    }
+}
+
 /// Finders, the most telling first.
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 0] = [];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 1] = [zero_grad_late::find];
 
 /// What to change in the program of a device, what saves most first.
-pub fn advice(device: &Device<'_>) -> Vec<Advice> {
+pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     if device.id() <= HOST_DEVICE {
         return Vec::new();
     }
@@ -82,7 +172,7 @@ pub fn advice(device: &Device<'_>) -> Vec<Advice> {
     if found.is_empty() {
         return Vec::new();
     }
-    let trial = Trial::new(device);
+    let trial = Trial::new(device, plays.obstacle(device));
     let mut advice: Vec<Advice> = found.into_iter().filter_map(|finding| trial.advice(finding)).collect();
     advice.sort_by_key(|advice| Reverse(advice.saving.most()));
     advice

@@ -1,7 +1,8 @@
 //! Plays cures, to see what they save.
 
-use super::{Advice, Finding, Remedy};
+use super::{Advice, CodeLine, Finding, Remedy};
 use crate::facts::device::Device;
+use crate::model::FrameId;
 use crate::play::changes::{Edited, Editor};
 use crate::play::{Outcome, Testbed, Trust, play, program};
 
@@ -59,28 +60,40 @@ impl Saving {
 
 /// A device's program, ready for cures.
 pub(super) struct Trial<'d, 'a> {
+    device: &'d Device<'a>,
     editor: Editor<'d, 'a>,
     /// The program and how it goes under the recorded settings, or why it cannot be played.
     testbed: Result<(Testbed, Outcome), &'static str>,
 }
 
 impl<'d, 'a> Trial<'d, 'a> {
-    pub fn new(device: &'d Device<'a>) -> Self {
-        let testbed = program(device).map(|program| {
+    /// Gets ready to play; an obstacle says why nothing is played.
+    pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>) -> Self {
+        let program = obstacle.map_or_else(|| program(device), Err);
+        let testbed = program.map(|program| {
             let mut testbed = Testbed::new(device.track, program, None, None);
             // What a program needs shows on a device that never refuses.
             testbed.capacity = None;
             let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
             (testbed, outcome)
         });
-        Self { editor: Editor::new(device), testbed }
+        Self { device, editor: Editor::new(device), testbed }
     }
 
     /// What a finding is worth; `None` where its cure saves too little.
     pub fn advice(&self, finding: Finding) -> Option<Advice> {
         let saving = self.saving(&finding.remedy)?;
         let Finding { story, line, cure, evidence, cost, code, .. } = finding;
+        let line = line.and_then(|frame| self.line(frame));
         Some(Advice { story, line, cure, evidence, cost, code, saving })
+    }
+
+    fn line(&self, frame: FrameId) -> Option<CodeLine> {
+        let snapshot = self.device.snapshot();
+        let data = snapshot.stacks.frame(frame)?;
+        let text = |id| snapshot.strings.get(id).to_owned();
+        let label = self.device.sites().label(frame);
+        Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name) })
     }
 
     fn saving(&self, remedy: &Remedy) -> Option<Saving> {

@@ -3,6 +3,7 @@
 //! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
 //! bytes: what could not matter to anybody who is out of memory is left out.
 
+use super::advice::{Advice, Plays, advice};
 use super::fragmentation::{FragmentationOptions, FragmentationReport};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{LeakOptions, LeakReport};
@@ -28,9 +29,11 @@ pub struct TriageOptions {
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Which cures are played.
+    pub plays: Plays,
 }
 
-setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId> });
+setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Plays });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +59,8 @@ pub struct DeviceTriage {
     pub during: During,
     /// What deserves a closer look, in the order in which it should be looked at.
     pub findings: Vec<Finding>,
+    /// What to change in the program, what saves most first.
+    pub advice: Vec<Advice>,
 }
 
 /// A failed request.
@@ -167,7 +172,8 @@ impl DeviceTriage {
         // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         findings.extend(Finding::activations(&categories).filter(|_| !is_unfinished));
-        Ok(Self { peak: sites, categories, failure, during, findings })
+        let advice = advice(device, options.plays);
+        Ok(Self { peak: sites, categories, failure, during, findings, advice })
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     if more > 0 {
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
+    text.cures(&first.advice, out)?;
     text.findings(first, source.path, out)
 }
 
