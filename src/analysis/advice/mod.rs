@@ -4,7 +4,14 @@
 //! cures it. The cure is then played, which shows what it saves; a cure that saves nothing worth a word is dropped. What cannot be
 //! played has no figures and says why.
 
+mod duplicate_model;
+mod frozen;
+mod grads_kept;
+mod kept_outputs;
+mod kept_over_steps;
+mod model_calls;
 mod trial;
+mod without_backward;
 mod zero_grad_late;
 
 pub use trial::{Lowered, Saving};
@@ -12,7 +19,9 @@ pub use trial::{Lowered, Saving};
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
 use crate::play::changes::{Change, Lives};
+use model_calls::ModelCalls;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use trial::Trial;
 
 /// A known mistake, by a name that stays the same in JSON.
@@ -80,6 +89,13 @@ impl Story {
             Self::CastCopy => "cast_copy",
             Self::Temporary => "temporary",
         }
+    }
+}
+
+impl Story {
+    /// Whether it is about memory that piles up from step to step.
+    pub fn piles_up(self) -> bool {
+        matches!(self, Self::RetainedGraph | Self::AccumulatingMetrics | Self::KvCacheGrowth)
     }
 }
 
@@ -160,20 +176,27 @@ impl Plays {
     }
 }
 
-/// Finders, the most telling first.
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 1] = [zero_grad_late::find];
+/// Finders, the most telling first: those that look at the calls of models, then all others.
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
+    [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 3] = [zero_grad_late::find, duplicate_model::find, frozen::find];
 
 /// What to change in the program of a device, what saves most first.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     if device.id() <= HOST_DEVICE {
         return Vec::new();
     }
-    let found: Vec<Finding> = FINDERS.iter().flat_map(|find| find(device)).collect();
+    let calls = ModelCalls::of(device);
+    let of_calls = OF_CALLS.iter().flat_map(|find| find(device, &calls));
+    let found: Vec<Finding> = of_calls.chain(FINDERS.iter().flat_map(|find| find(device))).collect();
     if found.is_empty() {
         return Vec::new();
     }
     let trial = Trial::new(device, plays.obstacle(device));
     let mut advice: Vec<Advice> = found.into_iter().filter_map(|finding| trial.advice(finding)).collect();
     advice.sort_by_key(|advice| Reverse(advice.saving.most()));
+    // One mistake can show in several ways.
+    let mut told = HashSet::new();
+    advice.retain(|advice| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
     advice
 }

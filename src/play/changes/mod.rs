@@ -61,6 +61,7 @@ use checkpointable::Checkpointable;
 use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::OnceLock;
 use trained::{MOST_STATES, Trained};
 
@@ -349,6 +350,14 @@ impl<'d, 'a> Editor<'d, 'a> {
         lives::apply(&mut rewrite, self.device, lives);
         let (program, origins, moved) = rewrite.finish();
         Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved }
+    }
+
+    /// When the program lets go of some blocks, had it made them under `no_grad`: those that functions made within passes that
+    /// no backward follows. The blocks are in the order of their indexes.
+    pub(crate) fn releases_without_backward(&self, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {
+        let choice = Choice::around(self.device, passes);
+        let releases = choice.releases(self.device, blocks).into_iter();
+        releases.map(|release| (release.allocation, release.released)).collect()
     }
 
     /// When what forward keeps for backward could be let go of.
