@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Pairs of low-rank weights of one rank, at least.
 const LEAST_PAIRS: usize = 4;
-/// Ranks that are looked for.
-const RANKS: std::ops::RangeInclusive<u64> = 2..=256;
+/// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
+const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
 /// A low-rank weight has at most one part in so many of the bytes of the weight that it stands for.
 const SMALLER: u64 = 4;
 
@@ -55,9 +55,10 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let bytes = removed.iter().filter(|(_, made)| made.allocated_at(peak)).map(|(_, made)| made.size).sum();
     let state = removed.iter().find(|(index, _)| category(*index) == Category::OptimizerState);
     let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
+    let Some(line) = line.filter(|&line| device.sites().is_own(line)) else { return Vec::new() };
     vec![Finding {
         story: Story::OptimizerStatesOfFrozen,
-        line,
+        line: Some(line),
         cure: "freeze the weights that low-rank ones stand for, before the optimizer is made".to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained beside the weights that they stand for, whose gradients and states \
@@ -70,7 +71,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             "for name, weight in model.named_parameters():".to_owned(),
             "    weight.requires_grad_(is_low_rank(name))".to_owned(),
         ],
-        remedy: Remedy::Lives(Lives { removed: removed.iter().map(|&(index, _)| index).collect(), ..Lives::default() }),
+        remedy: Remedy::Lives(Lives {
+            removed: removed.iter().map(|&(index, _)| index).collect(),
+            doubt: Some("what forward keeps for the gradients of these weights would go, too, and is not played"),
+            ..Lives::default()
+        }),
     }]
 }
 

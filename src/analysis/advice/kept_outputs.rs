@@ -3,7 +3,7 @@
 //! The loss needs it, and whatever backward needs of it autograd keeps by itself. It shows as what the loss is made of by its
 //! gradient, which is among the first that backward makes and has its size.
 
-use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
@@ -11,6 +11,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant, Metric};
+use std::collections::HashSet;
 
 /// What is kept is worth a word from one part of the peak in so many on.
 const NOTABLE_PART: u64 = 100;
@@ -31,26 +32,36 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let least = (peak / NOTABLE_PART).max(1);
     let mut lives = Lives::default();
     let (mut bytes, mut line) = (0, None);
-    let trained: Vec<&ModelCall> = of_line.iter().copied().filter(|call| call.backward.is_some()).collect();
+    let trained: Vec<(&ModelCall, Instant)> =
+        of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
+    // What shows in one step after another holds for the last one, too.
+    let mut stacks: HashSet<StackId> = HashSet::new();
     for pair in trained.windows(2) {
-        let (Some(backward), Some(next)) = (&pair[0].backward, &pair[1].backward) else { continue };
-        for (index, made) in born_in(device, pair[0].start, pair[0].end) {
-            if made.size < least || made.freed <= pair[0].until || made.freed > next.start {
+        let ((call, backward), (_, next)) = (pair[0], pair[1]);
+        for (index, made) in born_in(device, call.start, call.end) {
+            let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
+            let Some(holder) = let_go_by(device, &made).filter(|_| is_held) else { continue };
+            if is_loss_input(device, &made, backward, least) {
+                stacks.insert(device.track.stack_of(index as usize));
+                if made.size > bytes {
+                    (bytes, line) = (made.size, Some(holder));
+                }
+            }
+        }
+    }
+    for &(call, backward) in &trained {
+        for (index, made) in born_in(device, call.start, call.end) {
+            let is_held = made.freed > call.backward.as_ref().map_or(0, |backward| backward.end);
+            let is_loss_input = || is_loss_input(device, &made, backward, least);
+            if !is_held || !stacks.contains(&device.track.stack_of(index as usize)) || !is_loss_input() {
                 continue;
             }
-            let Some(holder) = let_go_by(device, &made) else { continue };
-            if !is_loss_input(device, &made, backward.start, least) {
-                continue;
-            }
-            let at = if is_taken_by_log_softmax(device, index, &made, backward.start) {
-                backward.start
+            let at = if is_taken_by_log_softmax(device, index, &made, backward) {
+                backward
             } else {
-                behind_first_gradient(device, &made, backward.start)
+                behind_first_gradient(device, &made, backward)
             };
             lives.freed.push((index, at));
-            if made.size > bytes {
-                (bytes, line) = (made.size, Some(holder));
-            }
         }
     }
     // A single time may be the end of a loop.
@@ -88,16 +99,10 @@ fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, leas
 
 /// Whether the loss is taken by way of `log_softmax`, whose backward needs its result and not what it was given.
 fn is_taken_by_log_softmax(device: &Device<'_>, index: u32, made: &Allocation, backward: Instant) -> bool {
-    let snapshot = device.snapshot();
-    let is_log_softmax = |stack: StackId| {
-        snapshot.stacks.frames(stack).any(|frame| {
-            let name = snapshot.strings.get(frame.name);
-            matches!(name, "cross_entropy" | "log_softmax")
-                && snapshot.strings.get(frame.filename).replace('\\', "/").ends_with("torch/nn/functional.py")
-        })
-    };
     born_in(device, made.born, backward).any(|(other, later)| {
-        other != index && later.requested >= made.requested && is_log_softmax(device.track.stack_of(other as usize))
+        other != index
+            && later.requested >= made.requested
+            && is_log_softmax(device, device.track.stack_of(other as usize))
     })
 }
 

@@ -9,7 +9,7 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is kept of a call is worth a word from one part of the peak in so many on.
 const NOTABLE_PART: u64 = 200;
@@ -69,7 +69,9 @@ fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     let stack = device.track.stack_of(index as usize);
     let role = device.roles().role(stack);
     let is_forward = role == Role::Module || role == Role::Plain && device.phases().at(made.born) == Phase::Forward;
-    !is_other && is_forward && stack != StackId::EMPTY
+    // What a later backward pass frees was kept for it: several passes may go before one.
+    let is_needed = made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward;
+    !is_other && is_forward && !is_needed && stack != StackId::EMPTY
 }
 
 /// What the calls of a line make, each with the instant at which the last block of its stack is made around the next call: a
@@ -148,19 +150,10 @@ pub(super) fn backward_line(device: &Device<'_>, call: &ModelCall) -> Option<Fra
     device.sites().site_frame(stack)
 }
 
-/// A branch beside the loss: a line makes a large block and of that a small one, and both stay.
+/// A branch beside the loss: something small is made of something large, and both stay.
 fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let last = kept.iter().max_by_key(|kept| kept.bytes())?;
-    let site = |index: u32| device.sites().site_frame(device.track.stack_of(index as usize));
-    let mut lines: HashMap<FrameId, (u64, u64)> = HashMap::new();
-    for &(index, made) in &last.blocks {
-        let Some(line) = site(index) else { continue };
-        let (largest, newest) = lines.entry(line).or_default();
-        (*largest, *newest) = ((*largest).max(made.size), made.size);
-    }
-    let is_reduced = |(_, (largest, newest)): &(&FrameId, &(u64, u64))| *newest <= *largest / SMALL;
-    let (&line, _) =
-        lines.iter().filter(is_reduced).map(|(line, sizes)| (line, sizes)).max_by_key(|(_, sizes)| sizes.0)?;
+    let line = reduced_at(device, last).or_else(|| reduced_behind(device, last))?;
     let stacks: HashSet<StackId> =
         last.blocks.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
     let held = held_longer(device, of_line, |_, stack| stacks.contains(&stack));
@@ -183,6 +176,29 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
         code: vec!["values.append(value.item())  # or value.detach()".to_owned()],
         remedy: Remedy::Lives(lives),
     })
+}
+
+/// The line that makes a large block and of that a small one.
+fn reduced_at(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
+    let mut lines: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for &(index, made) in &kept.blocks {
+        let Some(line) = device.sites().site_frame(device.track.stack_of(index as usize)) else { continue };
+        let (largest, newest) = lines.entry(line.0).or_default();
+        (*largest, *newest) = ((*largest).max(made.size), made.size);
+    }
+    let reduced = lines.into_iter().filter(|(_, (largest, newest))| *newest <= *largest / SMALL);
+    reduced.max_by_key(|&(_, (largest, _))| largest).map(|(line, _)| FrameId(line))
+}
+
+/// The line that makes a small block behind several large ones, all of them outside of modules.
+fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let plain: Vec<&(u32, Allocation)> =
+        kept.blocks.iter().filter(|&&(index, _)| device.roles().role(stack(index)) == Role::Plain).collect();
+    let largest = plain.iter().map(|(_, made)| made.size).max()?;
+    let large = plain.iter().filter(|(_, made)| made.size > largest / SMALL).count();
+    let (newest, made) = **plain.last()?;
+    device.sites().site_frame(stack(newest)).filter(|_| large >= 2 && made.size <= largest / SMALL)
 }
 
 /// Results of every call that pile up, and that are let go of together or never.

@@ -1,14 +1,15 @@
 //! Forward passes with gradients on that no backward pass follows: each keeps its activations for nothing, until the results
 //! are let go of, or for good where a sum of losses or a list holds on to them.
 
-use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::bytes::Bytes;
-use crate::model::{FrameId, StackId};
+use crate::model::{Action, FrameId, StackId};
 use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, NEVER};
+use std::collections::HashMap;
 
 /// One finding for each line that calls a model so.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
@@ -16,7 +17,10 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
 }
 
 fn finding(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall]) -> Option<Finding> {
-    let wasted = |call: &&ModelCall| !calls.is_trained(device, call) && calls.keeps_graph(device, call);
+    // What a call that runs out of memory was for, nobody knows.
+    let fails =
+        |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
+    let wasted = |call: &&ModelCall| !calls.is_trained(device, call) && !fails(call) && calls.keeps_graph(device, call);
     let wasted: Vec<&ModelCall> = of_line.iter().copied().filter(wasted).collect();
     // A line that trains may end in a pass whose backward was not recorded.
     if wasted.len() * 2 <= of_line.len() {
@@ -95,9 +99,25 @@ fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     for call in calls {
         lives.freed.extend(intermediates(device, call));
     }
+    let returned: HashMap<u32, Option<Instant>> = calls.iter().filter_map(|call| returned(device, call)).collect();
+    lives.freed.retain(|(index, _)| !returned.contains_key(index));
+    lives
+        .freed
+        .extend(returned.into_iter().filter_map(|(index, at)| Some((index, at.filter(|&at| at < freed(index))?))));
     lives.freed.sort_unstable();
     lives.freed.dedup_by_key(|(index, _)| *index);
     lives
+}
+
+/// The block that a loss is taken of, which a variable holds until the line runs again, and when that is, where it does.
+fn returned(device: &Device<'_>, call: &ModelCall) -> Option<(u32, Option<Instant>)> {
+    let stack_of = |index: u32| device.track.stack_of(index as usize);
+    let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.until).collect();
+    let loss = made.iter().position(|&(index, _)| is_log_softmax(device, stack_of(index)))?;
+    let (index, _) = *made[..loss].iter().rev().find(|(_, it)| it.requested == made[loss].1.requested)?;
+    let again =
+        born_in(device, call.until, device.track.entries()).find(|&(later, _)| stack_of(later) == stack_of(index));
+    Some((index, again.map(|(_, again)| again.born)))
 }
 
 /// What functions of PyTorch make of what a call returns, such as the logarithms of a softmax: each goes with the next block.

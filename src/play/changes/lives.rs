@@ -13,6 +13,8 @@ pub(crate) struct Lives {
     pub removed: Vec<u32>,
     /// Allocations with the bytes that they ask for instead.
     pub resized: Vec<(u32, u64)>,
+    /// Why figures may be far off, where they may.
+    pub doubt: Option<&'static str>,
 }
 
 impl Lives {

@@ -349,7 +349,8 @@ impl<'d, 'a> Editor<'d, 'a> {
         let mut rewrite = Rewrite::of(program);
         lives::apply(&mut rewrite, self.device, lives);
         let (program, origins, moved) = rewrite.finish();
-        Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved }
+        let doubts = lives.doubt.map(str::to_owned).into_iter().collect();
+        Edited { program, origins, assumptions: Vec::new(), doubts, moved }
     }
 
     /// When the program lets go of some blocks, had it made them under `no_grad`: those that functions made within passes that

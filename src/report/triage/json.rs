@@ -38,6 +38,8 @@ pub struct TriageDevice {
     pub findings: Vec<FindingRow>,
     /// What to change in the program, what saves most first.
     pub advice: Vec<AdviceRow>,
+    /// Why there is nothing to change, in words; null where there is something, and where it is not known.
+    pub nothing: Option<String>,
 }
 
 /// A failed request.
@@ -106,6 +108,7 @@ impl From<&DeviceTriage> for TriageDevice {
             sites: (&peak.attribution).into(),
             findings: device.findings.iter().map(FindingRow::from).collect(),
             advice: device.advice.iter().map(AdviceRow::from).collect(),
+            nothing: device.nothing.as_ref().map(words::nothing),
         }
     }
 }

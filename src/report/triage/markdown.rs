@@ -32,6 +32,9 @@ pub(crate) fn write(source: Source<'_>, report: &TriageReport, out: &mut dyn Wri
             cures::markdown(&device.advice, out)?;
             writeln!(out)?;
         }
+        if let Some(nothing) = &device.nothing {
+            writeln!(out, "{}.\n", escape(&words::nothing(nothing)))?;
+        }
         for line in words::findings(device) {
             writeln!(
                 out,

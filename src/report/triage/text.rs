@@ -48,6 +48,11 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
     text.cures(&first.advice, out)?;
+    if let Some(nothing) = &first.nothing {
+        writeln!(out)?;
+        text.words("", &words::nothing(nothing), out)?;
+    }
+    text.advice(source, out)?;
     text.findings(first, source.path, out)
 }
 
