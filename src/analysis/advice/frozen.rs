@@ -9,7 +9,7 @@ use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
 use crate::replay::{Allocation, Metric};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Pairs of low-rank weights of one rank, at least.
 const LEAST_PAIRS: usize = 4;
@@ -32,7 +32,17 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             pairs.entry(rank).or_default().push([weight, one, other]);
         }
     }
-    let Some(pairs) = pairs.into_values().find(|pairs| pairs.len() >= LEAST_PAIRS) else { return Vec::new() };
+    // Vectors of norms and biases have sizes that others have, too.
+    let is_of_pairs_alone = |pairs: &Vec<[u64; 3]>| {
+        let mut left: HashMap<u64, i64> = HashMap::new();
+        pairs.iter().flat_map(|&[_, one, other]| [one, other]).for_each(|size| *left.entry(size).or_default() += 1);
+        for (_, made) in &parameters {
+            left.entry(made.requested).and_modify(|left| *left -= 1);
+        }
+        left.values().all(|&left| left == 0)
+    };
+    let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
+    let Some(pairs) = pairs.into_values().find(is_found) else { return Vec::new() };
     let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
     let sizes: HashSet<u64> = parameters.iter().map(|(_, made)| made.requested).collect();
     let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();

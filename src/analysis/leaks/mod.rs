@@ -172,6 +172,11 @@ impl DeviceLeaks {
         self.steps.as_ref().map_or(0, Steps::len)
     }
 
+    /// Of what to change, what is about memory that piles up.
+    pub fn of_growth(&self) -> Vec<Advice> {
+        self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()
+    }
+
     /// Whether there were enough steps for a verdict. Without, no row means nothing.
     pub fn is_judged(&self) -> bool {
         self.step_count() >= MIN_STEPS

@@ -29,8 +29,8 @@ pub struct AdviceRow {
     pub saves_allocated_bytes: Option<u64>,
     /// The same of reserved bytes.
     pub saves_reserved_bytes: Option<u64>,
-    /// What it costs, in words; null where it costs nothing.
-    pub cost: Option<String>,
+    /// What it costs.
+    pub cost: AdviceCost,
     /// How far to trust the bytes.
     pub trust: Trust,
     /// Why no further; empty where they are exact.
@@ -50,6 +50,17 @@ pub struct AdviceLine {
     pub function: String,
 }
 
+/// What a change costs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AdviceCost {
+    /// In words; null where it costs nothing.
+    pub words: Option<String>,
+    /// Microseconds of what runs again; null where nothing does, and where it is not known.
+    pub recompute_us: Option<u64>,
+    /// Bytes that are copied; null where nothing is, and where it is not known.
+    pub copies_bytes: Option<u64>,
+}
+
 impl From<&Advice> for AdviceRow {
     fn from(advice: &Advice) -> Self {
         let line =
@@ -67,7 +78,7 @@ impl From<&Advice> for AdviceRow {
             evidence: advice.evidence.clone(),
             saves_allocated_bytes: allocated,
             saves_reserved_bytes: reserved,
-            cost: advice.cost.clone(),
+            cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
             trust,
             because,
             code: advice.code.join("\n"),

@@ -38,8 +38,9 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
     if !facts.is_empty() {
         writeln!(out)?;
     }
-    if !device.cures.is_empty() {
-        cures::markdown(&device.cures, out)?;
+    let cures = device.of_growth();
+    if !cures.is_empty() {
+        cures::markdown(&cures, out)?;
         writeln!(out)?;
     }
     if device.rows.is_empty() {
