@@ -88,7 +88,7 @@ fn findings_are_there_where_something_is_wrong() {
         rows(&first["findings"]).iter().map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(kinds("gpt_train"), ["activations"]);
-    assert_eq!(kinds("leak"), ["leak", "activations"]);
+    assert_eq!(kinds("leak"), ["leak"]);
     assert_eq!(kinds("fragmented"), ["fragmentation", "growth"]);
     assert!(kinds("tiny").is_empty());
     let text = memviz(&[&fixture("leak")]).stdout;
