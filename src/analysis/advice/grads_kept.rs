@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// One finding for all evaluations of a recording.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    let trained: Vec<bool> = calls.all.iter().map(|call| calls.is_trained(device, call)).collect();
+    let trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();
     let steps = trained.iter().filter(|trained| **trained).count();
     let training: HashSet<_> =
         calls.all.iter().zip(&trained).filter(|(_, trained)| **trained).map(|(call, _)| call.place).collect();

@@ -41,7 +41,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         if notable < 2 || notable * 2 < over_two.len() {
             return None;
         }
-        retained(device, calls, &of_line, &over_two)
+        retained(device, &of_line, &over_two)
             .or_else(|| branch(device, &of_line, &over_two))
             .or_else(|| collected(device, &of_line, &over_two))
     });
@@ -100,13 +100,13 @@ fn held_longer(
 }
 
 /// Graphs that a backward pass has gone through and that stay nonetheless.
-fn retained(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let is_retained = |kept: &&Kept<'_>| {
         let at_end = born_in(device, kept.call.start, kept.call.end).filter(|(_, made)| made.freed > kept.call.end);
         let at_end: u64 = at_end.map(|(_, made)| made.size).sum();
         let inner: u64 =
             kept.blocks.iter().filter(|(_, made)| made.born <= kept.call.end).map(|(_, made)| made.size).sum();
-        kept.call.backward.is_some() && calls.keeps_graph(device, kept.call) && inner * GRAPH_SHARE >= at_end
+        kept.call.backward.is_some() && kept.call.keeps_graph(device) && inner * GRAPH_SHARE >= at_end
     };
     let retained: Vec<&Kept<'_>> = kept.iter().filter(is_retained).collect();
     let first = *retained.first()?;

@@ -43,7 +43,7 @@ impl ModelCalls {
         let mut is_open = false;
         for (entry, &action) in (0..).zip(track.actions()) {
             let is_alloc = action == Action::Alloc;
-            if !is_alloc && !(action == Action::FreeRequested && phases.frees_tell) {
+            if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
                 continue;
             }
             let stack = track.stack(entry);
@@ -102,20 +102,22 @@ impl ModelCalls {
         }
         calls
     }
+}
 
+impl ModelCall {
     /// Whether a backward pass goes through a call: one frees what it made, or begins before any other call does.
-    pub fn is_trained(&self, device: &Device<'_>, call: &ModelCall) -> bool {
+    pub fn is_trained(&self, device: &Device<'_>) -> bool {
         let phases = device.phases();
-        call.backward.is_some()
-            || born_in(device, call.start, call.end)
-                .any(|(_, made)| made.freed > call.end && phases.at(made.freed) == Phase::Backward)
+        self.backward.is_some()
+            || born_in(device, self.start, self.end)
+                .any(|(_, made)| made.freed > self.end && phases.at(made.freed) == Phase::Backward)
     }
 
     /// Whether a call keeps what a backward pass would need.
-    pub fn keeps_graph(&self, device: &Device<'_>, call: &ModelCall) -> bool {
-        let made: Vec<Allocation> = born_in(device, call.start, call.end).map(|(_, made)| made).collect();
+    pub fn keeps_graph(&self, device: &Device<'_>) -> bool {
+        let made: Vec<Allocation> = born_in(device, self.start, self.end).map(|(_, made)| made).collect();
         let early = &made[..made.len() / 2];
-        let kept = early.iter().filter(|made| made.freed > call.end).count();
+        let kept = early.iter().filter(|made| made.freed > self.end).count();
         kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
     }
 }

@@ -13,14 +13,14 @@ use std::collections::HashMap;
 
 /// One finding for each line that calls a model so.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
-    calls.by_place().into_iter().filter_map(|of_line| finding(device, calls, &of_line)).collect()
+    calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
 }
 
-fn finding(device: &Device<'_>, calls: &ModelCalls, of_line: &[&ModelCall]) -> Option<Finding> {
+fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     // What a call that runs out of memory was for, nobody knows.
     let fails =
         |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
-    let wasted = |call: &&ModelCall| !calls.is_trained(device, call) && !fails(call) && calls.keeps_graph(device, call);
+    let wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
     let wasted: Vec<&ModelCall> = of_line.iter().copied().filter(wasted).collect();
     // A line that trains may end in a pass whose backward was not recorded.
     if wasted.len() * 2 <= of_line.len() {

@@ -242,7 +242,9 @@ impl DeviceOoms {
         // Who made what is there is no answer where it is known who keeps it.
         if cures.iter().any(|cure| cure.saving.most() > 0) {
             let is_kept = |advice: &Advice| !matches!(advice, Advice::FreeSites { .. });
-            ooms.iter_mut().for_each(|oom| oom.advice.retain(is_kept));
+            for oom in &mut ooms {
+                oom.advice.retain(is_kept);
+            }
         }
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
