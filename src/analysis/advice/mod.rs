@@ -4,12 +4,17 @@
 //! cures it. The cure is then played, which shows what it saves; a cure that saves nothing worth a word is dropped. What cannot be
 //! played has no figures and says why.
 
+mod attention_matrix;
 mod duplicate_model;
+mod foreach_temporaries;
+mod fp32_logits;
 mod frozen;
 mod grads_kept;
 mod kept_outputs;
 mod kept_over_steps;
+mod kv_cache_growth;
 mod model_calls;
+mod stacks;
 mod trial;
 mod without_backward;
 mod zero_grad_late;
@@ -185,7 +190,15 @@ impl Plays {
 /// Finders, the most telling first: those that look at the calls of models, then all others.
 const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
     [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 3] = [zero_grad_late::find, duplicate_model::find, frozen::find];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
+    zero_grad_late::find,
+    duplicate_model::find,
+    frozen::find,
+    foreach_temporaries::find,
+    fp32_logits::find,
+    attention_matrix::find,
+    kv_cache_growth::find,
+];
 
 /// What to change in the program of a device, what saves most first.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {

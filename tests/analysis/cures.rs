@@ -1,0 +1,43 @@
+//! What is found to change, on recordings of which the answer is known: what is there is found, and nothing else.
+
+use crate::support::{fixture, open};
+use memviz::analysis::advice::{Advice, Plays, Saving, Story};
+use memviz::analysis::triage::TriageOptions;
+
+fn advice(path: &str) -> Vec<Advice> {
+    let options = TriageOptions::default().plays(Plays::All);
+    open(path).triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice).collect()
+}
+
+#[track_caller]
+fn found(path: &str, story: Story) -> Advice {
+    let all = advice(path);
+    let own = all.iter().find(|advice| advice.story == story);
+    own.unwrap_or_else(|| panic!("{path}: {story:?} is not in {all:#?}")).clone()
+}
+
+#[track_caller]
+fn assert_not_found(path: &str, story: Story) {
+    let all = advice(path);
+    assert!(all.iter().all(|advice| advice.story != story), "{path}: {all:#?}");
+}
+
+fn label(advice: &Advice) -> &str {
+    advice.line.as_ref().map_or("", |line| line.label.as_str())
+}
+
+#[test]
+fn a_matrix_of_attention_is_found_where_one_is_made() {
+    let attention = found(&fixture("gpt_train"), Story::AttentionMatrix);
+    assert_eq!(label(&attention), "minigpt.py:28 forward");
+    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    assert_eq!(allocated.by(), 8 * (64 << 20), "one of 64 MiB in each of eight layers");
+    assert_not_found(&fixture("gpt_train_sdpa_amp"), Story::AttentionMatrix);
+}
+
+#[test]
+fn logits_are_found_where_they_are_cast_to_float32() {
+    let loss = found(&fixture("gpt_train_sdpa_amp"), Story::Fp32Logits);
+    assert!(loss.evidence.contains("in float32, twice the size"), "{}", loss.evidence);
+    assert_not_found(&fixture("gpt_train"), Story::Fp32Logits);
+}
