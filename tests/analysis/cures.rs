@@ -36,8 +36,24 @@ fn a_matrix_of_attention_is_found_where_one_is_made() {
 }
 
 #[test]
+fn a_stream_of_its_own_is_found() {
+    let stream = found(&fixture("side_stream"), Story::SideStreamStranding);
+    assert!(label(&stream).ends_with("side_stream"), "{stream:?}");
+    assert_not_found(&fixture("gpt_train"), Story::SideStreamStranding);
+    // Graphs are captured on a stream of their own.
+    assert_not_found(&fixture("cuda_graph"), Story::SideStreamStranding);
+}
+
+#[test]
 fn logits_are_found_where_they_are_cast_to_float32() {
     let loss = found(&fixture("gpt_train_sdpa_amp"), Story::Fp32Logits);
     assert!(loss.evidence.contains("in float32, twice the size"), "{}", loss.evidence);
     assert_not_found(&fixture("gpt_train"), Story::Fp32Logits);
+}
+
+#[test]
+fn settings_that_are_on_are_not_recommended() {
+    for name in ["expandable", "expandable_live", "conf_expandable_random"] {
+        assert_not_found(&fixture(name), Story::FragmentationVarlen);
+    }
 }

@@ -15,17 +15,6 @@ const FIXTURE: &str = "fixtures/stories";
 /// All, which only some machines have.
 const MORE: &str = "../shared/stories";
 
-/// Mistakes that are not looked for yet.
-const NOT_YET: [&str; 7] = [
-    "attention_matrix",
-    "dataloader_prefetch_gpu",
-    "foreach_temporaries",
-    "fp32_logits",
-    "fragmentation_varlen",
-    "kv_cache_growth",
-    "side_stream_stranding",
-];
-
 /// Figures that a replay cannot know.
 const NOT_KNOWN: [(&str, &str, &str); 3] = [
     ("retained_graph_llama_flawed", "reserved", "when each tensor would go under no_grad is inferred"),
@@ -81,7 +70,6 @@ fn judge(case: &Case) -> Vec<String> {
     }
     let own = advice.iter().find(|advice| advice.story.name() == kind);
     match (story["variant"].as_str(), own) {
-        (Some("flawed"), None) if NOT_YET.contains(&kind) => Vec::new(),
         (Some("flawed"), None) => problem(format!("{kind} is not found")),
         (Some("flawed"), Some(own)) => [place(own, story), bytes(own, name, story)].concat(),
         (_, Some(own)) => problem(format!("cured, but {}", own.cure)),

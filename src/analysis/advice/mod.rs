@@ -5,6 +5,7 @@
 //! played has no figures and says why.
 
 mod attention_matrix;
+mod dataloader_prefetch;
 mod duplicate_model;
 mod foreach_temporaries;
 mod fp32_logits;
@@ -14,8 +15,11 @@ mod kept_outputs;
 mod kept_over_steps;
 mod kv_cache_growth;
 mod model_calls;
+mod release_cache;
+mod side_stream;
 mod stacks;
 mod trial;
+mod varying_lengths;
 mod without_backward;
 mod zero_grad_late;
 
@@ -190,14 +194,18 @@ impl Plays {
 /// Finders, the most telling first: those that look at the calls of models, then all others.
 const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
     [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 7] = [
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
     zero_grad_late::find,
     duplicate_model::find,
     frozen::find,
     foreach_temporaries::find,
     fp32_logits::find,
     attention_matrix::find,
+    dataloader_prefetch::find,
     kv_cache_growth::find,
+    varying_lengths::find,
+    side_stream::find,
+    release_cache::find,
 ];
 
 /// What to change in the program of a device, what saves most first.
