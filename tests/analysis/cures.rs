@@ -1,8 +1,12 @@
 //! What is found to change, on recordings of which the answer is known: what is there is found, and nothing else.
 
-use crate::support::{fixture, open};
+use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
 use memviz::analysis::advice::{Advice, Plays, Saving, Story};
 use memviz::analysis::triage::TriageOptions;
+use std::path::Path;
+
+/// Recordings of strangers, which only some machines have.
+const REAL: &str = "../shared/real";
 
 fn advice(path: &str) -> Vec<Advice> {
     let options = TriageOptions::default().plays(Plays::All);
@@ -56,4 +60,23 @@ fn settings_that_are_on_are_not_recommended() {
     for name in ["expandable", "expandable_live", "conf_expandable_random"] {
         assert_not_found(&fixture(name), Story::FragmentationVarlen);
     }
+}
+
+#[test]
+fn mistakes_of_strangers_are_found() {
+    if !Path::new(REAL).is_dir() {
+        let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {REAL}");
+        return skipped(&format!("there is no {REAL}; {REQUIRE_CORPUS}=1 makes that a failure"));
+    }
+    let own_optimizer = found(&format!("{REAL}/bcrafton-memory_snapshot.pickle.gz"), Story::Temporary);
+    assert_eq!(label(&own_optimizer), "optimizer.py:78 step");
+    let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
+    assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
+    assert!(matches!(cache.saving, Saving::NotPlayed(_)), "{:?}", cache.saving);
+    // Softmax is written with `exp` and `sum` here, and called by a function of its own.
+    let attention =
+        found(&format!("{REAL}/Wedsonlin-medium_1024_training_memory_snapshot.pickle.gz"), Story::AttentionMatrix);
+    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    assert!(allocated.by() > 9 << 30, "{allocated:?}");
 }

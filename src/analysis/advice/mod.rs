@@ -11,6 +11,7 @@ mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
 mod grads_kept;
+mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
 mod kv_cache_growth;
@@ -18,6 +19,7 @@ mod model_calls;
 mod release_cache;
 mod side_stream;
 mod stacks;
+mod temporaries;
 mod trial;
 mod varying_lengths;
 mod without_backward;
@@ -73,6 +75,8 @@ pub enum Story {
     CastCopy,
     /// Temporaries of one line make the peak.
     Temporary,
+    /// What a library sets aside for inference beside a training.
+    InferenceCache,
 }
 
 impl Story {
@@ -97,6 +101,7 @@ impl Story {
             Self::ReleaseCache => "release_cache",
             Self::CastCopy => "cast_copy",
             Self::Temporary => "temporary",
+            Self::InferenceCache => "inference_cache",
         }
     }
 }
@@ -154,7 +159,6 @@ struct Finding {
 
 /// How a cure is played.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "built by the finders of other stories")]
 enum Remedy {
     /// Blocks live shorter, are smaller or are not there.
     Lives(Lives),
@@ -194,7 +198,7 @@ impl Plays {
 /// Finders, the most telling first: those that look at the calls of models, then all others.
 const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
     [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     zero_grad_late::find,
     duplicate_model::find,
     frozen::find,
@@ -203,9 +207,11 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 11] = [
     attention_matrix::find,
     dataloader_prefetch::find,
     kv_cache_growth::find,
+    inference_cache::find,
     varying_lengths::find,
     side_stream::find,
     release_cache::find,
+    temporaries::find,
 ];
 
 /// What to change in the program of a device, what saves most first.
