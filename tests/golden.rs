@@ -6,6 +6,7 @@
 mod support;
 
 use memviz::Recording;
+use memviz::analysis::advice::Plays;
 use memviz::analysis::check::{Budgets, CheckOptions};
 use memviz::analysis::checkpoint::CheckpointOptions;
 use memviz::analysis::diff::DiffReport;
@@ -647,7 +648,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Oom(by) => {
-            let options = OomOptions::default().by(by).top(Some(10)).plans(true);
+            let options = OomOptions::default().by(by).top(Some(10)).plans(true).cures(Some(Plays::All));
             let Ok(report) = recording.oom(&options) else { return Vec::new() };
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
@@ -670,7 +671,7 @@ fn render(recording: &Recording, path: &str, question: Question, widths: &[Optio
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }
         Question::Leaks => {
-            let options = LeakOptions::default().top(Some(TOP));
+            let options = LeakOptions::default().top(Some(TOP)).cures(Some(Plays::All));
             let report = recording.leaks(&options).unwrap();
             texts(&|text, out| report.text(source, *text, out).unwrap())
         }

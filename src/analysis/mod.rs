@@ -3,6 +3,7 @@
 //! In: the [`crate::facts::device::Devices`] of a recording, and [`crate::play`] for what would happen under other conditions.
 //! Out: result types that `report` renders. There is a folder for each question.
 
+pub mod advice;
 pub mod check;
 pub mod checkpoint;
 pub mod diff;

@@ -1,5 +1,6 @@
 //! Everything a report on a recording shows.
 
+use crate::analysis::advice::Plays;
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::flame::{FlameOptions, FlameReport};
 use crate::analysis::fragmentation::segment_map::SegmentMapReport;
@@ -54,7 +55,8 @@ impl Overview {
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
-        let triage = TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone() })?;
+        let triage =
+            TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone(), plays: Plays::All })?;
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
         let oom = OomOptions {

@@ -5,6 +5,7 @@ mod categories;
 mod checkpoint;
 mod code;
 mod comparison;
+mod cures;
 mod each;
 mod fragmentation;
 mod layers;

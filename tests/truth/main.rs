@@ -13,5 +13,6 @@ mod real;
 mod recordings;
 mod replay_properties;
 mod simulate;
+mod stories;
 #[path = "../support/mod.rs"]
 mod support;

@@ -77,6 +77,69 @@ class AcrossGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdviceCost:
+    """What a change costs."""
+
+    copies_bytes: int | None
+    """Bytes that are copied; null where nothing is, and where it is not known."""
+
+    recompute_us: int | None
+    """Microseconds of what runs again; null where nothing does, and where it is not known."""
+
+    words: str | None
+    """In words; null where it costs nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceLine:
+    """A line of code."""
+
+    file: str
+    """The file, as the recording has it."""
+
+    function: str
+    """The function."""
+
+    line: int
+    """The line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceRow:
+    """Something to change in the program."""
+
+    because: str
+    """Why no further; empty where they are exact."""
+
+    change: str
+    """What to change, as a request."""
+
+    code: str
+    """The lines of Python that make the change; empty where the program decides them."""
+
+    cost: AdviceCost
+    """What it costs."""
+
+    evidence: str
+    """What shows the mistake, in a sentence."""
+
+    kind: str
+    """The mistake."""
+
+    saves_allocated_bytes: int | None
+    """What the change takes off the peak of allocated bytes, played; null where nothing was played."""
+
+    saves_reserved_bytes: int | None
+    """The same of reserved bytes."""
+
+    trust: Trust
+    """How far to trust the bytes."""
+
+    where: tuple[AdviceLine, ...]
+    """The line that makes the mistake; none where no stack has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnotationCount:
     """Annotations of one name."""
 
@@ -1782,6 +1845,9 @@ class LeaksAnswer(Answer):
 class LeaksDevice:
     """`memviz leaks`, one device."""
 
+    advice: tuple[AdviceRow, ...]
+    """What to change in the program, what saves most first."""
+
     by: GroupBy
     """What rows stand for."""
 
@@ -1988,6 +2054,9 @@ class OomAnswer(Answer):
 @dataclass(frozen=True, kw_only=True)
 class OomDevice:
     """`memviz oom`, one device."""
+
+    advice: tuple[AdviceRow, ...]
+    """What to change in the program, what saves most first."""
 
     baseline_bytes: int
     """Allocated before the first kept entry."""
@@ -3204,6 +3273,9 @@ class TriageAnswer(Answer):
 class TriageDevice:
     """`memviz triage`, one device."""
 
+    advice: tuple[AdviceRow, ...]
+    """What to change in the program, what saves most first."""
+
     at: CounterBytes
     """Counters at that instant."""
 
@@ -3229,6 +3301,9 @@ class TriageDevice:
 
     notes: tuple[str, ...]
     """What is missing, in words."""
+
+    nothing: str | None
+    """Why there is nothing to change, in words; null where there is something, and where it is not known."""
 
     phase: str | None
     """The part of a training step; null where it is not known."""

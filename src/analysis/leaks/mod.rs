@@ -6,6 +6,7 @@
 
 pub mod growth;
 
+use crate::analysis::advice::{Advice, Plays, advice};
 use crate::error::{Error, Result};
 use crate::facts::code::sites::{CodeOrigin, LONGEST_STACK, Sites};
 use crate::facts::device::{Device, Devices};
@@ -40,6 +41,8 @@ pub struct LeakOptions {
     pub top: Option<usize>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Whether to look for mistakes in the program, and which cures to play.
+    pub cures: Option<Plays>,
 }
 
 setters!(LeakOptions {
@@ -50,6 +53,7 @@ setters!(LeakOptions {
     inference: Inference,
     top: Option<usize>,
     devices: Vec<DeviceId>,
+    cures: Option<Plays>,
 });
 
 /// A group of blocks that grows, or has grown.
@@ -136,6 +140,8 @@ pub struct DeviceLeaks {
     pub growing: Rate,
     /// When the device is full; `None` when nothing leaks or grows, or the capacity is not known.
     pub projection: Option<Projection>,
+    /// What to change in the program, where that was asked.
+    pub cures: Vec<Advice>,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// What the recording lacks.
@@ -164,6 +170,11 @@ impl DeviceLeaks {
     /// Number of steps found.
     pub fn step_count(&self) -> usize {
         self.steps.as_ref().map_or(0, Steps::len)
+    }
+
+    /// Of what to change, what is about memory that piles up.
+    pub fn of_growth(&self) -> Vec<Advice> {
+        self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()
     }
 
     /// Whether there were enough steps for a verdict. Without, no row means nothing.
@@ -243,6 +254,7 @@ impl DeviceLeaks {
             left_out,
             leaking,
             growing,
+            cures: options.cures.map(|plays| advice(device, plays)).unwrap_or_default(),
             baseline: history.start,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),

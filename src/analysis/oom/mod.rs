@@ -11,6 +11,7 @@ pub use request::{Request, Retry, Serving};
 pub use settings::Replayed;
 
 use crate::allocator::SettingsWarning;
+use crate::analysis::advice::{Advice as Cure, Plays as CurePlays, advice as cures};
 use crate::analysis::peak::comparison::Comparison;
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
@@ -58,6 +59,8 @@ pub struct OomOptions {
     pub devices: Vec<DeviceId>,
     /// Whether to look for changes of the program that would have made room: see [`DevicePlans::of_failure`].
     pub plans: bool,
+    /// Whether to look for mistakes in the program, and which cures to play.
+    pub cures: Option<CurePlays>,
     /// Failed requests explained of each device, the first ones; all when absent.
     pub explained: Option<usize>,
 }
@@ -69,6 +72,7 @@ setters!(OomOptions {
     inference: Inference,
     devices: Vec<DeviceId>,
     plans: bool,
+    cures: Option<CurePlays>,
     explained: Option<usize>,
 });
 
@@ -117,6 +121,8 @@ pub struct DeviceOoms {
     pub peak: Option<DevicePeak>,
     /// Changes of the program that would have made room for what failed, where that was asked and can be told.
     pub plans: Option<DevicePlans>,
+    /// What to change in the program, where that was asked.
+    pub cures: Vec<Cure>,
     /// Whether a step is complete before the first failed request, so that something can be told of another program.
     pub has_complete_step: bool,
     /// Counters before the first kept entry.
@@ -231,7 +237,15 @@ impl DeviceOoms {
         let is_complete =
             |first: u32| device.steps().is_ok_and(|steps| steps.ends.first().is_some_and(|&end| end <= first));
         let has_complete_step = first.is_some_and(is_complete);
-        let ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
+        let mut ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
+        let cures = options.cures.map(|plays| cures(device, plays)).unwrap_or_default();
+        // Who made what is there is no answer where it is known who keeps it.
+        if cures.iter().any(|cure| cure.saving.most() > 0) {
+            let is_kept = |advice: &Advice| !matches!(advice, Advice::FreeSites { .. });
+            for oom in &mut ooms {
+                oom.advice.retain(is_kept);
+            }
+        }
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
         let settings = &track.snapshot.settings;
@@ -244,6 +258,7 @@ impl DeviceOoms {
             unattributed,
             peak: None,
             plans,
+            cures,
             has_complete_step,
             baseline: history.start,
             warnings,

@@ -3,6 +3,8 @@
 //! Every figure is one that another command gives, too; here they are only chosen. What is worth a line is decided by
 //! bytes: what could not matter to anybody who is out of memory is left out.
 
+use super::advice::{Advice, Plays, advice};
+use super::checkpoint::{CheckpointOptions, CheckpointReport};
 use super::fragmentation::{FragmentationOptions, FragmentationReport};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{LeakOptions, LeakReport};
@@ -16,7 +18,7 @@ use crate::facts::grouping::{GroupBy, Inference};
 use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
-use crate::model::{Action, DeviceId};
+use crate::model::{Action, DeviceId, Format};
 use crate::replay::{History, Instant, Metric};
 use std::cmp::Reverse;
 
@@ -28,9 +30,11 @@ pub struct TriageOptions {
     pub inference: Inference,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
+    /// Which cures are played.
+    pub plays: Plays,
 }
 
-setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId> });
+setters!(TriageOptions { inference: Inference, devices: Vec<DeviceId>, plays: Plays });
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +60,22 @@ pub struct DeviceTriage {
     pub during: During,
     /// What deserves a closer look, in the order in which it should be looked at.
     pub findings: Vec<Finding>,
+    /// What to change in the program, what saves most first.
+    pub advice: Vec<Advice>,
+    /// Why there is nothing to change, where that shows.
+    pub nothing: Option<Nothing>,
+}
+
+/// Why there is nothing to change in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// So many bytes of all are weights.
+    Weights {
+        /// Bytes of parameters and buffers.
+        bytes: u64,
+        /// Bytes in all.
+        total: u64,
+    },
 }
 
 /// A failed request.
@@ -131,6 +151,9 @@ const ACTIVATION_PART: u64 = 4;
 /// And so is free memory of a recording without history.
 const FREE_PART: u64 = 4;
 
+/// From such a part on weights are what a program needs: as numerator and denominator.
+const WEIGHTS_PART: (u64, u64) = (4, 5);
+
 impl Finding {
     /// That activations hold much of the memory, given who holds it by category.
     pub(crate) fn activations(categories: &Attribution) -> Option<Self> {
@@ -179,8 +202,20 @@ impl DeviceTriage {
         let during = During::of(device, sites.instant);
         // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
-        findings.extend(Finding::activations(&categories).filter(|_| !is_unfinished));
-        Ok(Self { peak: sites, categories, failure, during, findings })
+        let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
+        findings.extend(activations.filter(|_| can_checkpoint(recording, device)));
+        let advice = advice(device, options.plays);
+        let nothing = if advice.is_empty() { Nothing::of(&categories) } else { None };
+        Ok(Self { peak: sites, categories, failure, during, findings, advice, nothing })
+    }
+}
+
+impl Nothing {
+    fn of(categories: &Attribution) -> Option<Self> {
+        let is_weight = |label: &str| label == Category::Parameter.name() || label == Category::Buffer.name();
+        let bytes = categories.rows.iter().filter(|row| is_weight(&row.label)).map(|row| row.bytes).sum::<u64>();
+        let total = categories.total_bytes;
+        (bytes > total / WEIGHTS_PART.1 * WEIGHTS_PART.0).then_some(Self::Weights { bytes, total })
     }
 }
 
@@ -214,6 +249,18 @@ impl During {
         let known = device.steps().map_or(0, |steps| steps.ends.len());
         Self { phase, step: step.filter(|&step| step <= known && phase.is_some()) }
     }
+}
+
+/// Whether checkpointing has an answer: asked where that takes an instant, else told by what the recording holds.
+fn can_checkpoint(recording: &Devices<'_>, device: &Device<'_>) -> bool {
+    if !Plays::Quick.covers(device) {
+        let stacks = &device.snapshot().stacks;
+        let has_lines = device.snapshot().notes.format == Format::CudaSnapshot && stacks.len() > 1;
+        return has_lines && device.phases().has_training();
+    }
+    let options = CheckpointOptions { top: Some(1), best_only: true, ..CheckpointOptions::default() };
+    let report = CheckpointReport::of(recording, &options.devices(vec![device.id()]));
+    report.is_ok_and(|report| report.devices.iter().any(|device| !device.candidates.is_empty()))
 }
 
 fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&Failure>) -> Option<Finding> {

@@ -1,6 +1,7 @@
 //! `memviz leaks`.
 
 use super::{Run, examples};
+use crate::analysis::advice::Plays;
 use crate::analysis::leaks::LeakOptions;
 use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
 use crate::cli::outcome::{Failure, Outcome};
@@ -56,6 +57,7 @@ impl Run for Leaks {
             inference: (&self.stacks.infer).into(),
             top: self.top.or(format.is_for_people().then_some(DEFAULT_TOP)),
             devices: self.common.devices(),
+            cures: Some(Plays::All),
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {

@@ -1,6 +1,7 @@
 //! `memviz oom`.
 
 use super::{Run, examples};
+use crate::analysis::advice::Plays;
 use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
 use crate::cli::outcome::{Failure, Outcome};
@@ -47,6 +48,7 @@ impl Run for Oom {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             plans: true,
+            cures: Some(Plays::All),
             explained: None,
         };
         let style = output::style(&self.common);

@@ -29,7 +29,7 @@ impl Run for Triage {
     fn run(&self) -> Result<Outcome, Failure> {
         let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
-        let options = TriageOptions { devices: self.common.devices(), inference: (&self.infer).into() };
+        let options = TriageOptions::default().devices(self.common.devices()).inference((&self.infer).into());
         with_recording(&self.common, |recording| Ok(Reply::rows(recording.triage(&options)?, format, style)))
     }
 }

@@ -6,6 +6,7 @@ use crate::facts::device::Device;
 use crate::facts::training::{Call, Calls, ForwardFunction, FunctionId, Phase};
 use crate::replay::{Instant, Metric, Track};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The functions of a device whose calls can be chosen.
@@ -78,6 +79,16 @@ impl Choice {
         let calls = whole(Calls::of(track, phases, device.sites(), device.roles()), track);
         let peak = history.maxima[Metric::Allocated as usize];
         let passes = Passes::of(phases, &calls, history, peak.instant);
+        Self::with(device, calls, passes)
+    }
+
+    /// Finds those of passes that no backward follows.
+    pub fn around(device: &Device<'_>, entries: Vec<Range<u32>>) -> Self {
+        let calls = whole(Calls::of(device.track, device.phases(), device.sites(), device.roles()), device.track);
+        Self::with(device, calls, Passes { entries, is_open: true })
+    }
+
+    fn with(device: &Device<'_>, calls: Calls, passes: Passes) -> Self {
         let is_open = |id: FunctionId| calls.of_function(id).any(|call| !call.checkpointed);
         let functions = calls.functions().filter(|&(id, _)| is_open(id));
         let functions = functions.map(|(id, function)| (id, device.sites().label(function.frame))).collect();
@@ -178,7 +189,11 @@ impl Choice {
             let behind = device.phases().spans.partition_point(|span| span.end <= released);
             let later = device.phases().spans[behind..].iter().find(|span| span.phase == Phase::Backward);
             let begin = later.map_or(released, |span| span.start);
-            let needed = if begin < freed { recomputing.begin_of_node(freed, begin) } else { freed };
+            let needed = if begin < freed && freed <= device.history().entries() {
+                recomputing.begin_of_node(freed, begin)
+            } else {
+                freed
+            };
             releases.push(Release { allocation: index, released, needed });
         }
         releases

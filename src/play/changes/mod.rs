@@ -31,6 +31,7 @@ mod chosen;
 mod chunks;
 pub(crate) mod functions;
 mod inference;
+mod lives;
 mod offload;
 mod optimizer;
 pub(crate) mod passes;
@@ -45,6 +46,7 @@ pub use change::Change;
 pub(crate) use chosen::{Choice, Chosen, Release};
 pub use chunks::LossFigures;
 pub use functions::{Checkpointed, CodeChange, HeldByCalls};
+pub(crate) use lives::Lives;
 pub use optimizer::Optimizer;
 pub use recompute::{Gap, Recompute};
 
@@ -59,6 +61,7 @@ use checkpointable::Checkpointable;
 use rewrite::{Rewrite, is_free};
 use shard::OtherGradients;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::OnceLock;
 use trained::{MOST_STATES, Trained};
 
@@ -339,6 +342,23 @@ impl<'d, 'a> Editor<'d, 'a> {
         checkpoint::apply(&mut rewrite, chosen, self.device.history());
         let (program, origins, moved) = rewrite.finish();
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
+    }
+
+    /// A program in which single allocations live otherwise.
+    pub(crate) fn with_lives(&self, program: &Program, lives: &Lives) -> Edited {
+        let mut rewrite = Rewrite::of(program);
+        lives::apply(&mut rewrite, self.device, lives);
+        let (program, origins, moved) = rewrite.finish();
+        let doubts = lives.doubt.map(str::to_owned).into_iter().collect();
+        Edited { program, origins, assumptions: Vec::new(), doubts, moved }
+    }
+
+    /// When the program lets go of some blocks, had it made them under `no_grad`: those that functions made within passes that
+    /// no backward follows. The blocks are in the order of their indexes.
+    pub(crate) fn releases_without_backward(&self, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {
+        let choice = Choice::around(self.device, passes);
+        let releases = choice.releases(self.device, blocks).into_iter();
+        releases.map(|release| (release.allocation, release.released)).collect()
     }
 
     /// When what forward keeps for backward could be let go of.

@@ -5,6 +5,7 @@ pub mod answer;
 pub(crate) mod code_change;
 pub(crate) mod comparison;
 pub mod csv;
+pub(crate) mod cures;
 pub(crate) mod fit;
 pub mod json;
 pub mod markdown;

@@ -7,6 +7,7 @@ use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::steps::{NoSteps, StepSource, Steps};
 use crate::report::Source;
+use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::Head;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub struct LeaksDevice {
     pub leaks: Vec<Leak>,
     /// Rows that `--top` left out.
     pub left_out: usize,
+    /// What to change in the program, what saves most first.
+    pub advice: Vec<AdviceRow>,
 }
 
 /// How steps were found.
@@ -169,6 +172,7 @@ impl From<&DeviceLeaks> for LeaksDevice {
             projection: device.projection.as_ref().map(ProjectionSteps::from),
             leaks: device.rows.iter().map(Leak::from).collect(),
             left_out: device.left_out,
+            advice: device.cures.iter().map(AdviceRow::from).collect(),
         }
     }
 }

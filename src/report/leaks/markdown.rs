@@ -5,6 +5,7 @@ use crate::analysis::leaks::growth::Verdict;
 use crate::analysis::leaks::{DeviceLeaks, LeakReport, LeakRow};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
+use crate::report::common::cures;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::words::{count, starred};
@@ -35,6 +36,11 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- {line}")?;
     }
     if !facts.is_empty() {
+        writeln!(out)?;
+    }
+    let cures = device.of_growth();
+    if !cures.is_empty() {
+        cures::markdown(&cures, out)?;
         writeln!(out)?;
     }
     if device.rows.is_empty() {

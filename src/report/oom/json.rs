@@ -5,6 +5,7 @@ use super::words::Statement;
 use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::PoolId;
 use crate::report::Source;
+use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, Head};
 use crate::report::common::notes;
 use crate::report::fit::single::json::FitSearch;
@@ -38,6 +39,8 @@ pub struct OomDevice {
     /// Changes of the program that would have made room for what failed; null where that cannot be told, or other allocator
     /// settings are enough.
     pub plans: Option<FitSearch>,
+    /// What to change in the program, what saves most first.
+    pub advice: Vec<AdviceRow>,
 }
 
 /// A failed request. Figures are those after the allocator gave back what it could and tried again.
@@ -217,6 +220,7 @@ impl From<&DeviceOoms> for OomDevice {
             ooms: device.ooms.iter().map(FailedRequest::from).collect(),
             peak: device.peak.as_ref().map(PeakDevice::from),
             plans: device.plans.as_ref().map(FitSearch::from),
+            advice: device.cures.iter().map(AdviceRow::from).collect(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::analysis::oom::{Cause, DeviceOoms, Oom, OomReport};
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::comparison::markdown::comparison;
+use crate::report::common::cures;
 use crate::report::common::markdown::{code, escape};
 use crate::report::common::notes::{self, device_name, signed};
 use crate::report::common::words;
@@ -43,6 +44,10 @@ fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "#### {} requested, cause: {}\n", Bytes(oom.request.bytes), escape(oom.cause.name()))?;
         writeln!(out, "At {}.\n", escape(&place))?;
         failed(oom, out)?;
+    }
+    if !device.cures.is_empty() {
+        cures::markdown(&device.cures, out)?;
+        writeln!(out)?;
     }
     if let Some(room) = device.plans.as_ref().and_then(plan::room) {
         writeln!(out, "What would make room: {}.\n", escape(&room))?;

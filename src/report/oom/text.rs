@@ -76,6 +76,7 @@ impl TextStyle {
             self.notes(&notes::ooms(device), out)?;
             self.oom(oom, out)?;
         }
+        self.cures(&device.cures, out)?;
         if let Some(room) = device.plans.as_ref().and_then(plan::room) {
             writeln!(out, "\n{}", self.bold("What would make room"))?;
             self.item(&room, out)?;

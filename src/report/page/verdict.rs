@@ -6,6 +6,7 @@ use crate::analysis::oom::DeviceOoms;
 use crate::analysis::triage::{DeviceTriage, Finding};
 use crate::play::SettingsAdvice;
 use crate::report::checkpoint::words as checkpoint;
+use crate::report::common::cures;
 use crate::report::common::notes::device_name;
 use crate::report::common::words::count;
 use crate::report::fit::single::words as plan;
@@ -62,7 +63,11 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
         let name = if several { format!("{}: ", device_name(id)) } else { String::new() };
         let ooms = overview.oom.devices.iter().find(|ooms| ooms.device == id);
         let saved = overview.checkpoint.devices.iter().find(|checkpoint| checkpoint.device == id);
-        let found = ooms.into_iter().flat_map(served).chain(saved.and_then(savings)).chain(growth(device));
+        let cures = device.advice.iter().take(cures::MOST).map(cures::sentence);
+        let found = cures
+            .chain(ooms.into_iter().flat_map(served))
+            .chain(saved.and_then(savings))
+            .chain(growth(device).filter(|_| device.advice.iter().all(|it| !it.story.piles_up())));
         let settings = overview.settings.iter().find(|(device, _)| *device == id);
         let found = found.chain(settings.and_then(|(_, advice)| settings_advice(advice)));
         lines.extend(found.map(|line| format!("{name}{line}")));

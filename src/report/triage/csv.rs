@@ -3,6 +3,7 @@
 use crate::analysis::triage::{Finding, TriageReport};
 use crate::replay::Metric;
 use crate::report::common::csv::{cell, io_error};
+use crate::report::common::cures;
 use std::io::{self, Write};
 
 pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
@@ -23,6 +24,14 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
             for row in rows {
                 line(kind, &row.label, row.bytes.to_string(), row.inferred)?;
             }
+        }
+        for advice in &device.advice {
+            line(
+                &format!("advice_{}", advice.story.name()),
+                &cures::change(advice),
+                advice.saving.most().to_string(),
+                false,
+            )?;
         }
         for finding in &device.findings {
             match finding {

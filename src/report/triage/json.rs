@@ -2,6 +2,7 @@
 
 use crate::analysis::triage::{DeviceTriage, Failure, Finding, TriageReport};
 use crate::report::Source;
+use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, CounterBytes, Head};
 use crate::report::common::notes;
 use crate::report::triage::words;
@@ -35,6 +36,10 @@ pub struct TriageDevice {
     pub sites: AttributionRows,
     /// What deserves a closer look.
     pub findings: Vec<FindingRow>,
+    /// What to change in the program, what saves most first.
+    pub advice: Vec<AdviceRow>,
+    /// Why there is nothing to change, in words; null where there is something, and where it is not known.
+    pub nothing: Option<String>,
 }
 
 /// A failed request.
@@ -102,6 +107,8 @@ impl From<&DeviceTriage> for TriageDevice {
             categories: (&device.categories).into(),
             sites: (&peak.attribution).into(),
             findings: device.findings.iter().map(FindingRow::from).collect(),
+            advice: device.advice.iter().map(AdviceRow::from).collect(),
+            nothing: device.nothing.as_ref().map(words::nothing),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::words;
 use crate::analysis::triage::TriageReport;
 use crate::facts::grouping::attribution::Attribution;
 use crate::model::bytes::Bytes;
+use crate::report::common::cures;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::next::Next;
 use crate::report::common::notes;
@@ -27,6 +28,13 @@ pub(crate) fn write(source: Source<'_>, report: &TriageReport, out: &mut dyn Wri
         }
         table("category", &device.categories, out)?;
         table("site", &device.peak.attribution, out)?;
+        if !device.advice.is_empty() {
+            cures::markdown(&device.advice, out)?;
+            writeln!(out)?;
+        }
+        if let Some(nothing) = &device.nothing {
+            writeln!(out, "{}.\n", escape(&words::nothing(nothing)))?;
+        }
         for line in words::findings(device) {
             writeln!(
                 out,

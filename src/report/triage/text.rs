@@ -50,6 +50,12 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
     text.would_show(first, source, out)?;
+    text.cures(&first.advice, out)?;
+    if let Some(nothing) = &first.nothing {
+        writeln!(out)?;
+        text.words("", &words::nothing(nothing), out)?;
+    }
+    text.advice(source, out)?;
     text.findings(first, source.path, out)
 }
 
@@ -80,10 +86,9 @@ impl TextStyle {
 
     /// Where most of the memory is not known, what would show it: how to record, or else how to mark the program.
     fn would_show(&self, device: &DeviceTriage, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let Some(sentence) = words::would_show(device) else { return Ok(()) };
-        if advice(source.recording).is_some() {
-            return self.advice(source, out);
-        }
+        // The lines that record it better say the same.
+        let told = advice(source.recording).is_some();
+        let Some(sentence) = words::would_show(device).filter(|_| !told) else { return Ok(()) };
         writeln!(out)?;
         self.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))
     }

@@ -1,7 +1,7 @@
 //! Sentences of the triage.
 
 use crate::analysis::oom::Cause;
-use crate::analysis::triage::{DeviceTriage, Failure, Finding};
+use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
@@ -102,6 +102,15 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
     let is_known = reserved != 0 || allocated == 0;
     let (allocated, reserved) = (signed(allocated), if is_known { signed(reserved) } else { "-".to_owned() });
     format!("{}: {allocated} allocated, {reserved} reserved", device_name(device.peak.device))
+}
+
+/// Why there is nothing to change.
+pub(crate) fn nothing(nothing: &Nothing) -> String {
+    let Nothing::Weights { bytes, total } = nothing;
+    let (weights, share) = (Bytes(*bytes), percent(*bytes, *total));
+    format!(
+        "Nothing to change: weights alone are {weights}, {share:.0}% of it. A smaller dtype or fewer of them on this device need less"
+    )
 }
 
 /// The findings of a device, the failed request first.

@@ -1,6 +1,7 @@
 //! What deserves a look, in the words of the commands that find it, with where it is.
 
 use super::json;
+use crate::analysis::advice::{Advice, Plays};
 use crate::analysis::checkpoint::{CheckpointOptions, CheckpointReport};
 use crate::analysis::fragmentation::{FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
@@ -11,6 +12,7 @@ use crate::facts::device::Devices;
 use crate::facts::time::when::When;
 use crate::model::DeviceId;
 use crate::replay::Instant;
+use crate::report::common::cures;
 use crate::report::oom::words as oom;
 use crate::report::page::{findings as page, verdict};
 use crate::report::triage::words as triage;
@@ -39,7 +41,7 @@ const OOMS: usize = 10;
 /// # Errors
 /// As the analyses behind it.
 pub fn findings(devices: &Devices<'_>) -> Result<String> {
-    let report = TriageReport::of(devices, &TriageOptions::default())?;
+    let report = TriageReport::of(devices, &TriageOptions::default().plays(Plays::All))?;
     let ooms = OomReport::of(devices, &OomOptions::default().explained(Some(OOMS)))?;
     let leaks = LeakReport::of(devices, &LeakOptions::default())?;
     let mut order: Vec<usize> = (0..report.devices.len()).collect();
@@ -55,6 +57,7 @@ pub fn findings(devices: &Devices<'_>) -> Result<String> {
         if let Some(ooms) = ooms.devices.iter().find(|ooms| ooms.device == id) {
             failures(device, ooms, &mut found);
         }
+        found.extend(device.advice.iter().take(cures::MOST).map(|advice| cure(device, advice)));
         for finding in &device.findings {
             found.push(match finding {
                 Finding::Fragmentation { .. } | Finding::Free { .. } => fragmentation(devices, device, finding),
@@ -100,6 +103,12 @@ fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
         let instant = Some(failed.moment.instant);
         found.push(Found { sentence: title, lines, command: "oom", instant, ..Found::new("oom", true, device) });
     }
+}
+
+/// Something to change in the program.
+fn cure(device: &DeviceTriage, advice: &Advice) -> Found {
+    let lines = [cures::effect(advice), advice.evidence.clone()].into_iter().chain(advice.code.iter().cloned());
+    Found { sentence: cures::change(advice), lines: lines.collect(), ..Found::new("advice", false, device) }
 }
 
 /// What live blocks pin, at the instant that the triage looks at.

@@ -1,0 +1,169 @@
+//! Attention whose softmax no stack names: a method of a tensor, or written with `exp` and `sum`.
+//!
+//! It shows in the sizes of what one function makes: several blocks that are larger than what goes in and what comes out, which have
+//! the same size. The last one is kept for backward, and one before it is not; or there are statistics of its rows between them, one
+//! for each query of each head.
+
+use super::named::{dropout, layers, softmax};
+use super::{Matrix, has_input_like};
+use crate::analysis::advice::stacks::Marked;
+use crate::facts::device::Device;
+use crate::facts::training::{Phase, Role};
+use crate::model::{FrameId, StackId, StrId};
+use crate::replay::Allocation;
+use std::collections::HashSet;
+
+/// Smaller results are no attention that anybody misses.
+const SMALL: u64 = 64 << 10;
+/// Heads have as many channels at least, and matrices as many columns.
+const LEAST_CHANNELS: u64 = 8;
+const LEAST_COLUMNS: u64 = 16;
+/// What feeds forward in a transformer is no more times larger than what goes in.
+const FEED_FORWARD: u64 = 8;
+/// Neither is what a normalisation makes in double precision.
+const PRECISION: u64 = 2;
+/// Behind the result nothing of the matrix is made for so many allocations.
+const BEHIND: usize = 2;
+
+/// The matrices of all calls.
+pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
+    let search = Search {
+        device,
+        softmax: softmax(device),
+        dropout: dropout(device),
+        layers: layers(device),
+        homes: homes(device),
+        depths: depths(device),
+    };
+    // The function that multiplies comes before those that call it and go on with its result.
+    let mut known: HashSet<u32> = HashSet::new();
+    let all = (1..device.history().allocations.len()).filter_map(|result| search.matrix(result));
+    all.filter(|matrix| matrix.blocks.first().is_some_and(|&block| known.insert(block))).collect()
+}
+
+/// The `forward` that each stack is in; outside of modules, the function of the user's own.
+type Home = Option<(StrId, StrId)>;
+
+fn homes(device: &Device<'_>) -> Vec<Home> {
+    let (stacks, sites, roles) = (&device.snapshot().stacks, device.sites(), device.roles());
+    let home = |id: u32| {
+        let frames = stacks.frame_ids(StackId(id));
+        let python = |frame: &&FrameId| sites.kind(**frame).is_python();
+        let forward = match frames.iter().position(|&frame| roles.is_module_call(frame)) {
+            Some(call) => frames[..call].iter().rfind(python),
+            None => frames.iter().find(|&&frame| sites.is_own(frame)),
+        };
+        stacks.frame(*forward?).map(|frame| (frame.filename, frame.name))
+    };
+    (0..stacks.len() as u32).map(home).collect()
+}
+
+fn depths(device: &Device<'_>) -> Vec<u32> {
+    let (stacks, roles) = (&device.snapshot().stacks, device.roles());
+    let depth =
+        |id: u32| stacks.frame_ids(StackId(id)).iter().filter(|&&frame| roles.is_module_call(frame)).count() as u32;
+    (0..stacks.len() as u32).map(depth).collect()
+}
+
+struct Search<'d, 'a> {
+    device: &'d Device<'a>,
+    softmax: Marked,
+    dropout: Marked,
+    layers: Marked,
+    homes: Vec<Home>,
+    /// How many calls of modules each stack is in.
+    depths: Vec<u32>,
+}
+
+impl Search<'_, '_> {
+    fn block(&self, index: usize) -> Allocation {
+        self.device.history().allocations[index]
+    }
+
+    /// The matrix that is multiplied to make a block; `None` where there is none.
+    fn matrix(&self, result: usize) -> Option<Matrix> {
+        let (track, phases) = (self.device.track, self.device.phases());
+        let out = self.block(result);
+        let stack = track.stack_of(result);
+        let home = self.homes.get(stack.index()).copied().flatten()?;
+        let is_forward = matches!(self.device.roles().role(stack), Role::Module | Role::Recompute);
+        if out.requested < SMALL || out.born == 0 || !is_forward {
+            return None;
+        }
+        let depth = self.depth(stack);
+        let mut blocks: Vec<u32> = Vec::new();
+        let mut between: Vec<u32> = Vec::new();
+        let (mut statistics, mut modules) = (false, false);
+        let mut whole = 0;
+        for index in (result.saturating_sub(super::NEAR)..result).rev() {
+            let requested = self.block(index).requested;
+            let stack = track.stack_of(index);
+            let nested = self.depth(stack).checked_sub(depth);
+            let is_outside = !self.is_within(stack, home)
+                || self.softmax.has(stack)
+                || self.layers.has(stack)
+                || nested.is_none_or(|nested| nested > 1);
+            modules |= !is_outside && nested != Some(0) && !self.dropout.has(stack);
+            let is_like = |size: u64| {
+                requested == size || requested == size.saturating_mul(2) || requested.saturating_mul(2) == size
+            };
+            match () {
+                () if is_outside => break,
+                () if whole == 0 && requested > out.requested => {
+                    whole = requested;
+                    blocks.push(index as u32);
+                }
+                () if whole > 0 && requested > out.requested && is_like(whole) => {
+                    statistics |= between.iter().any(|&index| self.is_statistic(index, whole, out.requested));
+                    blocks.append(&mut between);
+                    blocks.push(index as u32);
+                }
+                // A copy of the values comes between, those of queries and keys in front.
+                () if requested > out.requested || (whole > 0 && requested == out.requested) => break,
+                () if whole > 0 => between.push(index as u32),
+                () => {}
+            }
+        }
+        let large: Vec<Allocation> = blocks
+            .iter()
+            .map(|&index| self.block(index as usize))
+            .filter(|block| block.requested > out.requested)
+            .collect();
+        let (last, earlier) = large.split_first()?;
+        let is_kept = phases.at(last.freed) == Phase::Backward && phases.at(last.born) == Phase::Forward;
+        let is_dropped = earlier.iter().any(|block| block.freed <= out.born);
+        let is_long = whole / out.requested > FEED_FORWARD;
+        let first = blocks.iter().min().map_or(result, |&first| first as usize);
+        let is_softmax =
+            (statistics && whole / out.requested > PRECISION) || (is_long && is_kept && is_dropped && !modules);
+        let behind = result + 1..(result + 1 + BEHIND).min(self.device.history().allocations.len());
+        let goes_on = behind.filter(|&index| self.is_within(track.stack_of(index), home)).any(|index| {
+            self.block(index).requested >= large.iter().map(|block| block.requested).min().unwrap_or(whole)
+        });
+        (!goes_on && !earlier.is_empty() && is_softmax && has_input_like(self.device, first, out.requested)).then(
+            || {
+                let smallest = large.iter().map(|block| block.requested).min().unwrap_or(whole);
+                let largest = large.iter().map(|block| block.requested).max().unwrap_or(whole);
+                let line = self.device.sites().site_frame(track.stack_of(blocks[0] as usize));
+                Matrix { line, stack, blocks, sizes: [largest, smallest] }
+            },
+        )
+    }
+
+    /// Whether a block may hold a number for each row of a matrix: its maximum or its sum.
+    fn is_statistic(&self, index: u32, matrix: u64, result: u64) -> bool {
+        let bytes = self.block(index as usize).requested;
+        let fits = |size: u64, least: u64| bytes > 0 && size.is_multiple_of(bytes) && size / bytes >= least;
+        fits(matrix, LEAST_COLUMNS) && fits(result, LEAST_CHANNELS)
+    }
+
+    /// How many calls of modules a stack is in.
+    fn depth(&self, stack: StackId) -> u32 {
+        self.depths.get(stack.index()).copied().unwrap_or(0)
+    }
+
+    fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
+        let stacks = &self.device.snapshot().stacks;
+        stacks.frames(stack).any(|frame| frame.filename == file && frame.name == name)
+    }
+}

@@ -1,0 +1,145 @@
+//! Attention that makes the matrix of all pairs of tokens: batch times heads times tokens times tokens.
+//!
+//! Softmax keeps its result for backward, which makes two gradients of that size in each layer. Scores, scaling, mask and dropout are
+//! further blocks of it. `scaled_dot_product_attention` makes none of them.
+
+mod by_hand;
+mod named;
+
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::Phase;
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, Metric, NEVER};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Queries, keys and values are made within so many allocations before the scores.
+const NEAR: usize = 64;
+/// Smaller matrices are not worth a word, nor is a smaller part of the peak.
+const SMALL: u64 = 8 << 20;
+const PART_OF_PEAK: u64 = 50;
+
+/// One finding for each line that makes such a matrix.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let mut of_line: BTreeMap<Option<FrameId>, Vec<Matrix>> = BTreeMap::new();
+    for matrix in named::matrices(device).into_iter().chain(by_hand::matrices(device)) {
+        of_line.entry(matrix.line).or_default().push(matrix);
+    }
+    of_line.into_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
+}
+
+/// What one call makes for the matrix.
+struct Matrix {
+    /// The line that makes it.
+    line: Option<FrameId>,
+    /// Allocations of forward.
+    blocks: Vec<u32>,
+    /// Bytes of softmax's result, and of what is around it, which is half of that where softmax computes in float32.
+    sizes: [u64; 2],
+    stack: StackId,
+}
+
+/// Whether something of a size, or of two or three of it in one, is there when the scores are made: a query has the size of what
+/// attention returns, and may be made together with keys and values.
+fn has_input_like(device: &Device<'_>, scores: usize, bytes: u64) -> bool {
+    let blocks = &device.history().allocations;
+    let born = blocks[scores].born;
+    bytes > 0
+        && blocks[scores.saturating_sub(NEAR)..scores].iter().any(|block| {
+            block.allocated_at(born)
+                && block.requested.is_multiple_of(bytes)
+                && (1..=3).contains(&(block.requested / bytes))
+        })
+}
+
+fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> Option<Finding> {
+    let history = device.history();
+    let block = |index: u32| history.allocations[index as usize];
+    let mut removed: BTreeSet<u32> = matrices.iter().flat_map(|matrix| matrix.blocks.iter().copied()).collect();
+    let backward = of_backward(device, matrices);
+    removed.extend(&backward);
+    let peak = history.maxima[Metric::Allocated as usize].instant;
+    let at_peak = removed.iter().map(|&index| block(index)).filter(|block| block.allocated_at(peak));
+    let at_peak = at_peak.fold(0u64, |sum, block| sum.saturating_add(block.size));
+    let largest = matrices.iter().max_by_key(|matrix| matrix.sizes[0])?;
+    let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
+    if at_peak.max(largest.sizes[0]) < SMALL.max(peak / PART_OF_PEAK) {
+        return None;
+    }
+    let (cure, code) = words(device, largest.stack);
+    Some(Finding {
+        story: Story::AttentionMatrix,
+        line,
+        cure: cure.to_owned(),
+        evidence: format!(
+            "attention makes a matrix of {} of all pairs of tokens, in {} calls; such matrices hold {} at the peak",
+            Bytes(largest.sizes[0]),
+            matrices.len(),
+            Bytes(at_peak)
+        ),
+        cost: None,
+        code: vec![code.to_owned()],
+        remedy: Remedy::Lives(Lives { removed: removed.into_iter().collect(), ..Lives::default() }),
+    })
+}
+
+/// What to change, by what calls softmax.
+fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
+    let snapshot = device.snapshot();
+    let calls = |wanted: &str| snapshot.stacks.frames(stack).any(|frame| snapshot.strings.get(frame.name) == wanted);
+    if calls("multi_head_attention_forward") {
+        ("call nn.MultiheadAttention with need_weights=False", "out, _ = attention(q, k, v, need_weights=False)")
+    } else if calls("eager_attention_forward") {
+        (
+            "load the model with attn_implementation=\"sdpa\"",
+            "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")",
+        )
+    } else {
+        (
+            "compute attention with scaled_dot_product_attention",
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask",
+        )
+    }
+}
+
+/// Blocks of backward that have the size of a matrix and lie around the instant at which one of forward is let go of.
+fn of_backward(device: &Device<'_>, matrices: &[Matrix]) -> Vec<u32> {
+    let (history, phases) = (device.history(), device.phases());
+    let sizes: BTreeSet<u64> = matrices.iter().flat_map(|matrix| matrix.sizes).collect();
+    let is_backward = |block: &Allocation| {
+        block.born > 0
+            && block.freed != NEVER
+            && sizes.contains(&block.requested)
+            && phases.at(block.born) == Phase::Backward
+    };
+    let blocks: Vec<(u32, Allocation)> =
+        (0..).zip(history.allocations.iter().copied()).filter(|(_, block)| is_backward(block)).collect();
+    let forward = matrices.iter().flat_map(|matrix| &matrix.blocks).map(|&index| history.allocations[index as usize]);
+    let mut released: Vec<u32> = forward.map(|block| block.freed).filter(|&freed| freed != NEVER).collect();
+    released.sort_unstable();
+    let is_needed = |from: u32, to: u32| {
+        let next = released.partition_point(|&freed| freed < from);
+        released.get(next).is_some_and(|&freed| freed <= to)
+    };
+    // Gradients that are there together belong to the same node of the graph, or to the next.
+    let mut found = Vec::new();
+    let mut together: Vec<u32> = Vec::new();
+    let (mut from, mut to) = (0, 0);
+    for (index, block) in blocks {
+        if block.born > to {
+            if is_needed(from, to) {
+                found.append(&mut together);
+            }
+            together.clear();
+            from = block.born;
+        }
+        to = to.max(block.freed);
+        together.push(index);
+    }
+    if is_needed(from, to) {
+        found.append(&mut together);
+    }
+    found
+}

@@ -1,0 +1,140 @@
+//! Calls of PyTorch's softmax, and what is made around them.
+
+use super::{Matrix, has_input_like};
+use crate::analysis::advice::stacks::Marked;
+use crate::facts::code::frames::FrameKind;
+use crate::facts::device::Device;
+use crate::model::{FrameId, StackId, StrId};
+use crate::replay::Allocation;
+
+/// So many times smaller than the matrix are masks of single bytes, and what else is made between scores and softmax.
+const MINOR: u64 = 4;
+
+/// The matrices around calls of softmax that a stack names.
+pub(super) fn matrices(device: &Device<'_>) -> Vec<Matrix> {
+    let softmax = softmax(device);
+    if !softmax.any() {
+        return Vec::new();
+    }
+    let search = Search { device, softmax, layers: layers(device), dropout: dropout(device) };
+    let all = 0..device.history().allocations.len();
+    let made = all.filter(|&index| search.softmax.has(device.track.stack_of(index)));
+    made.filter_map(|index| search.matrix(index)).collect()
+}
+
+/// Where PyTorch computes softmax.
+pub(super) fn softmax(device: &Device<'_>) -> Marked {
+    Marked::of(device, |path, name, kind| match kind {
+        FrameKind::Torch => path == "torch/nn/functional.py" && name == "softmax",
+        FrameKind::Native | FrameKind::Plumbing | FrameKind::Operator => {
+            name.contains("softmax") && !name.contains("log_softmax")
+        }
+        _ => false,
+    })
+}
+
+/// Where a layer of `torch.nn` multiplies: what it makes are no scores.
+pub(super) fn layers(device: &Device<'_>) -> Marked {
+    Marked::of(device, |path, name, _| {
+        path == "torch/nn/modules/linear.py" || (path.is_empty() && name == "aten::linear")
+    })
+}
+
+/// Where elements are dropped at random.
+pub(super) fn dropout(device: &Device<'_>) -> Marked {
+    Marked::of(device, |_, name, _| name.contains("dropout"))
+}
+
+struct Search<'d, 'a> {
+    device: &'d Device<'a>,
+    softmax: Marked,
+    layers: Marked,
+    dropout: Marked,
+}
+
+impl Search<'_, '_> {
+    fn block(&self, index: usize) -> Allocation {
+        self.device.history().allocations[index]
+    }
+
+    /// The call of attention around the result of a softmax; `None` where it is none.
+    fn matrix(&self, result: usize) -> Option<Matrix> {
+        let track = self.device.track;
+        let stack = track.stack_of(result);
+        let caller = self.caller(stack)?;
+        let is_inside = |index: usize| self.is_within(track.stack_of(index), caller);
+        let whole = self.block(result).requested;
+        let mut blocks = vec![result as u32];
+        // Scores come before: the input of softmax first, of the same or of half precision.
+        let mut scores = None;
+        for index in (0..result).rev() {
+            let requested = self.block(index).requested;
+            let is_other =
+                !is_inside(index) || self.layers.has(track.stack_of(index)) || self.softmax.has(track.stack_of(index));
+            let wanted = scores.map_or(requested == whole || requested == whole / 2, |size| requested == size);
+            match () {
+                () if is_other => break,
+                () if wanted => {
+                    scores = Some(requested);
+                    blocks.push(index as u32);
+                }
+                () if requested.saturating_mul(MINOR) > whole => break,
+                () if scores.is_none() => blocks.push(index as u32),
+                () => {}
+            }
+        }
+        let scores = scores?;
+        // Behind it a cast or dropout, and then what the matrix is multiplied to.
+        for index in result + 1..self.device.history().allocations.len() {
+            let requested = self.block(index).requested;
+            if !is_inside(index) || self.softmax.has(track.stack_of(index)) {
+                return None;
+            }
+            let is_mask = requested.saturating_mul(8) >= scores && self.dropout.has(track.stack_of(index));
+            if requested == scores || requested == whole || is_mask {
+                blocks.push(index as u32);
+            } else {
+                let first = blocks.iter().min().map_or(result, |&first| first as usize);
+                let is_product = requested < scores && has_input_like(self.device, first, requested);
+                return is_product.then_some(Matrix {
+                    line: self.device.sites().site_frame(stack),
+                    stack,
+                    blocks,
+                    sizes: [whole, scores],
+                });
+            }
+        }
+        None
+    }
+
+    /// The file and function that calls softmax.
+    fn caller(&self, stack: StackId) -> Option<(StrId, StrId)> {
+        let snapshot = self.device.snapshot();
+        let marked = self.softmax.frame(stack)?;
+        let frames = snapshot.stacks.frame_ids(stack);
+        let outer = frames.iter().skip_while(|&&frame| frame != marked).skip(1);
+        let is_code = |id: &&FrameId| {
+            self.device.sites().kind(**id).is_python()
+                && snapshot.stacks.frame(**id).is_some_and(|frame| snapshot.strings.get(frame.name) != "softmax")
+        };
+        let frame = snapshot.stacks.frame(*outer.clone().find(is_code)?)?;
+        // `nn.Softmax` is a module: who calls that is four frames further out.
+        let name = snapshot.strings.get(frame.name);
+        let file = snapshot.strings.get(frame.filename);
+        if name == "forward" && file.replace('\\', "/").ends_with("torch/nn/modules/activation.py") {
+            let is_caller = |id: &&FrameId| {
+                is_code(id)
+                    && !snapshot.stacks.frame(**id).is_some_and(|frame| {
+                        snapshot.strings.get(frame.filename).replace('\\', "/").contains("torch/nn/modules/")
+                    })
+            };
+            let frame = snapshot.stacks.frame(*outer.clone().find(is_caller)?)?;
+            return Some((frame.filename, frame.name));
+        }
+        Some((frame.filename, frame.name))
+    }
+
+    fn is_within(&self, stack: StackId, (file, name): (StrId, StrId)) -> bool {
+        self.device.snapshot().stacks.frames(stack).any(|frame| frame.filename == file && frame.name == name)
+    }
+}

@@ -1,0 +1,112 @@
+//! Temporaries that an optimizer makes for all parameters at once, with its foreach implementation.
+//!
+//! The functions `_multi_tensor_NAME` of `torch.optim` make a list of blocks, one for each parameter, where those of a single
+//! tensor make one block at a time; fused kernels make none.
+
+use super::stacks::Marked;
+use super::{Finding, Remedy, Story};
+use crate::facts::code::frames::FrameKind;
+use crate::facts::device::Device;
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::Lives;
+use crate::replay::{Metric, NEVER};
+use std::collections::BTreeMap;
+
+/// Optimizers of `torch.optim` that have a fused implementation.
+const FUSED: [&str; 4] = ["_multi_tensor_adam", "_multi_tensor_adamw", "_multi_tensor_sgd", "_multi_tensor_adagrad"];
+/// One block at a time is bound to a name while the next is made.
+const AT_ONCE: usize = 2;
+/// Fewer bytes are not worth a word.
+const SMALL: u64 = 8 << 20;
+
+/// One finding for each line that steps such an optimizer.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let marked = Marked::of(device, |path, name, kind| {
+        kind == FrameKind::Torch && path.starts_with("torch/optim/") && name.starts_with("_multi_tensor_")
+    });
+    if !marked.any() {
+        return Vec::new();
+    }
+    let (track, snapshot) = (device.track, device.snapshot());
+    let mut of_line: BTreeMap<Option<FrameId>, Scratch> = BTreeMap::new();
+    for (index, allocation) in (0..).zip(&device.history().allocations) {
+        let stack = track.stack_of(index as usize);
+        let Some(frame) = marked.frame(stack).filter(|_| allocation.freed != NEVER && allocation.born > 0) else {
+            continue;
+        };
+        let name = snapshot.stacks.frame(frame).map_or("", |frame| snapshot.strings.get(frame.name));
+        let scratch = of_line.entry(device.sites().site_frame(stack)).or_default();
+        scratch.blocks.push(index);
+        scratch.stack = stack;
+        scratch.is_fusable = FUSED.contains(&name);
+    }
+    of_line.into_iter().filter_map(|(line, scratch)| finding(device, line, &scratch)).collect()
+}
+
+/// What one line makes and does not keep.
+#[derive(Default)]
+struct Scratch {
+    /// Allocations, in order.
+    blocks: Vec<u32>,
+    stack: StackId,
+    is_fusable: bool,
+}
+
+fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Option<Finding> {
+    let (history, snapshot) = (device.history(), device.snapshot());
+    let block = |index: &u32| history.allocations[*index as usize];
+    let peak = history.maxima[Metric::Allocated as usize].instant;
+    if !scratch.blocks.iter().map(block).any(|block| block.allocated_at(peak)) {
+        return None;
+    }
+    let most = most_at_once(scratch.blocks.iter().map(block));
+    if most < SMALL {
+        return None;
+    }
+    let name = snapshot.stacks.frames(scratch.stack).find_map(|frame| {
+        let name = snapshot.strings.get(frame.name);
+        name.strip_prefix("_multi_tensor_")
+    })?;
+    let (cure, code, cost, lives) = if scratch.is_fusable {
+        let lives = Lives { removed: scratch.blocks.clone(), ..Lives::default() };
+        ("make the optimizer with fused=True", "fused=True", None, lives)
+    } else {
+        // Each is freed when the one behind the next is made.
+        let later = scratch.blocks.windows(AT_ONCE + 1).filter_map(|window| {
+            let (first, last) = (block(&window[0]), block(&window[AT_ONCE]));
+            (last.born <= first.freed).then_some((window[0], last.born - 1))
+        });
+        let lives = Lives { freed: later.collect(), ..Lives::default() };
+        let cost = Some("a kernel for each parameter instead of one for many".to_owned());
+        ("make the optimizer with foreach=False", "foreach=False", cost, lives)
+    };
+    Some(Finding {
+        story: Story::ForeachTemporaries,
+        line,
+        cure: cure.to_owned(),
+        evidence: format!(
+            "_multi_tensor_{name} of torch.optim makes {} of temporaries at once while it steps, one for each parameter",
+            Bytes(most)
+        ),
+        cost,
+        code: vec![format!("optimizer = torch.optim.AdamW(parameters, {code})  # or another one, where it is made")],
+        remedy: Remedy::Lives(lives),
+    })
+}
+
+/// The most bytes of these blocks at once; they come in the order in which they are made.
+fn most_at_once(blocks: impl Iterator<Item = crate::replay::Allocation>) -> u64 {
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for block in blocks {
+        changes.push((block.born, true, block.size));
+        changes.push((block.freed, false, block.size));
+    }
+    changes.sort_unstable();
+    let (mut now, mut most) = (0u64, 0u64);
+    for (_, is_made, bytes) in changes {
+        now = if is_made { now.saturating_add(bytes) } else { now.saturating_sub(bytes) };
+        most = most.max(now);
+    }
+    most
+}

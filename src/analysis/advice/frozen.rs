@@ -1,0 +1,104 @@
+//! Weights that are trained beside low-rank ones that were made to be trained in their place.
+//!
+//! Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
+//! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
+
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase, Role};
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, Metric};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Pairs of low-rank weights of one rank, at least.
+const LEAST_PAIRS: usize = 4;
+/// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
+const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
+/// A low-rank weight has at most one part in so many of the bytes of the weight that it stands for.
+const SMALLER: u64 = 4;
+
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let category = |index: u32| device.categories().get(index as usize).category;
+    let all = || (0u32..).zip(&device.history().allocations);
+    let parameters: Vec<(u32, Allocation)> = all()
+        .filter(|&(index, _)| category(index) == Category::Parameter)
+        .map(|(index, made)| (index, *made))
+        .collect();
+    let mut pairs: BTreeMap<u64, Vec<[u64; 3]>> = BTreeMap::new();
+    for three in parameters.windows(3) {
+        let [weight, one, other] = [0, 1, 2].map(|place| three[place].1.requested);
+        if let Some(rank) = rank(weight, one, other) {
+            pairs.entry(rank).or_default().push([weight, one, other]);
+        }
+    }
+    // Vectors of norms and biases have sizes that others have, too.
+    let is_of_pairs_alone = |pairs: &Vec<[u64; 3]>| {
+        let mut left: HashMap<u64, i64> = HashMap::new();
+        pairs.iter().flat_map(|&[_, one, other]| [one, other]).for_each(|size| *left.entry(size).or_default() += 1);
+        for (_, made) in &parameters {
+            left.entry(made.requested).and_modify(|left| *left -= 1);
+        }
+        left.values().all(|&left| left == 0)
+    };
+    let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
+    let Some(pairs) = pairs.into_values().find(is_found) else { return Vec::new() };
+    let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
+    let sizes: HashSet<u64> = parameters.iter().map(|(_, made)| made.requested).collect();
+    let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
+    // What is made for weights that were meant to stay: their gradients, their states, and temporaries of the optimizer.
+    let is_for_others = |&(index, made): &(u32, &Allocation)| {
+        let is_of_step = device.phases().at(made.born) == Phase::Optimizer
+            && device.roles().role(device.track.stack_of(index as usize)) == Role::Optimizer
+            && category(index) == Category::Temporary;
+        !low_rank.contains(&made.requested)
+            && (matches!(category(index), Category::Gradient | Category::OptimizerState)
+                || is_of_step && sizes.contains(&made.requested))
+    };
+    let removed: Vec<(u32, &Allocation)> = all().filter(is_for_others).collect();
+    let is_trained =
+        removed.iter().any(|(index, made)| category(*index) == Category::Gradient && weights.contains(&made.requested));
+    if !is_trained {
+        return Vec::new();
+    }
+    let peak = device.history().maxima[Metric::Allocated as usize].instant;
+    let bytes = removed.iter().filter(|(_, made)| made.allocated_at(peak)).map(|(_, made)| made.size).sum();
+    let state = removed.iter().find(|(index, _)| category(*index) == Category::OptimizerState);
+    let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
+    let Some(line) = line.filter(|&line| device.sites().is_own(line)) else { return Vec::new() };
+    vec![Finding {
+        story: Story::OptimizerStatesOfFrozen,
+        line: Some(line),
+        cure: "freeze the weights that low-rank ones stand for, before the optimizer is made".to_owned(),
+        evidence: format!(
+            "{} pairs of low-rank weights are trained beside the weights that they stand for, whose gradients and states \
+             hold {} at the peak",
+            pairs.len(),
+            Bytes(bytes)
+        ),
+        cost: None,
+        code: vec![
+            "for name, weight in model.named_parameters():".to_owned(),
+            "    weight.requires_grad_(is_low_rank(name))".to_owned(),
+        ],
+        remedy: Remedy::Lives(Lives {
+            removed: removed.iter().map(|&(index, _)| index).collect(),
+            doubt: Some("what forward keeps for the gradients of these weights would go, too, and is not played"),
+            ..Lives::default()
+        }),
+    }]
+}
+
+/// The rank of two weights that stand for a third, from the bytes of all three; `None` where they do not.
+fn rank(weight: u64, one: u64, other: u64) -> Option<u64> {
+    if weight == 0 || one.max(other) > weight / SMALLER {
+        return None;
+    }
+    let product = u128::from(one) * u128::from(other);
+    [4u128, 2].into_iter().find_map(|element| {
+        let whole = u128::from(weight) * element;
+        let square = u64::try_from(product / whole).ok().filter(|_| product.is_multiple_of(whole))?;
+        let rank = square.isqrt();
+        (rank * rank == square && RANKS.contains(&rank)).then_some(rank)
+    })
+}

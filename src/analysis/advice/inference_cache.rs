@@ -1,0 +1,77 @@
+//! What a library for inference sets aside for keys and values, before it knows how much of it is needed.
+//!
+//! vLLM and `SGLang` fill a share of the device with their cache when they start: a setting decides its size, and no tensor of the
+//! program's own.
+
+use super::stacks::Marked;
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::model::StackId;
+use crate::model::bytes::Bytes;
+use crate::replay::Metric;
+
+/// It makes up one part in so many of the peak at least.
+const PART_OF_PEAK: u64 = 5;
+
+/// A library, where in it the cache is made, and the setting that decides on it.
+struct Library {
+    name: &'static str,
+    package: &'static str,
+    makes: fn(&str, &str) -> bool,
+    setting: &'static str,
+    code: &'static str,
+}
+
+const LIBRARIES: [Library; 2] = [
+    Library {
+        name: "vLLM",
+        package: "vllm/",
+        makes: |_, function| function.contains("allocate_kv_cache") || function.contains("initialize_kv_cache"),
+        setting: "gpu_memory_utilization",
+        code: "llm = LLM(model, gpu_memory_utilization=0.5)  # the share of the device that vLLM may fill",
+    },
+    Library {
+        name: "SGLang",
+        package: "sglang/",
+        makes: |path, _| path.contains("mem_cache/memory_pool"),
+        setting: "mem_fraction_static",
+        code: "engine = Engine(model_path=model, mem_fraction_static=0.5)",
+    },
+];
+
+/// One finding for each library whose cache holds much of the peak.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    LIBRARIES.iter().filter_map(|library| finding(device, library)).collect()
+}
+
+fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
+    let marked = Marked::of(device, |path, name, _| path.starts_with(library.package) && (library.makes)(path, name));
+    if !marked.any() {
+        return None;
+    }
+    let history = device.history();
+    let peak = history.maxima[Metric::Allocated as usize];
+    let (mut bytes, mut stack) = (0u64, StackId::EMPTY);
+    for (index, allocation) in history.allocations.iter().enumerate() {
+        let of_block = device.track.stack_of(index);
+        if allocation.allocated_at(peak.instant) && marked.has(of_block) {
+            bytes = bytes.saturating_add(allocation.size);
+            stack = of_block;
+        }
+    }
+    let all = u64::try_from(peak.bytes).unwrap_or(0);
+    (bytes > 0 && bytes >= all / PART_OF_PEAK).then(|| Finding {
+        story: Story::InferenceCache,
+        line: device.sites().site_frame(stack),
+        cure: format!("set {} of {} lower", library.setting, library.name),
+        evidence: format!(
+            "{} of {} is {}'s KV cache, as large as its setting allows",
+            Bytes(bytes),
+            Bytes(all),
+            library.name
+        ),
+        cost: Some("fewer requests at a time".to_owned()),
+        code: vec![library.code.to_owned()],
+        remedy: Remedy::Unplayed("how much of the cache is needed is not recorded"),
+    })
+}

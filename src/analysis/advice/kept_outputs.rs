@@ -1,0 +1,113 @@
+//! What a call of a model returns and a variable holds through backward and the next forward pass, until the line runs again.
+//!
+//! The loss needs it, and whatever backward needs of it autograd keeps by itself. It shows as what the loss is made of by its
+//! gradient, which is among the first that backward makes and has its size.
+
+use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Phase, Role};
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, History, Instant, Metric};
+use std::collections::HashSet;
+
+/// What is kept is worth a word from one part of the peak in so many on.
+const NOTABLE_PART: u64 = 100;
+/// Gradients of notable size that backward makes first.
+const FIRST_GRADIENTS: usize = 2;
+
+/// One finding for the line that holds most.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    if !device.phases().frees_tell {
+        return Vec::new();
+    }
+    let findings = calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line));
+    findings.collect()
+}
+
+fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
+    let least = (peak / NOTABLE_PART).max(1);
+    let mut lives = Lives::default();
+    let (mut bytes, mut line) = (0, None);
+    let trained: Vec<(&ModelCall, Instant)> =
+        of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
+    // What shows in one step after another holds for the last one, too.
+    let mut stacks: HashSet<StackId> = HashSet::new();
+    for pair in trained.windows(2) {
+        let ((call, backward), (_, next)) = (pair[0], pair[1]);
+        for (index, made) in born_in(device, call.start, call.end) {
+            let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
+            let Some(holder) = let_go_by(device, &made).filter(|_| is_held) else { continue };
+            if is_loss_input(device, &made, backward, least) {
+                stacks.insert(device.track.stack_of(index as usize));
+                if made.size > bytes {
+                    (bytes, line) = (made.size, Some(holder));
+                }
+            }
+        }
+    }
+    for &(call, backward) in &trained {
+        for (index, made) in born_in(device, call.start, call.end) {
+            let is_held = made.freed > call.backward.as_ref().map_or(0, |backward| backward.end);
+            let is_loss_input = || is_loss_input(device, &made, backward, least);
+            if !is_held || !stacks.contains(&device.track.stack_of(index as usize)) || !is_loss_input() {
+                continue;
+            }
+            let at = if is_taken_by_log_softmax(device, index, &made, backward) {
+                backward
+            } else {
+                behind_first_gradient(device, &made, backward)
+            };
+            lives.freed.push((index, at));
+        }
+    }
+    // A single time may be the end of a loop.
+    if lives.freed.len() < 2 {
+        return None;
+    }
+    Some(Finding {
+        story: Story::KeptOutputs,
+        line,
+        cure: "delete what the model returns once the loss is taken".to_owned(),
+        evidence: format!("{} of it are held through backward and the whole next forward pass", Bytes(bytes)),
+        cost: None,
+        code: vec!["del outputs  # before loss.backward()".to_owned()],
+        remedy: Remedy::Lives(lives),
+    })
+}
+
+/// The line of the user's own that lets go of a block, if plain code does: binding a variable anew.
+fn let_go_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
+    let stack = device.track.stack(History::entry_before(made.freed)?);
+    let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY;
+    device.sites().site_frame(stack).filter(|&frame| is_plain && device.sites().is_own(frame))
+}
+
+/// Blocks of notable size that a backward pass makes first.
+fn first_gradients<'d>(device: &'d Device<'_>, backward: Instant, least: u64) -> impl Iterator<Item = Allocation> + 'd {
+    let made = born_in(device, backward, device.history().entries()).map(|(_, made)| made);
+    let own = made.take_while(|made| device.phases().at(made.born) == Phase::Backward);
+    own.filter(move |made| made.size >= least).take(FIRST_GRADIENTS)
+}
+
+fn is_loss_input(device: &Device<'_>, made: &Allocation, backward: Instant, least: u64) -> bool {
+    first_gradients(device, backward, least).any(|gradient| gradient.requested == made.requested)
+}
+
+/// Whether the loss is taken by way of `log_softmax`, whose backward needs its result and not what it was given.
+fn is_taken_by_log_softmax(device: &Device<'_>, index: u32, made: &Allocation, backward: Instant) -> bool {
+    born_in(device, made.born, backward).any(|(other, later)| {
+        other != index
+            && later.requested >= made.requested
+            && is_log_softmax(device, device.track.stack_of(other as usize))
+    })
+}
+
+/// The instant at which the node is done that makes the gradient of a block.
+fn behind_first_gradient(device: &Device<'_>, made: &Allocation, backward: Instant) -> Instant {
+    let gradient = first_gradients(device, backward, made.size).find(|gradient| gradient.requested == made.requested);
+    gradient.map_or(backward, |gradient| gradient.born)
+}

@@ -1,0 +1,267 @@
+//! What the calls of one line make and keep over two more calls of it: the graph of a branch that has no backward pass, graphs
+//! that `retain_graph` keeps, and results that are collected on the device.
+
+use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Category, Phase, Role};
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, Instant, Metric, NEVER};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What is kept of a call is worth a word from one part of the peak in so many on.
+const NOTABLE_PART: u64 = 200;
+/// A block is small beside another if it has one part in so many of its bytes.
+const SMALL: u64 = 16;
+/// Blocks of one line that are there at once, at least, where they are collected.
+const LEAST_COLLECTED: usize = 4;
+/// Of what a call keeps for backward, such a part outlives two more calls where its graph is retained.
+const GRAPH_SHARE: u64 = 2;
+
+/// What one call keeps over two more.
+struct Kept<'c> {
+    call: &'c ModelCall,
+    blocks: Vec<(u32, Allocation)>,
+}
+
+impl Kept<'_> {
+    fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|(_, made)| made.size).sum()
+    }
+}
+
+/// One finding for each line that calls a model, at most.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    let peak = device.history().maxima[Metric::Allocated as usize].bytes.max(0) as u64;
+    let findings = calls.by_place().into_iter().filter_map(|of_line| {
+        let over_two: Vec<Kept<'_>> = of_line.windows(3).map(|three| kept(device, three)).collect();
+        let notable = over_two.iter().filter(|kept| kept.bytes() >= (peak / NOTABLE_PART).max(1)).count();
+        if notable < 2 || notable * 2 < over_two.len() {
+            return None;
+        }
+        retained(device, &of_line, &over_two)
+            .or_else(|| branch(device, &of_line, &over_two))
+            .or_else(|| collected(device, &of_line, &over_two))
+    });
+    findings.collect()
+}
+
+fn kept<'c>(device: &Device<'_>, three: &[&'c ModelCall]) -> Kept<'c> {
+    let (call, next, after) = (three[0], three[1], three[2].start);
+    let is_kept = |&(index, made): &(u32, Allocation)| made.freed > after && is_of_forward(device, index, &made);
+    Kept { call, blocks: born_in(device, call.start, next.start).filter(is_kept).collect() }
+}
+
+/// Whether a block is what a forward pass makes, rather than a part of the model or of the optimizer.
+fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
+    let is_other = matches!(
+        device.categories().get(index as usize).category,
+        Category::Parameter
+            | Category::Gradient
+            | Category::OptimizerState
+            | Category::ModelState
+            | Category::KvCache
+            | Category::Workspace
+            | Category::Communication
+    );
+    let stack = device.track.stack_of(index as usize);
+    let role = device.roles().role(stack);
+    let is_forward = role == Role::Module || role == Role::Plain && device.phases().at(made.born) == Phase::Forward;
+    // What a later backward pass frees was kept for it: several passes may go before one.
+    let is_needed = made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward;
+    !is_other && is_forward && !is_needed && stack != StackId::EMPTY
+}
+
+/// What the calls of a line make, each with the instant at which the last block of its stack is made around the next call: a
+/// variable lets go of it there. Only what is there longer.
+fn held_longer(
+    device: &Device<'_>,
+    of_line: &[&ModelCall],
+    wanted: impl Fn(u32, StackId) -> bool,
+) -> Vec<(u32, Allocation, Instant)> {
+    let end = |place: usize| of_line.get(place).map_or(device.track.entries(), |call| call.start);
+    let mut held = Vec::new();
+    for (place, call) in of_line.iter().enumerate() {
+        let mut again: HashMap<StackId, Instant> = HashMap::new();
+        for (index, made) in born_in(device, end(place + 1), end(place + 2)) {
+            again.insert(device.track.stack_of(index as usize), made.born);
+        }
+        for (index, made) in born_in(device, call.start, end(place + 1)) {
+            let stack = device.track.stack_of(index as usize);
+            let at = again.get(&stack).copied().filter(|&at| at < made.freed);
+            if let Some(at) = at.filter(|_| wanted(index, stack) && is_of_forward(device, index, &made)) {
+                held.push((index, made, at));
+            }
+        }
+    }
+    held
+}
+
+/// Graphs that a backward pass has gone through and that stay nonetheless.
+fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+    let is_retained = |kept: &&Kept<'_>| {
+        let at_end = born_in(device, kept.call.start, kept.call.end).filter(|(_, made)| made.freed > kept.call.end);
+        let at_end: u64 = at_end.map(|(_, made)| made.size).sum();
+        let inner: u64 =
+            kept.blocks.iter().filter(|(_, made)| made.born <= kept.call.end).map(|(_, made)| made.size).sum();
+        kept.call.backward.is_some() && kept.call.keeps_graph(device) && inner * GRAPH_SHARE >= at_end
+    };
+    let retained: Vec<&Kept<'_>> = kept.iter().filter(is_retained).collect();
+    let first = *retained.first()?;
+    let entries = first.call.backward.as_ref().map_or(0, |backward| backward.end - backward.start);
+    let mut lives = Lives::default();
+    for call in of_line {
+        let Some(backward) = &call.backward else { continue };
+        // The pass goes through what the call made, the youngest first; behind that it goes on through older graphs.
+        let own = entries.min(backward.end - backward.start);
+        let made = born_in(device, call.start, backward.start);
+        let stay: Vec<u32> = made
+            .filter(|(index, made)| made.freed > backward.end && is_of_forward(device, *index, made))
+            .map(|(index, _)| index)
+            .collect();
+        let at =
+            |place: usize| backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant;
+        lives.freed.extend(stay.iter().rev().enumerate().map(|(place, &index)| (index, at(place))));
+    }
+    let most = retained.iter().map(|kept| kept.bytes()).max()?;
+    Some(Finding {
+        story: Story::RetainedGraph,
+        line: backward_line(device, first.call).or(Some(first.call.line)),
+        cure: "detach what goes on to the next step, and call backward without retain_graph".to_owned(),
+        evidence: format!(
+            "the graph of every step stays, {} each, although a backward pass has gone through it",
+            Bytes(most)
+        ),
+        cost: None,
+        code: vec!["state = state.detach()  # each tensor of it".to_owned(), "loss.backward()".to_owned()],
+        remedy: Remedy::Lives(lives),
+    })
+}
+
+/// The line that calls `backward` behind a call of a model: the gradients that a pass begins with are made there.
+pub(super) fn backward_line(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
+    let backward = call.backward.as_ref()?;
+    let stacks = (backward.start..backward.end).map(|entry| device.track.stack(entry));
+    let stack = stacks
+        .into_iter()
+        .find(|&stack| device.sites().has_python(stack) && device.roles().role(stack) == Role::Backward)?;
+    device.sites().site_frame(stack)
+}
+
+/// A branch beside the loss: something small is made of something large, and both stay.
+fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+    let last = kept.iter().max_by_key(|kept| kept.bytes())?;
+    let line = reduced_at(device, last).or_else(|| reduced_behind(device, last))?;
+    let stacks: HashSet<StackId> =
+        last.blocks.iter().map(|&(index, _)| device.track.stack_of(index as usize)).collect();
+    let held = held_longer(device, of_line, |_, stack| stacks.contains(&stack));
+    // The variable holds the last graph until its line has run again: until the newest of what the graph holds is made.
+    let mut lives = Lives::default();
+    for of_call in held.chunk_by(|one, other| call_of(of_line, one.1.born) == call_of(of_line, other.1.born)) {
+        let at = of_call.iter().map(|&(_, _, at)| at).max().unwrap_or(0);
+        lives.freed.extend(of_call.iter().map(|&(index, made, _)| (index, at.min(made.freed))));
+    }
+    Some(Finding {
+        story: Story::RetainedGraph,
+        line: Some(line),
+        cure: "store a number, or a detached tensor, of what is made".to_owned(),
+        evidence: format!(
+            "the graph of what is made here stays in every step, {} each: what stores it holds on to its graph, which no \
+             backward pass frees",
+            Bytes(last.bytes())
+        ),
+        cost: None,
+        code: vec!["values.append(value.item())  # or value.detach()".to_owned()],
+        remedy: Remedy::Lives(lives),
+    })
+}
+
+/// The line that makes a large block and of that a small one.
+fn reduced_at(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
+    let mut lines: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for &(index, made) in &kept.blocks {
+        let Some(line) = device.sites().site_frame(device.track.stack_of(index as usize)) else { continue };
+        let (largest, newest) = lines.entry(line.0).or_default();
+        (*largest, *newest) = ((*largest).max(made.size), made.size);
+    }
+    let reduced = lines.into_iter().filter(|(_, (largest, newest))| *newest <= *largest / SMALL);
+    reduced.max_by_key(|&(_, (largest, _))| largest).map(|(line, _)| FrameId(line))
+}
+
+/// The line that makes a small block behind several large ones, all of them outside of modules.
+fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
+    let stack = |index: u32| device.track.stack_of(index as usize);
+    let plain: Vec<&(u32, Allocation)> =
+        kept.blocks.iter().filter(|&&(index, _)| device.roles().role(stack(index)) == Role::Plain).collect();
+    let largest = plain.iter().map(|(_, made)| made.size).max()?;
+    let large = plain.iter().filter(|(_, made)| made.size > largest / SMALL).count();
+    let (newest, made) = **plain.last()?;
+    device.sites().site_frame(stack(newest)).filter(|_| large >= 2 && made.size <= largest / SMALL)
+}
+
+/// Results of every call that pile up, and that are let go of together or never.
+fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
+    let stacks: HashSet<StackId> =
+        kept.iter().flat_map(|kept| &kept.blocks).map(|&(index, _)| device.track.stack_of(index as usize)).collect();
+    let mut of_stack: HashMap<StackId, Vec<(u32, Allocation, Instant)>> = HashMap::new();
+    for held in held_longer(device, of_line, |_, stack| stacks.contains(&stack)) {
+        of_stack.entry(device.track.stack_of(held.0 as usize)).or_default().push(held);
+    }
+    of_stack.retain(|_, blocks| piles_up(blocks));
+    let bytes = |blocks: &[(u32, Allocation, Instant)]| blocks.iter().map(|(_, made, _)| made.size).sum::<u64>();
+    let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
+    let each = largest.iter().map(|(_, made, _)| made.size).max()?;
+    let mut lives = Lives::default();
+    for blocks in of_stack.values() {
+        lives.freed.extend(blocks.iter().map(|&(index, _, again)| (index, again)));
+        lives.removed.extend(joined(device, blocks));
+    }
+    lives.freed.sort_unstable();
+    lives.removed.sort_unstable();
+    lives.removed.dedup();
+    Some(Finding {
+        story: Story::AccumulatingMetrics,
+        line: device.sites().site_frame(stack),
+        cure: "collect what is made here on the CPU".to_owned(),
+        evidence: format!(
+            "what is made here in every step is kept, {} each, and nothing is let go of before all is",
+            Bytes(each)
+        ),
+        cost: Some("a copy to the CPU in each step".to_owned()),
+        code: vec!["results.append(result.detach().cpu())".to_owned()],
+        remedy: Remedy::Lives(lives),
+    })
+}
+
+/// What plain code makes of all of them at once, such as `torch.cat`: it has the bytes of all that are there.
+fn joined(device: &Device<'_>, blocks: &[(u32, Allocation, Instant)]) -> Vec<u32> {
+    let Some(first) = blocks.first().map(|(_, made, _)| made.born) else { return Vec::new() };
+    let each = blocks.iter().map(|(_, made, _)| made.requested).min().unwrap_or(0).max(1);
+    let is_joined = |&(index, made): &(u32, Allocation)| {
+        made.requested >= each.saturating_mul(3)
+            && device.roles().role(device.track.stack_of(index as usize)) == Role::Plain
+            && blocks.iter().any(|(_, it, _)| it.freed > made.born && it.born < made.born)
+            && made.requested.is_multiple_of(each)
+    };
+    born_in(device, first, device.track.entries()).filter(is_joined).map(|(index, _)| index).collect()
+}
+
+/// The place of the call that an instant lies behind.
+fn call_of(of_line: &[&ModelCall], instant: Instant) -> usize {
+    of_line.partition_point(|call| call.start < instant)
+}
+
+/// Whether several blocks are there at once, and go at once: a store of a fixed size lets one go for each that comes.
+fn piles_up(blocks: &[(u32, Allocation, Instant)]) -> bool {
+    // They come in the order in which they are made.
+    let mut together: HashMap<usize, usize> = HashMap::new();
+    for (_, made, _) in blocks {
+        *together.entry(blocks.partition_point(|(_, other, _)| other.born < made.freed)).or_default() += 1;
+    }
+    let stay = blocks.iter().filter(|(_, made, _)| made.freed == NEVER).count();
+    let most = together.values().copied().max().unwrap_or(0).max(stay);
+    let alone = together.values().filter(|&&count| count == 1).count();
+    most + 2 >= LEAST_COLLECTED && most >= 2 && alone * 4 <= blocks.len()
+}

@@ -1,0 +1,182 @@
+//! A cache that is copied to grow: keys and values of generated tokens, or results, joined to what is there with `torch.cat`.
+//!
+//! Every copy is a little larger than the one before it, by the same number of bytes each time. It is there while the one before is
+//! read, and fits none of the free blocks that earlier ones left behind.
+
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, History, Instant};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// So often a cache grows at least.
+const LEAST_COPIES: usize = 4;
+/// Smaller ones are not worth a word.
+const SMALL: u64 = 64 << 10;
+
+/// One cache: its copies, each made of the one before.
+#[derive(Clone, Debug, Default)]
+struct Cache {
+    copies: Vec<u32>,
+    grows_by: u64,
+}
+
+/// One finding for all caches that grow in one function.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let (track, snapshot) = (device.track, device.snapshot());
+    let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
+    for (index, allocation) in (0..).zip(&device.history().allocations) {
+        let stack = track.stack_of(index as usize);
+        if allocation.born > 0 && allocation.requested >= SMALL && stack != StackId::EMPTY {
+            of_stack.entry(stack).or_default().push(index);
+        }
+    }
+    let mut of_function = BTreeMap::new();
+    for (stack, blocks) in of_stack {
+        let caches = caches(device, &blocks);
+        let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
+        let Some(frame) = snapshot.stacks.frame(line) else { continue };
+        let (first, all) =
+            of_function.entry((frame.filename, frame.name)).or_insert_with(|| (line, Vec::<Cache>::new()));
+        if snapshot.stacks.frame(*first).is_some_and(|known| frame.line < known.line) {
+            *first = line;
+        }
+        all.extend(caches);
+    }
+    of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
+}
+
+/// The caches that grow at one place, given what it makes.
+fn caches(device: &Device<'_>, blocks: &[u32]) -> Vec<Cache> {
+    let history = device.history();
+    let block = |index: u32| history.allocations[index as usize];
+    // Those that are waiting for a larger copy, by their size, in the order in which they were made.
+    let mut open: HashMap<u64, Vec<Cache>> = HashMap::new();
+    let mut steps: Vec<u64> = Vec::new();
+    let mut done = Vec::new();
+    for &index in blocks {
+        let Allocation { requested, born, .. } = block(index);
+        // The difference of two copies is the same every time: the one that is known, or any that is small.
+        let from = |size: &u64| requested > *size && requested - *size <= *size;
+        let known = steps.iter().map(|step| requested.saturating_sub(*step)).find(|size| open.contains_key(size));
+        let mut candidates: Vec<u64> =
+            known.map_or_else(|| open.keys().copied().filter(from).collect(), |size| vec![size]);
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        let mut cache = Cache::default();
+        for size in candidates {
+            let Some(waiting) = open.get_mut(&size) else { continue };
+            let is_source = |cache: &Cache| {
+                let last = cache.copies.last().map(|&last| block(last));
+                let grows = requested - size;
+                last.is_some_and(|last| last.allocated_at(born)) && (cache.grows_by == 0 || cache.grows_by == grows)
+            };
+            if let Some(place) = waiting.iter().position(is_source) {
+                cache = waiting.remove(place);
+                cache.grows_by = requested - size;
+                if !steps.contains(&cache.grows_by) && steps.len() < LEAST_COPIES {
+                    steps.push(cache.grows_by);
+                }
+                break;
+            }
+        }
+        cache.copies.push(index);
+        open.entry(requested).or_default().push(cache);
+        // What was freed grows no more.
+        if open.len() > 2 * LEAST_COPIES {
+            for waiting in open.values_mut() {
+                let (alive, dead): (Vec<Cache>, Vec<Cache>) = std::mem::take(waiting)
+                    .into_iter()
+                    .partition(|cache| cache.copies.last().is_some_and(|&last| block(last).allocated_at(born)));
+                *waiting = alive;
+                done.extend(dead);
+            }
+            open.retain(|_, waiting| !waiting.is_empty());
+        }
+    }
+    done.extend(open.into_values().flatten());
+    // All but the last one are gone once the next is made.
+    let is_replaced = |cache: &Cache| {
+        let pairs = cache.copies.windows(2).map(|pair| (block(pair[0]), block(pair[1])));
+        let mut later = cache.copies.iter().skip(2).map(|&index| block(index).born);
+        pairs.map(|(old, _)| old.freed).all(|freed| later.next().is_none_or(|third| freed <= third))
+    };
+    done.retain(|cache| cache.copies.len() >= LEAST_COPIES && is_replaced(cache));
+    done.sort_by_key(|cache| cache.copies.first().copied());
+    done
+}
+
+fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
+    let history = device.history();
+    let block = |index: u32| history.allocations[index as usize];
+    let mut lives = Lives::default();
+    let seeds = seeds(device, caches);
+    let before = seeds.first().map(|&seed| block(seed).born.saturating_sub(1));
+    for cache in caches {
+        let [first, .., last] = cache.copies[..] else { continue };
+        lives.removed.extend(&cache.copies[1..]);
+        let largest = cache.copies.iter().map(|&copy| block(copy).requested).max().unwrap_or(0);
+        lives.resized.push((first, largest));
+        lives.freed.push((first, block(last).freed.saturating_sub(1)));
+        if let Some(before) = before.filter(|&before| before < block(first).born) {
+            lives.made.push((first, before));
+        }
+    }
+    // What the first copies were made of is written to the cache at once, and goes with the call that made it.
+    for (place, &seed) in seeds.iter().enumerate() {
+        let born = block(seed).born;
+        let next = seeds.get(place + 1).map(|&next| block(next).born);
+        let gap = place.checked_sub(1).and_then(|before| seeds.get(before)).map(|&before| born - block(before).born);
+        let end = next.or_else(|| gap.map(|gap| born.saturating_add(gap)));
+        if let Some(end) = end.map(|end| end.saturating_sub(1)).filter(|&end| born < end && end < block(seed).freed) {
+            lives.freed.push((seed, end));
+        }
+    }
+    let copies = caches.iter().map(|cache| cache.copies.len()).max().unwrap_or(0);
+    let grows_by: u64 = caches.iter().map(|cache| cache.grows_by).fold(0, u64::saturating_add);
+    Finding {
+        story: Story::KvCacheGrowth,
+        line: Some(line),
+        cure: "make the cache once, as long as it will get, and write into it".to_owned(),
+        evidence: format!(
+            "{} grows by {} each time: {copies} copies of it, each a little larger than the one before",
+            if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },
+            Bytes(grows_by)
+        ),
+        cost: None,
+        code: vec![
+            "cache = torch.zeros(batch, heads, longest, width, device=device)  # once".to_owned(),
+            "cache[:, :, n : n + new.shape[2]] = new".to_owned(),
+        ],
+        remedy: Remedy::Lives(lives),
+    }
+}
+
+/// What the first copies were made of, in order: blocks that go where copies go when they were replaced, behind the first copies and
+/// before the second ones.
+fn seeds(device: &Device<'_>, caches: &[Cache]) -> Vec<u32> {
+    let (track, history) = (device.track, device.history());
+    let block = |index: u32| history.allocations[index as usize];
+    let copies: BTreeSet<u32> = caches.iter().flat_map(|cache| cache.copies.iter().copied()).collect();
+    let freed_by = |allocation: &Allocation| {
+        History::entry_before(allocation.freed)
+            .filter(|&entry| entry < history.entries())
+            .map(|entry| track.stack(entry))
+    };
+    let replaced = caches.iter().filter_map(|cache| cache.copies.first()).filter_map(|&copy| freed_by(&block(copy)));
+    let replaced: BTreeSet<StackId> = replaced.collect();
+    let first: Option<Instant> =
+        caches.iter().filter_map(|cache| cache.copies.first()).map(|&copy| block(copy).born).min();
+    let second: Option<Instant> =
+        caches.iter().filter_map(|cache| cache.copies.get(1)).map(|&copy| block(copy).born).min();
+    let (Some(first), Some(second)) = (first, second) else { return Vec::new() };
+    let is_seed = |(index, allocation): &(u32, &Allocation)| {
+        let is_source = allocation.born > 0 && allocation.born < first && (first..=second).contains(&allocation.freed);
+        is_source
+            && allocation.requested >= SMALL
+            && !copies.contains(index)
+            && freed_by(allocation).is_some_and(|stack| stack != StackId::EMPTY && replaced.contains(&stack))
+    };
+    (0..).zip(&history.allocations).filter(is_seed).map(|(index, _)| index).collect()
+}

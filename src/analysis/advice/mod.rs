@@ -1,0 +1,235 @@
+//! What to change in a program so that it needs less memory: one list for all commands.
+//!
+//! A finder for each story looks for a known mistake in the [`facts`](crate::facts) of a device and says where it is and what
+//! cures it. The cure is then played, which shows what it saves; a cure that saves nothing worth a word is dropped. What cannot be
+//! played has no figures and says why.
+
+mod attention_matrix;
+mod dataloader_prefetch;
+mod duplicate_model;
+mod foreach_temporaries;
+mod fp32_logits;
+mod frozen;
+mod grads_kept;
+mod inference_cache;
+mod kept_outputs;
+mod kept_over_steps;
+mod kv_cache_growth;
+mod model_calls;
+mod release_cache;
+mod side_stream;
+mod stacks;
+mod temporaries;
+mod trial;
+mod varying_lengths;
+mod without_backward;
+mod zero_grad_late;
+
+pub use trial::{Lowered, Saving};
+
+use crate::facts::device::Device;
+use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
+use crate::play::changes::{Change, Lives};
+use model_calls::ModelCalls;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use trial::Trial;
+
+/// A known mistake, by a name that stays the same in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Story {
+    /// Gradients of the step before live through the forward pass.
+    ZeroGradLate,
+    /// What a step returns stays bound through backward and the next forward pass.
+    KeptOutputs,
+    /// Tensors are kept from step to step with their autograd graph.
+    RetainedGraph,
+    /// Evaluation with gradients on.
+    EvalWithoutNoGrad,
+    /// Gradients live on through an evaluation.
+    GradsKept,
+    /// Results of all batches are collected on the device.
+    AccumulatingMetrics,
+    /// A second copy of the weights that need not be on the device.
+    DuplicateModel,
+    /// Gradients and states of weights that need no training.
+    OptimizerStatesOfFrozen,
+    /// Temporaries of the optimizer, or of clipping, for all parameters at once.
+    ForeachTemporaries,
+    /// All logits in float32, and the loss of them at once.
+    Fp32Logits,
+    /// Attention that makes the matrix of all pairs.
+    AttentionMatrix,
+    /// Batches on the device long before they are needed.
+    DataloaderPrefetchGpu,
+    /// A cache of keys and values that is copied to grow.
+    KvCacheGrowth,
+    /// Sequence lengths vary, so that much of what is reserved fits nothing.
+    FragmentationVarlen,
+    /// Memory reserved for a second stream that the first cannot use.
+    SideStreamStranding,
+    /// Segments that an earlier phase left behind.
+    ReleaseCache,
+    /// Casts and copies that one operator makes of a whole tensor.
+    CastCopy,
+    /// Temporaries of one line make the peak.
+    Temporary,
+    /// What a library sets aside for inference beside a training.
+    InferenceCache,
+}
+
+impl Story {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ZeroGradLate => "zero_grad_late",
+            Self::KeptOutputs => "kept_outputs",
+            Self::RetainedGraph => "retained_graph",
+            Self::EvalWithoutNoGrad => "eval_without_no_grad",
+            Self::GradsKept => "grads_kept",
+            Self::AccumulatingMetrics => "accumulating_metrics",
+            Self::DuplicateModel => "duplicate_model",
+            Self::OptimizerStatesOfFrozen => "optimizer_states_of_frozen",
+            Self::ForeachTemporaries => "foreach_temporaries",
+            Self::Fp32Logits => "fp32_logits",
+            Self::AttentionMatrix => "attention_matrix",
+            Self::DataloaderPrefetchGpu => "dataloader_prefetch_gpu",
+            Self::KvCacheGrowth => "kv_cache_growth",
+            Self::FragmentationVarlen => "fragmentation_varlen",
+            Self::SideStreamStranding => "side_stream_stranding",
+            Self::ReleaseCache => "release_cache",
+            Self::CastCopy => "cast_copy",
+            Self::Temporary => "temporary",
+            Self::InferenceCache => "inference_cache",
+        }
+    }
+}
+
+impl Story {
+    /// Whether it is about memory that piles up from step to step.
+    pub fn piles_up(self) -> bool {
+        matches!(self, Self::RetainedGraph | Self::AccumulatingMetrics | Self::KvCacheGrowth)
+    }
+}
+
+/// A line of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeLine {
+    /// As every answer names it: `train.py:58 main`.
+    pub label: String,
+    /// The file as the recording has it.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The function.
+    pub function: String,
+}
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The mistake.
+    pub story: Story,
+    /// The line to change: the one that makes the mistake, not the one that suffers from it. `None` where no stack has it.
+    pub line: Option<CodeLine>,
+    /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
+    pub cure: String,
+    /// What shows the mistake, in a sentence.
+    pub evidence: String,
+    /// What the change costs in time or otherwise; `None` where it costs nothing.
+    pub cost: Option<String>,
+    /// The lines of Python that make the change; empty where the program decides them.
+    pub code: Vec<String>,
+    /// What the change saves.
+    pub saving: Saving,
+}
+
+/// What a finder found, before it is played.
+#[derive(Clone, Debug)]
+struct Finding {
+    story: Story,
+    line: Option<FrameId>,
+    cure: String,
+    evidence: String,
+    cost: Option<String>,
+    code: Vec<String>,
+    remedy: Remedy,
+}
+
+/// How a cure is played.
+#[derive(Clone, Debug)]
+enum Remedy {
+    /// Blocks live shorter, are smaller or are not there.
+    Lives(Lives),
+    /// Changes that `memviz simulate` has by name.
+    Changes(Vec<Change>),
+    /// Other allocator settings.
+    Settings(AllocatorSettings),
+    /// It cannot be played, for this reason.
+    Unplayed(&'static str),
+}
+
+/// Which cures are played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plays {
+    /// All.
+    All,
+    /// Those of a recording that is played in an instant; of others the list says what plays them.
+    #[default]
+    Quick,
+}
+
+/// Entries of a device that are played in an instant.
+const QUICK: u32 = 60_000;
+
+impl Plays {
+    /// Why the cures of a device are not played; `None` where they are.
+    fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
+        (!self.covers(device)).then_some("memviz report plays it")
+    }
+
+    /// Whether the cures of a device are played.
+    pub(crate) fn covers(self, device: &Device<'_>) -> bool {
+        self == Self::All || device.history().entries() <= QUICK
+    }
+}
+
+/// Finders, the most telling first: those that look at the calls of models, then all others.
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
+    [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
+    zero_grad_late::find,
+    duplicate_model::find,
+    frozen::find,
+    foreach_temporaries::find,
+    fp32_logits::find,
+    attention_matrix::find,
+    dataloader_prefetch::find,
+    kv_cache_growth::find,
+    inference_cache::find,
+    varying_lengths::find,
+    side_stream::find,
+    release_cache::find,
+    temporaries::find,
+];
+
+/// What to change in the program of a device, what saves most first.
+pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
+    if device.id() <= HOST_DEVICE {
+        return Vec::new();
+    }
+    let calls = ModelCalls::of(device);
+    let of_calls = OF_CALLS.iter().flat_map(|find| find(device, &calls));
+    let found: Vec<Finding> = of_calls.chain(FINDERS.iter().flat_map(|find| find(device))).collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let trial = Trial::new(device, plays.obstacle(device));
+    let mut advice: Vec<Advice> = found.into_iter().filter_map(|finding| trial.advice(finding)).collect();
+    advice.sort_by_key(|advice| Reverse(advice.saving.most()));
+    // One mistake can show in several ways.
+    let mut told = HashSet::new();
+    advice.retain(|advice| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
+    advice
+}

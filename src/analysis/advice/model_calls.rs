@@ -1,0 +1,144 @@
+//! The calls of a model by code that is no module: from the first thing that a call makes to what follows once it has returned.
+
+use crate::facts::device::Device;
+use crate::facts::training::{CallPaths, Phase, PlaceId, Role};
+use crate::model::{Action, FrameId, StackId};
+use crate::replay::{Allocation, Instant};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// So many blocks of the first half of a call must outlive it, and such a share of them in percent, where it keeps a graph: under
+/// `no_grad` nothing does but what the call returns, and a cache of keys and values, which keeps two of about a dozen.
+const LEAST_KEPT: usize = 4;
+const LEAST_SHARE: usize = 30;
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) struct ModelCall {
+    /// The line that calls the model, and what is around it.
+    pub place: PlaceId,
+    /// That line.
+    pub line: FrameId,
+    /// The instant before its first entry.
+    pub start: Instant,
+    /// The instant at which it has returned.
+    pub end: Instant,
+    /// The instant at which the next call of a model begins, from whichever line; the end of the recording for the last one.
+    pub until: Instant,
+    /// Entries of the backward passes that begin before then.
+    pub backward: Option<Range<Instant>>,
+}
+
+/// All calls of a device, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelCalls {
+    pub all: Vec<ModelCall>,
+}
+
+impl ModelCalls {
+    pub fn of(device: &Device<'_>) -> Self {
+        let (track, roles, phases) = (device.track, device.roles(), device.phases());
+        let paths = CallPaths::of(device.sites(), roles);
+        let mut all: Vec<ModelCall> = Vec::new();
+        let mut is_open = false;
+        for (entry, &action) in (0..).zip(track.actions()) {
+            let is_alloc = action == Action::Alloc;
+            if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
+                continue;
+            }
+            let stack = track.stack(entry);
+            let backward = phases.span(entry).filter(|span| span.phase == Phase::Backward);
+            match roles.role(stack) {
+                Role::Module if is_alloc && backward.is_none() => {
+                    let Some(place) = paths.place(stack) else { continue };
+                    if is_open && all.last().is_some_and(|last| last.place == place) {
+                        continue;
+                    }
+                    let frames = || paths.frames(place).map(|(frame, _)| frame);
+                    let own = frames().find(|&frame| device.sites().is_own(frame));
+                    let Some(line) = own.or_else(|| frames().next()) else { continue };
+                    if let Some(last) = all.last_mut() {
+                        last.end = if is_open { entry } else { last.end };
+                        last.until = entry;
+                    }
+                    is_open = true;
+                    all.push(ModelCall {
+                        place,
+                        line,
+                        start: entry,
+                        end: track.entries(),
+                        until: track.entries(),
+                        backward: None,
+                    });
+                }
+                Role::Module => {}
+                Role::Silent if backward.is_none() => {}
+                _ => {
+                    let Some(last) = all.last_mut() else { continue };
+                    if is_open {
+                        last.end = entry;
+                        is_open = false;
+                    }
+                    if let Some(backward) = backward.filter(|backward| backward.start >= last.start) {
+                        let until = last.backward.as_ref().map_or(0, |known| known.end).max(backward.end);
+                        last.backward.get_or_insert(backward.start..until).end = until;
+                    }
+                }
+            }
+        }
+        Self { all }
+    }
+
+    /// The calls of each line, in order; lines in the order of their first calls.
+    pub fn by_place(&self) -> Vec<Vec<&ModelCall>> {
+        let mut places: HashMap<PlaceId, usize> = HashMap::new();
+        let mut calls: Vec<Vec<&ModelCall>> = Vec::new();
+        for call in &self.all {
+            let place = *places.entry(call.place).or_insert_with(|| {
+                calls.push(Vec::new());
+                calls.len() - 1
+            });
+            calls[place].push(call);
+        }
+        calls
+    }
+}
+
+impl ModelCall {
+    /// Whether a backward pass goes through a call: one frees what it made, or begins before any other call does.
+    pub fn is_trained(&self, device: &Device<'_>) -> bool {
+        let phases = device.phases();
+        self.backward.is_some()
+            || born_in(device, self.start, self.end)
+                .any(|(_, made)| made.freed > self.end && phases.at(made.freed) == Phase::Backward)
+    }
+
+    /// Whether a call keeps what a backward pass would need.
+    pub fn keeps_graph(&self, device: &Device<'_>) -> bool {
+        let made: Vec<Allocation> = born_in(device, self.start, self.end).map(|(_, made)| made).collect();
+        let early = &made[..made.len() / 2];
+        let kept = early.iter().filter(|made| made.freed > self.end).count();
+        kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
+    }
+}
+
+/// Whether a stack leads through the cross entropy or the `log_softmax` of `torch.nn.functional`.
+pub(super) fn is_log_softmax(device: &Device<'_>, stack: StackId) -> bool {
+    let snapshot = device.snapshot();
+    snapshot.stacks.frames(stack).any(|frame| {
+        matches!(snapshot.strings.get(frame.name), "cross_entropy" | "log_softmax")
+            && snapshot.strings.get(frame.filename).replace('\\', "/").ends_with("torch/nn/functional.py")
+    })
+}
+
+/// The allocations made behind an instant and up to another, with their indexes.
+pub(super) fn born_in<'d>(
+    device: &'d Device<'_>,
+    from: Instant,
+    to: Instant,
+) -> impl Iterator<Item = (u32, Allocation)> + 'd {
+    let all = &device.history().allocations;
+    let first = all.partition_point(|made| made.born <= from);
+    let end = all.partition_point(|made| made.born <= to).max(first);
+    (first as u32..).zip(all[first..end].iter().copied())
+}

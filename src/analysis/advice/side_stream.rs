@@ -1,0 +1,76 @@
+//! Memory that was reserved for a second stream, and that no other may use.
+//!
+//! The allocator keeps free blocks by stream: what a second stream has reserved lies idle while the first asks for more.
+
+use super::stacks::{Marked, common_line};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::model::bytes::Bytes;
+use crate::model::{FrameId, PoolId, Segment, StackId};
+use crate::play::changes::Lives;
+use crate::replay::History;
+use std::collections::BTreeMap;
+
+/// Requests of one stream.
+#[derive(Default)]
+struct Stream {
+    blocks: Vec<u32>,
+    stacks: Vec<StackId>,
+    bytes: u64,
+    /// Whether a library that communicates asks for memory here: it has its streams for a reason.
+    communicates: bool,
+}
+
+/// One finding for each stream beside the one that asks for most.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let (track, history) = (device.track, device.history());
+    let communicates = Marked::of(device, |path, name, _| {
+        path.starts_with("torch/distributed/") || path.starts_with("deepspeed/") || name.contains("c10d::")
+    });
+    let mut streams: BTreeMap<u64, Stream> = BTreeMap::new();
+    for (index, allocation) in (0..).zip(&history.allocations) {
+        let Some(entry) = History::entry_before(allocation.born) else { continue };
+        let context = track.context(entry);
+        if context.pool.is_some_and(|pool| pool != PoolId::default()) {
+            continue;
+        }
+        let stream = streams.entry(context.stream).or_default();
+        let stack = track.stack_of(index as usize);
+        stream.blocks.push(index);
+        stream.bytes = stream.bytes.saturating_add(allocation.size);
+        stream.communicates |= communicates.has(stack);
+        if stream.stacks.last() != Some(&stack) {
+            stream.stacks.push(stack);
+        }
+    }
+    let Some((&main, first)) = streams.iter().max_by_key(|(_, stream)| stream.bytes) else { return Vec::new() };
+    let Some(&other) = first.blocks.first() else { return Vec::new() };
+    // Graphs are captured on a stream of their own, into a pool that is theirs.
+    let captures = |number: u64| {
+        let is_private = |segment: &Segment| segment.pool.is_some_and(|pool| pool != PoolId::default());
+        track.segments().iter().any(|segment| segment.stream == number && is_private(segment))
+    };
+    let sides = streams.iter().filter(|&(&number, stream)| number != main && !stream.communicates && !captures(number));
+    sides.map(|(&number, stream)| finding(device, number, stream, other)).collect()
+}
+
+fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Finding {
+    let line: Option<FrameId> = common_line(device, &stream.stacks);
+    let reserved = device.track.segments().iter().filter(|segment| segment.stream == number);
+    let reserved = reserved.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    Finding {
+        story: Story::SideStreamStranding,
+        line,
+        cure: "run this on the stream that runs everything else".to_owned(),
+        evidence: format!(
+            "{} are reserved for a stream of its own at the end of the recording: no other stream can use what is free of it",
+            Bytes(reserved)
+        ),
+        cost: Some("it no longer runs beside other kernels".to_owned()),
+        code: vec!["# without torch.cuda.stream(...) around it".to_owned()],
+        remedy: Remedy::Lives(Lives {
+            beside: stream.blocks.iter().map(|&block| (block, main)).collect(),
+            ..Lives::default()
+        }),
+    }
+}

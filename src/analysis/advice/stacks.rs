@@ -1,0 +1,55 @@
+//! What finders ask of stacks.
+
+use crate::facts::code::frames::{FrameKind, installed_path};
+use crate::facts::device::Device;
+use crate::model::{FrameId, StackId};
+
+/// Stacks of a recording that pass through code of a kind.
+pub(super) struct Marked(Vec<Option<FrameId>>);
+
+impl Marked {
+    /// Stacks with a frame for which `is_it` holds, given the path inside of the installed package (empty for code of the user's
+    /// own), the name of the function, and what kind of code it is. Only the innermost such frame of a stack is known.
+    pub fn of(device: &Device<'_>, is_it: impl Fn(&str, &str, FrameKind) -> bool) -> Self {
+        let (snapshot, sites) = (device.snapshot(), device.sites());
+        let frame = |id: u32| {
+            snapshot.stacks.frame(FrameId(id)).is_some_and(|frame| {
+                let path = installed_path(snapshot.strings.get(frame.filename)).unwrap_or("").replace('\\', "/");
+                is_it(&path, snapshot.strings.get(frame.name), sites.kind(FrameId(id)))
+            })
+        };
+        let frames: Vec<bool> = (0..snapshot.stacks.frame_count() as u32).map(frame).collect();
+        let is_marked = |id: &&FrameId| frames.get(id.index()).copied().unwrap_or(false);
+        let stack = |id: u32| snapshot.stacks.frame_ids(StackId(id)).iter().find(is_marked).copied();
+        Self((0..snapshot.stacks.len() as u32).map(stack).collect())
+    }
+
+    /// The innermost frame of that kind on a stack.
+    pub fn frame(&self, stack: StackId) -> Option<FrameId> {
+        self.0.get(stack.index()).copied().flatten()
+    }
+
+    /// Whether a stack has such a frame.
+    pub fn has(&self, stack: StackId) -> bool {
+        self.frame(stack).is_some()
+    }
+
+    /// Whether any stack has one.
+    pub fn any(&self) -> bool {
+        self.0.iter().any(Option::is_some)
+    }
+}
+
+/// The innermost frame of the user's own code that all of these stacks pass through; that of the first one's site where there
+/// is none.
+pub(super) fn common_line(device: &Device<'_>, stacks: &[StackId]) -> Option<FrameId> {
+    let frames = |stack: StackId| device.snapshot().stacks.frame_ids(stack);
+    let (&first, rest) = stacks.split_first()?;
+    let mut shared = frames(first);
+    for &stack in rest {
+        let same = shared.iter().rev().zip(frames(stack).iter().rev()).take_while(|(a, b)| a == b).count();
+        shared = &shared[shared.len() - same..];
+    }
+    let own = shared.iter().copied().find(|&frame| device.sites().is_own(frame));
+    own.or_else(|| device.sites().site_frame(first))
+}

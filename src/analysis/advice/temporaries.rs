@@ -1,0 +1,68 @@
+//! Temporaries of an optimizer of the user's own: several of a parameter's size at once, where in-place operators need one.
+
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::{Phase, Role};
+use crate::model::StrId;
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::{Allocation, Metric, NEVER};
+use std::collections::BTreeMap;
+
+/// Fewer at once are what in-place operators may need as well.
+const LEAST_AT_ONCE: usize = 2;
+/// Smaller ones are not worth a word.
+const SMALL: u64 = 1 << 20;
+
+/// One finding for each function that updates parameters.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let (track, phases, roles, sites) = (device.track, device.phases(), device.roles(), device.sites());
+    let mut of_function: BTreeMap<(StrId, StrId), Vec<u32>> = BTreeMap::new();
+    for (index, allocation) in (0..).zip(&device.history().allocations) {
+        let stack = track.stack_of(index as usize);
+        let is_scratch = allocation.born > 0
+            && allocation.freed != NEVER
+            && allocation.requested >= SMALL
+            && phases.at(allocation.born) == Phase::Optimizer
+            && phases.at(allocation.freed) == Phase::Optimizer
+            && (roles.role(stack) == Role::Optimizer || roles.is_plain_step(stack));
+        if !is_scratch {
+            continue;
+        }
+        // The innermost line of Python is the user's own: no function of PyTorch makes it.
+        let innermost = device.snapshot().stacks.frame_ids(stack).iter().find(|&&frame| sites.kind(frame).is_python());
+        let Some(&line) = innermost.filter(|&&frame| sites.is_own(frame)) else { continue };
+        if let Some(frame) = device.snapshot().stacks.frame(line) {
+            of_function.entry((frame.filename, frame.name)).or_default().push(index);
+        }
+    }
+    of_function.into_values().filter_map(|blocks| finding(device, &blocks)).collect()
+}
+
+fn finding(device: &Device<'_>, blocks: &[u32]) -> Option<Finding> {
+    let block = |index: u32| device.history().allocations[index as usize];
+    // One stays at a time.
+    let mut kept: Option<Allocation> = None;
+    let mut removed = Vec::new();
+    for &index in blocks {
+        let now = block(index);
+        if kept.is_some_and(|kept| kept.freed > now.born) {
+            removed.push(index);
+        } else {
+            kept = Some(now);
+        }
+    }
+    let peak = device.history().maxima[Metric::Allocated as usize].instant;
+    let at_peak: Vec<u32> = blocks.iter().copied().filter(|&index| block(index).allocated_at(peak)).collect();
+    let bytes = at_peak.iter().fold(0u64, |sum, &index| sum.saturating_add(block(index).size));
+    let last = at_peak.last().filter(|_| at_peak.len() >= LEAST_AT_ONCE)?;
+    Some(Finding {
+        story: Story::Temporary,
+        line: device.sites().site_frame(device.track.stack_of(*last as usize)),
+        cure: "compute the update in place, or use an optimizer of torch.optim with fused=True".to_owned(),
+        evidence: format!("{} temporaries of the update are there at the peak: {}", at_peak.len(), Bytes(bytes)),
+        cost: None,
+        code: vec!["p.addcdiv_(m, v.sqrt().add_(eps), value=-lr)".to_owned()],
+        remedy: Remedy::Lives(Lives { removed, ..Lives::default() }),
+    })
+}

@@ -1,0 +1,125 @@
+//! Plays cures, to see what they save.
+
+use super::{Advice, CodeLine, Finding, Remedy};
+use crate::facts::device::Device;
+use crate::model::FrameId;
+use crate::play::changes::{Edited, Editor};
+use crate::play::{Outcome, Testbed, Trust, play, program};
+
+/// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
+const NOTABLE_PART: u64 = 100;
+const NOTABLE_BYTES: u64 = 8 << 20;
+
+/// What a cure saves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Saving {
+    /// It was played.
+    Played {
+        /// Peak of allocated bytes with the cure, and what that is less than without.
+        allocated: Lowered,
+        /// The same of reserved bytes.
+        reserved: Lowered,
+        /// How far to trust both.
+        trust: Trust,
+        /// Why no further; empty where they are exact.
+        because: String,
+    },
+    /// It was not played, for this reason.
+    NotPlayed(String),
+}
+
+/// A peak that a cure lowers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// Bytes without the cure.
+    pub before: u64,
+    /// Bytes with it.
+    pub after: u64,
+}
+
+impl Lowered {
+    /// Bytes saved; 0 where there is no saving.
+    pub fn by(self) -> u64 {
+        self.before.saturating_sub(self.after)
+    }
+
+    fn is_notable(self) -> bool {
+        self.by() >= NOTABLE_BYTES && self.by() >= self.before / NOTABLE_PART
+    }
+}
+
+impl Saving {
+    /// The larger of both savings in bytes; 0 where nothing was played.
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::Played { allocated, reserved, .. } => allocated.by().max(reserved.by()),
+            Self::NotPlayed(_) => 0,
+        }
+    }
+}
+
+/// A device's program, ready for cures.
+pub(super) struct Trial<'d, 'a> {
+    device: &'d Device<'a>,
+    editor: Editor<'d, 'a>,
+    /// The program and how it goes under the recorded settings, or why it cannot be played.
+    testbed: Result<(Testbed, Outcome), &'static str>,
+}
+
+impl<'d, 'a> Trial<'d, 'a> {
+    /// Gets ready to play; an obstacle says why nothing is played.
+    pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>) -> Self {
+        let program = obstacle.map_or_else(|| program(device), Err);
+        let testbed = program.map(|program| {
+            let mut testbed = Testbed::new(device.track, program, None, None);
+            // What a program needs shows on a device that never refuses.
+            testbed.capacity = None;
+            let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
+            (testbed, outcome)
+        });
+        Self { device, editor: Editor::new(device), testbed }
+    }
+
+    /// What a finding is worth; `None` where its cure saves too little.
+    pub fn advice(&self, finding: Finding) -> Option<Advice> {
+        let saving = self.saving(&finding.remedy)?;
+        let Finding { story, line, cure, evidence, cost, code, .. } = finding;
+        let line = line.and_then(|frame| self.line(frame));
+        Some(Advice { story, line, cure, evidence, cost, code, saving })
+    }
+
+    fn line(&self, frame: FrameId) -> Option<CodeLine> {
+        let snapshot = self.device.snapshot();
+        let data = snapshot.stacks.frame(frame)?;
+        let text = |id| snapshot.strings.get(id).to_owned();
+        let label = self.device.sites().label(frame);
+        Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name) })
+    }
+
+    fn saving(&self, remedy: &Remedy) -> Option<Saving> {
+        let (testbed, before) = match &self.testbed {
+            Ok(testbed) => testbed,
+            Err(because) => return Some(Saving::NotPlayed((*because).to_owned())),
+        };
+        let settings = &testbed.settings;
+        let changed = |edited: &Edited| testbed.run_changed(edited, &[], settings, true, 0);
+        let run = match remedy {
+            Remedy::Lives(lives) => Ok(changed(&self.editor.with_lives(&testbed.program, lives))),
+            Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
+                Ok(edited) => Ok(changed(&edited)),
+                Err(refusal) => Err(refusal.because),
+            },
+            Remedy::Settings(settings) => Ok(testbed.run(settings, false, 0)),
+            Remedy::Unplayed(because) => Err((*because).to_owned()),
+        };
+        let run = match run {
+            Ok(run) => run,
+            Err(because) => return Some(Saving::NotPlayed(because)),
+        };
+        let Some(after) = run.outcome else { return Some(Saving::NotPlayed(run.because)) };
+        let allocated = Lowered { before: before.max_allocated, after: after.max_allocated };
+        let reserved = Lowered { before: before.max_reserved, after: after.max_reserved };
+        let is_worth_it = allocated.is_notable() || reserved.is_notable();
+        is_worth_it.then_some(Saving::Played { allocated, reserved, trust: run.trust, because: run.because })
+    }
+}

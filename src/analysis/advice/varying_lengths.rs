@@ -1,0 +1,127 @@
+//! Lengths that vary from pass to pass: what was freed fits nothing that comes later, so that reserved memory exceeds what is
+//! allocated by far.
+
+use super::stacks::{Marked, common_line};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::Phase;
+use crate::input::alloc_conf::{Rest, parse};
+use crate::model::bytes::Bytes;
+use crate::model::{AllocatorSettings, PoolId, StackId};
+use crate::play::recorded_settings;
+use crate::replay::{History, Metric};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Smaller blocks share segments of 2 MiB.
+const LARGE: u64 = 1 << 20;
+/// A place asks for as many sizes at least.
+const LEAST_SIZES: usize = 3;
+/// One part in so many of what is reserved has to be free where that is highest.
+const PART_FREE: i64 = 8;
+
+/// One finding where most of a forward pass asks for other sizes each time, and segments do not grow in place already.
+pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    let settings = recorded_settings(device.track);
+    let Some(proposed) = with_expandable_segments(&settings) else { return Vec::new() };
+    let history = device.history();
+    let [reserved, allocated] =
+        [Metric::Reserved, Metric::Allocated].map(|metric| history.maxima[metric as usize].bytes);
+    if reserved <= 0 || reserved - allocated < reserved / PART_FREE {
+        return Vec::new();
+    }
+    let varying = varying(device);
+    if varying.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding {
+        story: Story::FragmentationVarlen,
+        line: common_line(device, &varying),
+        cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
+        evidence: format!(
+            "{} are reserved for {} allocated at most: each pass asks for blocks of other sizes, and what earlier ones freed \
+             does not fit",
+            Bytes(reserved.unsigned_abs()),
+            Bytes(allocated.max(0).unsigned_abs())
+        ),
+        cost: Some(limits(device)),
+        code: vec![
+            "os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\"  # before torch is imported"
+                .to_owned(),
+        ],
+        remedy: Remedy::Settings(proposed),
+    }]
+}
+
+/// The recorded settings with segments that grow in place; `None` where they do already. Blocks that are never split would keep
+/// them from serving anything smaller.
+fn with_expandable_segments(recorded: &AllocatorSettings) -> Option<AllocatorSettings> {
+    if recorded.expandable_segments || recorded.other_backend {
+        return None;
+    }
+    let kept = recorded.alloc_conf.split(',').map(str::trim).filter(|pair| {
+        !pair.is_empty() && !pair.starts_with("expandable_segments") && !pair.starts_with("max_split_size_mb")
+    });
+    let text: Vec<&str> = kept.chain(["expandable_segments:True"]).collect();
+    parse(&text.join(","), Rest::AfterLast).ok()
+}
+
+/// Stacks of forward that ask for other sizes in each pass, if most of it does.
+fn varying(device: &Device<'_>) -> Vec<StackId> {
+    let (track, phases) = (device.track, device.phases());
+    let mut sizes: BTreeMap<StackId, BTreeSet<u64>> = BTreeMap::new();
+    let mut bytes: BTreeMap<StackId, u64> = BTreeMap::new();
+    // Of each stack, the first request of a pass: it may be for several layers of other sizes.
+    let mut seen: BTreeSet<StackId> = BTreeSet::new();
+    let mut before = Phase::Other;
+    let mut all = 0u64;
+    for (index, allocation) in history_blocks(device) {
+        let Some(entry) = History::entry_before(allocation.born) else { continue };
+        let phase = phases.span(entry).map_or(Phase::Other, |span| span.phase);
+        if phase == Phase::Forward && before != Phase::Forward {
+            seen.clear();
+        }
+        before = phase;
+        if phase != Phase::Forward || allocation.requested < LARGE {
+            continue;
+        }
+        let stack = track.stack_of(index);
+        all = all.saturating_add(allocation.requested);
+        let of_stack = bytes.entry(stack).or_default();
+        *of_stack = of_stack.saturating_add(allocation.requested);
+        if seen.insert(stack) {
+            sizes.entry(stack).or_default().insert(allocation.requested);
+        }
+    }
+    let varies = |stack: &StackId| sizes.get(stack).is_some_and(|sizes| sizes.len() >= LEAST_SIZES && !is_even(sizes));
+    let varying: Vec<StackId> = bytes.keys().copied().filter(varies).collect();
+    let sum = varying.iter().filter_map(|stack| bytes.get(stack)).fold(0u64, |sum, &bytes| sum.saturating_add(bytes));
+    if sum > all / 2 { varying } else { Vec::new() }
+}
+
+/// Whether sizes grow by the same number of bytes each time: those of a cache that grows.
+fn is_even(sizes: &BTreeSet<u64>) -> bool {
+    let steps = sizes.iter().zip(sizes.iter().skip(1)).map(|(small, large)| large - small);
+    steps.clone().min() == steps.max()
+}
+
+fn history_blocks<'d>(device: &'d Device<'_>) -> impl Iterator<Item = (usize, &'d crate::replay::Allocation)> {
+    device.history().allocations.iter().enumerate()
+}
+
+/// What does not go together with segments that grow in place, as far as the recording shows it, and what else would help.
+fn limits(device: &Device<'_>) -> String {
+    let shared = Marked::of(device, |path, name, _| {
+        path.starts_with("torch/multiprocessing/") || path.ends_with("custom_all_reduce.py") || name.contains("cudaIpc")
+    });
+    let is_private = |pool: Option<PoolId>| pool.is_some_and(|pool| pool != PoolId::default());
+    let captures = device.track.segments().iter().any(|segment| is_private(segment.pool));
+    let mut words = "other kernels of the driver map memory, which older GPUs and platforms lack".to_owned();
+    if shared.any() {
+        words.push_str("; this program shares memory between processes, which segments that grow in place may refuse");
+    }
+    if captures {
+        words.push_str("; pools of captured graphs may not grow in place before PyTorch 2.9");
+    }
+    words.push_str("; lengths padded to a few buckets help as well");
+    words
+}

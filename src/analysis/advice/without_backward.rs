@@ -1,0 +1,134 @@
+//! Forward passes with gradients on that no backward pass follows: each keeps its activations for nothing, until the results
+//! are let go of, or for good where a sum of losses or a list holds on to them.
+
+use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::Phase;
+use crate::model::bytes::Bytes;
+use crate::model::{Action, FrameId, StackId};
+use crate::play::changes::{Editor, Lives};
+use crate::replay::{Allocation, Instant, NEVER};
+use std::collections::HashMap;
+
+/// One finding for each line that calls a model so.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
+}
+
+fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
+    // What a call that runs out of memory was for, nobody knows.
+    let fails =
+        |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
+    let wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
+    let wasted: Vec<&ModelCall> = of_line.iter().copied().filter(wasted).collect();
+    // A line that trains may end in a pass whose backward was not recorded.
+    if wasted.len() * 2 <= of_line.len() {
+        return None;
+    }
+    let first = *wasted.first()?;
+    let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
+        born_in(device, call.start, call.end).filter(|(_, made)| made.freed > call.end).collect()
+    };
+    let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).sum::<u64>();
+    // What outlives the next call of the line, too, piles up.
+    let outlives = |calls: &&[&ModelCall]| {
+        bytes(&kept(calls[0])) / 2 < {
+            let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[1].end);
+            later.map(|(_, made)| made.size).sum::<u64>()
+        }
+    };
+    let pairs = wasted.windows(2).filter(outlives).count();
+    let piles_up = wasted.len() >= 3 && pairs * 2 >= wasted.len() - 1;
+    let is_let_go = kept(first).iter().any(|(_, made)| made.freed != NEVER);
+    if !piles_up && !is_let_go {
+        return None;
+    }
+    let most = wasted.iter().map(|call| bytes(&kept(call))).max()?;
+    let remedy = Remedy::Lives(lives(device, &wasted));
+    Some(if piles_up {
+        Finding {
+            story: Story::RetainedGraph,
+            line: Some(stored_at(device, first).unwrap_or(first.line)),
+            cure: "run it under torch.no_grad(), or store a number instead of the loss".to_owned(),
+            evidence: format!(
+                "the graph of every call of the model stays, {} each: no backward pass frees it, and what is stored here \
+                 holds on to it",
+                Bytes(most)
+            ),
+            cost: None,
+            code: vec![
+                "with torch.no_grad():  # around the loop; with a backward pass: total += loss.item()".to_owned(),
+            ],
+            remedy,
+        }
+    } else {
+        Finding {
+            story: Story::EvalWithoutNoGrad,
+            line: Some(first.line),
+            cure: "call the model under torch.no_grad()".to_owned(),
+            evidence: format!("each call keeps {} for a backward pass that never comes", Bytes(most)),
+            cost: None,
+            code: vec!["with torch.no_grad():  # or @torch.no_grad() above the function".to_owned()],
+            remedy,
+        }
+    })
+}
+
+/// The last line of the user's own that makes something of what a call returns.
+fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
+    let behind = born_in(device, call.end, call.until);
+    let own = behind.filter(|(_, made)| device.phases().at(made.born) != Phase::Data);
+    let stack =
+        own.map(|(index, _)| device.track.stack_of(index as usize)).filter(|&stack| stack != StackId::EMPTY).last()?;
+    device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame))
+}
+
+/// What the calls keep goes when the program lets go of it.
+fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
+    let mut lives = Lives::default();
+    let passes = calls.iter().map(|call| call.start..call.end).collect();
+    let kept = |call: &&ModelCall| -> Vec<u32> {
+        let made = born_in(device, call.start, call.end);
+        made.filter(|(_, made)| made.freed > call.end).map(|(index, _)| index).collect()
+    };
+    let blocks: Vec<u32> = calls.iter().flat_map(kept).collect();
+    let releases = Editor::new(device).releases_without_backward(passes, &blocks);
+    let freed = |index: u32| device.track.allocation(index as usize).map_or(NEVER, |made| made.freed);
+    lives.freed.extend(releases.into_iter().filter(|&(index, at)| at < freed(index)));
+    for call in calls {
+        lives.freed.extend(intermediates(device, call));
+    }
+    let returned: HashMap<u32, Option<Instant>> = calls.iter().filter_map(|call| returned(device, call)).collect();
+    lives.freed.retain(|(index, _)| !returned.contains_key(index));
+    lives
+        .freed
+        .extend(returned.into_iter().filter_map(|(index, at)| Some((index, at.filter(|&at| at < freed(index))?))));
+    lives.freed.sort_unstable();
+    lives.freed.dedup_by_key(|(index, _)| *index);
+    lives
+}
+
+/// The block that a loss is taken of, which a variable holds until the line runs again, and when that is, where it does.
+fn returned(device: &Device<'_>, call: &ModelCall) -> Option<(u32, Option<Instant>)> {
+    let stack_of = |index: u32| device.track.stack_of(index as usize);
+    let made: Vec<(u32, Allocation)> = born_in(device, call.start, call.until).collect();
+    let loss = made.iter().position(|&(index, _)| is_log_softmax(device, stack_of(index)))?;
+    let (index, _) = *made[..loss].iter().rev().find(|(_, it)| it.requested == made[loss].1.requested)?;
+    let again =
+        born_in(device, call.until, device.track.entries()).find(|&(later, _)| stack_of(later) == stack_of(index));
+    Some((index, again.map(|(_, again)| again.born)))
+}
+
+/// What functions of PyTorch make of what a call returns, such as the logarithms of a softmax: each goes with the next block.
+fn intermediates(device: &Device<'_>, call: &ModelCall) -> Vec<(u32, Instant)> {
+    let sites = device.sites();
+    let behind: Vec<(u32, Allocation)> = born_in(device, call.end, call.until).collect();
+    let is_inner = |index: u32| {
+        let frames = device.snapshot().stacks.frame_ids(device.track.stack_of(index as usize));
+        let innermost = frames.iter().copied().find(|&frame| sites.kind(frame).is_python());
+        innermost.is_some_and(|frame| !sites.is_own(frame))
+    };
+    let pairs = behind.windows(2).filter(|pair| is_inner(pair[0].0) && pair[0].1.freed > pair[1].1.born);
+    pairs.map(|pair| (pair[0].0, pair[1].1.born)).collect()
+}

@@ -1,0 +1,103 @@
+//! Blocks that live shorter or elsewhere, are smaller or are not there at all: what a cure does to a program that has no flag of
+//! its own.
+
+use super::rewrite::{Patch, Rewrite, free};
+use crate::facts::device::Device;
+use crate::play::{Step, StepKind};
+use crate::replay::Instant;
+use std::collections::{HashMap, HashSet};
+
+/// Changes of single allocations. Numbers are those of [`crate::replay::History::allocations`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lives {
+    /// Allocations, each with the instant right behind which it is freed instead of where it was.
+    pub freed: Vec<(u32, Instant)>,
+    /// Allocations, each with the instant right behind which it is made instead of where it was.
+    pub made: Vec<(u32, Instant)>,
+    /// Allocations that are not made.
+    pub removed: Vec<u32>,
+    /// Allocations with the bytes that they ask for instead.
+    pub resized: Vec<(u32, u64)>,
+    /// Allocations, each with another one on whose stream and in whose pool it is made instead.
+    pub beside: Vec<(u32, u32)>,
+    /// Instants right behind which `torch.cuda.empty_cache` is called.
+    pub emptied: Vec<Instant>,
+    /// Why figures may be far off, where they may.
+    pub doubt: Option<&'static str>,
+}
+
+impl Lives {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        let Self { freed, made, removed, resized, beside, emptied, doubt: _ } = self;
+        freed.is_empty()
+            && made.is_empty()
+            && removed.is_empty()
+            && resized.is_empty()
+            && beside.is_empty()
+            && emptied.is_empty()
+    }
+}
+
+/// Makes the changes. Blocks from before the recording stay where they are unless one of them is removed, resized or made elsewhere:
+/// then all of them are requested anew.
+pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
+    let resized = lives.resized.iter().map(|&(allocation, _)| allocation);
+    let made = lives.made.iter().map(|&(allocation, _)| allocation);
+    let beside = lives.beside.iter().map(|&(allocation, _)| allocation);
+    let remade: HashSet<u32> = lives.removed.iter().copied().chain(resized).chain(made).chain(beside).collect();
+    if rewrite.starts_with(|allocation| remade.contains(&allocation)) {
+        rewrite.request_start();
+    }
+    put_beside(rewrite, &lives.beside);
+    let places = rewrite.places(device.history().entries());
+    let end = rewrite.program.steps.len();
+    let place = |instant: Instant| places.get(instant as usize).copied().unwrap_or(end);
+    let mut patch = Patch::default();
+    for &instant in &lives.emptied {
+        let step = Step { kind: StepKind::EmptyCache, pool: 0, allocation: u32::MAX, entry: instant, bytes: 0 };
+        patch.insert(place(instant), step);
+    }
+    let freed: HashMap<u32, Instant> = lives.freed.iter().copied().collect();
+    let sizes: HashMap<u32, u64> = lives.resized.iter().copied().collect();
+    let moved: HashMap<u32, Instant> = lives.made.iter().copied().collect();
+    let requests = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
+    let requests: Vec<Step> = requests.filter(|step| moved.contains_key(&step.allocation)).copied().collect();
+    for step in requests {
+        let instant = moved[&step.allocation];
+        let bytes = sizes.get(&step.allocation).copied().unwrap_or(step.bytes);
+        let allocation = rewrite.add(step.allocation);
+        patch.remove(step.allocation);
+        patch.insert(place(instant), Step { allocation, bytes, entry: instant, ..step });
+        match freed.get(&step.allocation) {
+            Some(&gone) => patch.insert(place(gone), free(allocation, gone)),
+            None => patch.inherit(step.allocation, allocation),
+        }
+    }
+    for &(allocation, instant) in lives.freed.iter().filter(|(allocation, _)| !moved.contains_key(allocation)) {
+        patch.free_at(place(instant), allocation, instant);
+    }
+    for &allocation in &lives.removed {
+        patch.remove(allocation);
+    }
+    for &(allocation, bytes) in &lives.resized {
+        patch.resize(allocation, bytes);
+    }
+    rewrite.apply(patch);
+}
+
+/// Makes blocks on the streams and in the pools of others.
+fn put_beside(rewrite: &mut Rewrite, beside: &[(u32, u32)]) {
+    if beside.is_empty() {
+        return;
+    }
+    let requests = rewrite.program.steps.iter().filter(|step| step.kind == StepKind::Alloc);
+    let pools: HashMap<u32, u16> = requests.map(|step| (step.allocation, step.pool)).collect();
+    let wanted: HashMap<u32, u16> =
+        beside.iter().filter_map(|(allocation, other)| Some((*allocation, *pools.get(other)?))).collect();
+    for step in rewrite.program.steps.iter_mut().filter(|step| step.kind == StepKind::Alloc) {
+        if let Some(&pool) = wanted.get(&step.allocation) {
+            step.pool = pool;
+        }
+    }
+}

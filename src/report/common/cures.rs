@@ -1,0 +1,156 @@
+//! What to change in a program, the same in every answer.
+
+use super::markdown::{code, escape};
+use super::notes::safe;
+use super::text::TextStyle;
+use crate::analysis::advice::{Advice, CodeLine, Lowered, Saving};
+use crate::model::bytes::Bytes;
+use crate::play::Trust;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Shown on a first screen.
+pub(crate) const MOST: usize = 3;
+
+/// Something to change in the program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AdviceRow {
+    /// The mistake.
+    pub kind: &'static str,
+    /// What to change, as a request.
+    pub change: String,
+    /// The line that makes the mistake; none where no stack has it.
+    #[serde(rename = "where")]
+    pub place: Vec<AdviceLine>,
+    /// What shows the mistake, in a sentence.
+    pub evidence: String,
+    /// What the change takes off the peak of allocated bytes, played; null where nothing was played.
+    pub saves_allocated_bytes: Option<u64>,
+    /// The same of reserved bytes.
+    pub saves_reserved_bytes: Option<u64>,
+    /// What it costs.
+    pub cost: AdviceCost,
+    /// How far to trust the bytes.
+    pub trust: Trust,
+    /// Why no further; empty where they are exact.
+    pub because: String,
+    /// The lines of Python that make the change; empty where the program decides them.
+    pub code: String,
+}
+
+/// A line of code.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AdviceLine {
+    /// The file, as the recording has it.
+    pub file: String,
+    /// The line.
+    pub line: u64,
+    /// The function.
+    pub function: String,
+}
+
+/// What a change costs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AdviceCost {
+    /// In words; null where it costs nothing.
+    pub words: Option<String>,
+    /// Microseconds of what runs again; null where nothing does, and where it is not known.
+    pub recompute_us: Option<u64>,
+    /// Bytes that are copied; null where nothing is, and where it is not known.
+    pub copies_bytes: Option<u64>,
+}
+
+impl From<&Advice> for AdviceRow {
+    fn from(advice: &Advice) -> Self {
+        let line =
+            |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
+        let (allocated, reserved, trust, because) = match &advice.saving {
+            Saving::Played { allocated, reserved, trust, because } => {
+                (Some(allocated.by()), Some(reserved.by()), *trust, because.clone())
+            }
+            Saving::NotPlayed(because) => (None, None, Trust::Refused, because.clone()),
+        };
+        Self {
+            kind: advice.story.name(),
+            change: advice.cure.clone(),
+            place: advice.line.iter().map(line).collect(),
+            evidence: advice.evidence.clone(),
+            saves_allocated_bytes: allocated,
+            saves_reserved_bytes: reserved,
+            cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
+            trust,
+            because,
+            code: advice.code.join("\n"),
+        }
+    }
+}
+
+/// What to change, and at which line.
+pub(crate) fn change(advice: &Advice) -> String {
+    match &advice.line {
+        Some(line) => format!("{}, at {}", advice.cure, line.label),
+        None => advice.cure.clone(),
+    }
+}
+
+/// What it saves, how far that is to be trusted, and what it costs.
+pub(crate) fn effect(advice: &Advice) -> String {
+    let saves = match &advice.saving {
+        Saving::Played { allocated, reserved, trust, .. } => {
+            let trust = if *trust == Trust::Exact { String::new() } else { format!(" ({})", trust.name()) };
+            let of = |lowered: &Lowered, what| format!("{} of {} {what}", Bytes(lowered.by()), Bytes(lowered.before));
+            let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
+            format!("saves {allocated}, {reserved}{trust}")
+        }
+        Saving::NotPlayed(because) => format!("what it saves is not played: {because}"),
+    };
+    match &advice.cost {
+        Some(cost) => format!("{saves}; {cost}"),
+        None => saves,
+    }
+}
+
+/// All of it in a sentence.
+pub(crate) fn sentence(advice: &Advice) -> String {
+    format!("{}: {}; {}", change(advice), effect(advice), advice.evidence)
+}
+
+impl TextStyle {
+    /// The first few changes, each with what it saves, what shows it and its lines of Python.
+    pub(crate) fn cures(&self, advice: &[Advice], out: &mut dyn Write) -> io::Result<()> {
+        if advice.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n{}", self.bold("What to change"))?;
+        for (number, advice) in (1..).zip(advice.iter().take(MOST)) {
+            for (index, line) in self.broken(5, &change(advice)).iter().enumerate() {
+                let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
+                writeln!(out, "  {mark} {}", self.bold(line))?;
+            }
+            self.words("     ", &effect(advice), out)?;
+            self.words("     ", &advice.evidence, out)?;
+            for line in &advice.code {
+                writeln!(out, "       {}", self.tint(&safe(line)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same as Markdown.
+pub(crate) fn markdown(advice: &[Advice], out: &mut dyn Write) -> io::Result<()> {
+    for advice in advice.iter().take(MOST) {
+        writeln!(
+            out,
+            "1. **{}**: {}. {}.",
+            escape(&change(advice)),
+            escape(&effect(advice)),
+            escape(&advice.evidence)
+        )?;
+        for line in &advice.code {
+            writeln!(out, "   {}", code(line))?;
+        }
+    }
+    Ok(())
+}

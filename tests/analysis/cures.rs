@@ -1,0 +1,82 @@
+//! What is found to change, on recordings of which the answer is known: what is there is found, and nothing else.
+
+use crate::support::{REQUIRE_CORPUS, fixture, open, skipped};
+use memviz::analysis::advice::{Advice, Plays, Saving, Story};
+use memviz::analysis::triage::TriageOptions;
+use std::path::Path;
+
+/// Recordings of strangers, which only some machines have.
+const REAL: &str = "../shared/real";
+
+fn advice(path: &str) -> Vec<Advice> {
+    let options = TriageOptions::default().plays(Plays::All);
+    open(path).triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice).collect()
+}
+
+#[track_caller]
+fn found(path: &str, story: Story) -> Advice {
+    let all = advice(path);
+    let own = all.iter().find(|advice| advice.story == story);
+    own.unwrap_or_else(|| panic!("{path}: {story:?} is not in {all:#?}")).clone()
+}
+
+#[track_caller]
+fn assert_not_found(path: &str, story: Story) {
+    let all = advice(path);
+    assert!(all.iter().all(|advice| advice.story != story), "{path}: {all:#?}");
+}
+
+fn label(advice: &Advice) -> &str {
+    advice.line.as_ref().map_or("", |line| line.label.as_str())
+}
+
+#[test]
+fn a_matrix_of_attention_is_found_where_one_is_made() {
+    let attention = found(&fixture("gpt_train"), Story::AttentionMatrix);
+    assert_eq!(label(&attention), "minigpt.py:28 forward");
+    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    assert_eq!(allocated.by(), 8 * (64 << 20), "one of 64 MiB in each of eight layers");
+    assert_not_found(&fixture("gpt_train_sdpa_amp"), Story::AttentionMatrix);
+}
+
+#[test]
+fn a_stream_of_its_own_is_found() {
+    let stream = found(&fixture("side_stream"), Story::SideStreamStranding);
+    assert!(label(&stream).ends_with("side_stream"), "{stream:?}");
+    assert_not_found(&fixture("gpt_train"), Story::SideStreamStranding);
+    // Graphs are captured on a stream of their own.
+    assert_not_found(&fixture("cuda_graph"), Story::SideStreamStranding);
+}
+
+#[test]
+fn logits_are_found_where_they_are_cast_to_float32() {
+    let loss = found(&fixture("gpt_train_sdpa_amp"), Story::Fp32Logits);
+    assert!(loss.evidence.contains("in float32, twice the size"), "{}", loss.evidence);
+    assert_not_found(&fixture("gpt_train"), Story::Fp32Logits);
+}
+
+#[test]
+fn settings_that_are_on_are_not_recommended() {
+    for name in ["expandable", "expandable_live", "conf_expandable_random"] {
+        assert_not_found(&fixture(name), Story::FragmentationVarlen);
+    }
+}
+
+#[test]
+fn mistakes_of_strangers_are_found() {
+    if !Path::new(REAL).is_dir() {
+        let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {REAL}");
+        return skipped(&format!("there is no {REAL}; {REQUIRE_CORPUS}=1 makes that a failure"));
+    }
+    let own_optimizer = found(&format!("{REAL}/bcrafton-memory_snapshot.pickle.gz"), Story::Temporary);
+    assert_eq!(label(&own_optimizer), "optimizer.py:78 step");
+    let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
+    assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
+    assert!(matches!(cache.saving, Saving::NotPlayed(_)), "{:?}", cache.saving);
+    // Softmax is written with `exp` and `sum` here, and called by a function of its own.
+    let attention =
+        found(&format!("{REAL}/Wedsonlin-medium_1024_training_memory_snapshot.pickle.gz"), Story::AttentionMatrix);
+    let Saving::Played { allocated, .. } = attention.saving else { panic!("{:?}", attention.saving) };
+    assert!(allocated.by() > 9 << 30, "{allocated:?}");
+}

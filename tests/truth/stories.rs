@@ -1,0 +1,111 @@
+//! Small programs with one classic mistake each, and the same programs cured: the mistake must be found, with its line, and the bytes
+//! that the cure saves must be those by which the two differ. Nothing of it may be said of the cured ones, and nothing at all of
+//! the healthy ones.
+
+use crate::support::{REQUIRE_CORPUS, assert_none, names, open, read_text, skipped};
+use memviz::Recording;
+use memviz::analysis::advice::{Advice, Lowered, Plays, Saving};
+use memviz::analysis::triage::TriageOptions;
+use memviz::play::Trust;
+use serde_json::Value;
+use std::path::Path;
+
+/// A few of them, which belong to the repository.
+const FIXTURE: &str = "fixtures/stories";
+/// All, which only some machines have.
+const MORE: &str = "../shared/stories";
+
+/// Figures that a replay cannot know.
+const NOT_KNOWN: [(&str, &str, &str); 3] = [
+    ("retained_graph_llama_flawed", "reserved", "when each tensor would go under no_grad is inferred"),
+    ("eval_without_no_grad_vit_flawed", "reserved", "the recording starts late, with the segments of the epoch before"),
+    ("grads_kept_gpt2_flawed", "reserved", "the cured program makes its gradients anew, so blocks lie elsewhere"),
+];
+
+/// Of the peak, in thousandths.
+const MOST_OFF: u64 = 20;
+
+struct Case {
+    name: String,
+    story: Value,
+    advice: Vec<Advice>,
+}
+
+#[test]
+fn stories_of_the_repository_are_found() {
+    assert_none(&problems(FIXTURE));
+}
+
+#[test]
+fn all_stories_are_found() {
+    if !Path::new(MORE).is_dir() {
+        let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {MORE}");
+        return skipped(&format!("there is no {MORE}; {REQUIRE_CORPUS}=1 makes that a failure"));
+    }
+    assert_none(&problems(MORE));
+}
+
+fn problems(root: &str) -> Vec<String> {
+    let folders = names(root).into_iter().filter(|name| Path::new(&format!("{root}/{name}/story.json")).is_file());
+    let cases: Vec<Case> = folders.map(|name| case(root, name)).collect();
+    assert!(!cases.is_empty(), "{root} has no stories");
+    cases.iter().flat_map(judge).collect()
+}
+
+fn case(root: &str, name: String) -> Case {
+    let story = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
+    let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
+    let options = TriageOptions::default().plays(Plays::All);
+    let advice = recording.triage(&options).unwrap().devices.into_iter().flat_map(|device| device.advice);
+    Case { name, story, advice: advice.collect() }
+}
+
+fn judge(case: &Case) -> Vec<String> {
+    let Case { name, story, advice } = case;
+    let kind = story["story"].as_str().unwrap();
+    let problem = |text: String| vec![format!("{name}: {text}")];
+    if kind == "healthy" {
+        return advice.iter().map(|advice| format!("{name}: healthy, but {}", advice.cure)).collect();
+    }
+    let own = advice.iter().find(|advice| advice.story.name() == kind);
+    match (story["variant"].as_str(), own) {
+        (Some("flawed"), None) => problem(format!("{kind} is not found")),
+        (Some("flawed"), Some(own)) => [place(own, story), bytes(own, name, story)].concat(),
+        (_, Some(own)) => problem(format!("cured, but {}", own.cure)),
+        (_, None) => Vec::new(),
+    }
+    .into_iter()
+    .map(|text| if text.starts_with(name.as_str()) { text } else { format!("{name}: {text}") })
+    .collect()
+}
+
+/// The culprit's line, or another that an answer may name.
+fn place(advice: &Advice, story: &Value) -> Vec<String> {
+    let also = story["culprit_also"].as_array().cloned().unwrap_or_default();
+    let is_named = |culprit: &Value| {
+        advice.line.as_ref().is_some_and(|line| {
+            line.file.ends_with(&format!("/{}", culprit["file"].as_str().unwrap()))
+                && Some(line.line) == culprit["line"].as_u64()
+        })
+    };
+    if is_named(&story["culprit"]) || also.iter().any(is_named) {
+        return Vec::new();
+    }
+    vec![format!("blames {:?}, not {}", advice.line, story["culprit"])]
+}
+
+fn bytes(advice: &Advice, name: &str, story: &Value) -> Vec<String> {
+    let Saving::Played { allocated, reserved, trust, .. } = &advice.saving else {
+        return vec!["not played".to_owned()];
+    };
+    let is_off = |metric: &str, said: &Lowered| {
+        let wanted = story[format!("saves_peak_{metric}_bytes")].as_u64().unwrap();
+        let peak = story[format!("flawed_peak_{metric}_bytes")].as_u64().unwrap();
+        let is_known =
+            *trust != Trust::Uncertain && !NOT_KNOWN.iter().any(|(of, what, _)| (*of, *what) == (name, metric));
+        let is_off = is_known && said.by().abs_diff(wanted) > peak / 1000 * MOST_OFF;
+        is_off.then(|| format!("{} bytes {metric} are said to be saved, not {wanted}", said.by()))
+    };
+    [is_off("allocated", allocated), is_off("reserved", reserved)].into_iter().flatten().collect()
+}
