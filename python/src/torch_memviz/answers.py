@@ -1063,7 +1063,7 @@ class FigureSpread:
 
 #: Kinds of findings.
 FindingKind = Literal[
-    # Free memory that blocks in use keep from being given back.
+    # Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
     "fragmentation",
     # Blocks that nothing ever frees.
     "leak",

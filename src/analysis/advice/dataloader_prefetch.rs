@@ -68,9 +68,9 @@ fn finding(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding
     Some(Finding {
         story: Story::DataloaderPrefetchGpu,
         line: Some(line),
-        cure: "bring each batch onto the device when it is needed".to_owned(),
+        cure: "move each batch to the device when it is needed".to_owned(),
         evidence: format!(
-            "{at_first} batches are on the device before the first is used, and each step lets go of the oldest one: {} of them at \
+            "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {} at \
              most",
             Bytes(most.max().unwrap_or(0))
         ),

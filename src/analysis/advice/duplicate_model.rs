@@ -69,8 +69,8 @@ fn finding(device: &Device<'_>, way: Way, line: u32, blocks: &[(u32, Allocation)
     }
     let (cure, code) = match way {
         Way::Loaded => (
-            "load the state dict to the CPU, and let go of it once the model has it",
-            vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # behind load_state_dict"],
+            "load the state dict on the CPU, and delete it once the model has loaded it",
+            vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # after load_state_dict"],
         ),
         Way::Copied => (
             "keep the copy of the state dict on the CPU",
@@ -82,7 +82,7 @@ fn finding(device: &Device<'_>, way: Way, line: u32, blocks: &[(u32, Allocation)
         story: Story::DuplicateModel,
         line: Some(crate::model::FrameId(line)),
         cure: cure.to_owned(),
-        evidence: format!("{} made here have the sizes of the weights, and stay beside them", Bytes(total)),
+        evidence: format!("{} allocated here match the sizes of the weights and stay alive beside them", Bytes(total)),
         cost: None,
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),

@@ -86,7 +86,7 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
         line,
         cure: cure.to_owned(),
         evidence: format!(
-            "_multi_tensor_{name} of torch.optim makes {} of temporaries at once while it steps, one for each parameter",
+            "_multi_tensor_{name} of torch.optim allocates {} of temporaries at once, one for each parameter",
             Bytes(most)
         ),
         cost,

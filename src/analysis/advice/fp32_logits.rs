@@ -58,7 +58,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line,
         cure: format!("compute logits and loss in {PIECES} pieces of the sequence"),
         evidence: format!(
-            "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and what cross_entropy makes of them",
+            "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of cross_entropy",
             Bytes(bytes)
         ),
         cost: Some("the last layer runs again in backward".to_owned()),

@@ -56,9 +56,9 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         story: Story::GradsKept,
         line,
         cure: "free the gradients before the evaluation".to_owned(),
-        evidence: format!("{} of gradients live on through the evaluation, which does not use them", Bytes(most)),
+        evidence: format!("{} of gradients stay alive during the evaluation, which does not use them", Bytes(most)),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # behind the last step before it".to_owned()],
+        code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last step before it".to_owned()],
         remedy: Remedy::Lives(lives),
     }]
 }

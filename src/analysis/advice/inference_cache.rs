@@ -63,7 +63,7 @@ fn finding(device: &Device<'_>, library: &Library) -> Option<Finding> {
     (bytes > 0 && bytes >= all / PART_OF_PEAK).then(|| Finding {
         story: Story::InferenceCache,
         line: device.sites().site_frame(stack),
-        cure: format!("set {} of {} lower", library.setting, library.name),
+        cure: format!("lower {} of {}", library.setting, library.name),
         evidence: format!(
             "{} of {} is {}'s KV cache, as large as its setting allows",
             Bytes(bytes),

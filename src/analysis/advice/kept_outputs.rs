@@ -71,8 +71,8 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     Some(Finding {
         story: Story::KeptOutputs,
         line,
-        cure: "delete what the model returns once the loss is taken".to_owned(),
-        evidence: format!("{} of it are held through backward and the whole next forward pass", Bytes(bytes)),
+        cure: "delete the model's output once the loss is computed".to_owned(),
+        evidence: format!("{} of output stay alive through backward and the next forward pass", Bytes(bytes)),
         cost: None,
         code: vec!["del outputs  # before loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),

@@ -129,9 +129,9 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
     Some(Finding {
         story: Story::RetainedGraph,
         line: backward_line(device, first.call).or(Some(first.call.line)),
-        cure: "detach what goes on to the next step, and call backward without retain_graph".to_owned(),
+        cure: "detach the state that the next step uses, and call backward without retain_graph".to_owned(),
         evidence: format!(
-            "the graph of every step stays, {} each, although a backward pass has gone through it",
+            "the graph of every step stays alive, {} each, although its backward pass is done",
             Bytes(most)
         ),
         cost: None,
@@ -166,9 +166,9 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     Some(Finding {
         story: Story::RetainedGraph,
         line: Some(line),
-        cure: "store a number, or a detached tensor, of what is made".to_owned(),
+        cure: "store loss.item() or a detached tensor, not a tensor with its graph".to_owned(),
         evidence: format!(
-            "the graph of what is made here stays in every step, {} each: what stores it holds on to its graph, which no \
+            "the graph of every step stays alive, {} each: a stored tensor keeps its graph, which no \
              backward pass frees",
             Bytes(last.bytes())
         ),
@@ -224,11 +224,8 @@ fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> 
     Some(Finding {
         story: Story::AccumulatingMetrics,
         line: device.sites().site_frame(stack),
-        cure: "collect what is made here on the CPU".to_owned(),
-        evidence: format!(
-            "what is made here in every step is kept, {} each, and nothing is let go of before all is",
-            Bytes(each)
-        ),
+        cure: "move the collected results to the CPU".to_owned(),
+        evidence: format!("every step keeps up to {} allocated here, and frees nothing before the end", Bytes(each)),
         cost: Some("a copy to the CPU in each step".to_owned()),
         code: vec!["results.append(result.detach().cpu())".to_owned()],
         remedy: Remedy::Lives(lives),

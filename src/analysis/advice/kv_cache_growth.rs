@@ -138,7 +138,7 @@ fn finding(device: &Device<'_>, line: FrameId, caches: &[Cache]) -> Finding {
     Finding {
         story: Story::KvCacheGrowth,
         line: Some(line),
-        cure: "make the cache once, as long as it will get, and write into it".to_owned(),
+        cure: "allocate the cache once, at its full length, and write into it".to_owned(),
         evidence: format!(
             "{} grows by {} each time: {copies} copies of it, each a little larger than the one before",
             if caches.len() == 1 { "a cache".to_owned() } else { format!("a cache of {} tensors", caches.len()) },

@@ -186,7 +186,7 @@ const QUICK: u32 = 60_000;
 impl Plays {
     /// Why the cures of a device are not played; `None` where they are.
     fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
-        (!self.covers(device)).then_some("memviz report plays it")
+        (!self.covers(device)).then_some("memviz report simulates it")
     }
 
     /// Whether the cures of a device are played.

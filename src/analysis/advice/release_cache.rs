@@ -37,10 +37,10 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line,
         cure: "call torch.cuda.empty_cache() once before this line".to_owned(),
         evidence: format!(
-            "{} of segments lie free where the program goes on with something else",
+            "{} of segments are free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
-        cost: Some("the next passes reserve their memory anew".to_owned()),
+        cost: Some("the next passes reserve memory again".to_owned()),
         code: vec!["torch.cuda.empty_cache()  # once, not in the loop".to_owned()],
         remedy: Remedy::Lives(Lives { emptied: vec![instant], ..Lives::default() }),
     }]

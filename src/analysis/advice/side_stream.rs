@@ -61,9 +61,9 @@ fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Find
     Finding {
         story: Story::SideStreamStranding,
         line,
-        cure: "run this on the stream that runs everything else".to_owned(),
+        cure: "run this on the main stream".to_owned(),
         evidence: format!(
-            "{} are reserved for a stream of its own at the end of the recording: no other stream can use what is free of it",
+            "{} are reserved for a separate stream at the end of the recording; no other stream can use its free memory",
             Bytes(reserved)
         ),
         cost: Some("it no longer runs beside other kernels".to_owned()),

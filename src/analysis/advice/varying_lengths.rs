@@ -38,7 +38,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: common_line(device, &varying),
         cure: "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned(),
         evidence: format!(
-            "{} are reserved for {} allocated at most: each pass asks for blocks of other sizes, and what earlier ones freed \
+            "{} are reserved for a peak of {} allocated: each pass needs blocks of other sizes, and what earlier passes freed \
              does not fit",
             Bytes(reserved.unsigned_abs()),
             Bytes(allocated.max(0).unsigned_abs())
@@ -115,13 +115,13 @@ fn limits(device: &Device<'_>) -> String {
     });
     let is_private = |pool: Option<PoolId>| pool.is_some_and(|pool| pool != PoolId::default());
     let captures = device.track.segments().iter().any(|segment| is_private(segment.pool));
-    let mut words = "other kernels of the driver map memory, which older GPUs and platforms lack".to_owned();
+    let mut words = "needs a GPU and a platform with virtual memory management".to_owned();
     if shared.any() {
         words.push_str("; this program shares memory between processes, which segments that grow in place may refuse");
     }
     if captures {
         words.push_str("; pools of captured graphs may not grow in place before PyTorch 2.9");
     }
-    words.push_str("; lengths padded to a few buckets help as well");
+    words.push_str("; padding lengths to a few buckets helps as well");
     words
 }

@@ -65,7 +65,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: device.sites().site_frame(stack),
         cure: "call zero_grad before the forward pass".to_owned(),
         evidence: format!(
-            "{} of gradients of the step before are still there while forward fills up: zero_grad comes behind it",
+            "{} of gradients from the previous step stay alive during the forward pass, because zero_grad comes after it",
             Bytes(bytes)
         ),
         cost: None,

@@ -99,11 +99,14 @@ pub(crate) fn effect(advice: &Advice) -> String {
     let saves = match &advice.saving {
         Saving::Played { allocated, reserved, trust, .. } => {
             let trust = if *trust == Trust::Exact { String::new() } else { format!(" ({})", trust.name()) };
-            let of = |lowered: &Lowered, what| format!("{} of {} {what}", Bytes(lowered.by()), Bytes(lowered.before));
+            let of = |lowered: &Lowered, what| match lowered.by() {
+                0 => format!("none of {} {what}", Bytes(lowered.before)),
+                bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
+            };
             let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
             format!("saves {allocated}, {reserved}{trust}")
         }
-        Saving::NotPlayed(because) => format!("what it saves is not played: {because}"),
+        Saving::NotPlayed(because) => format!("savings not simulated: {because}"),
     };
     match &advice.cost {
         Some(cost) => format!("{saves}; {cost}"),
