@@ -815,8 +815,8 @@ fn checkpoint_draws_before_and_after() {
 #[test]
 fn checkpoint_without_a_training_step_says_why() {
     for (name, part) in [
-        ("tiny", "no training step"),
-        ("state_only", "no training step"),
+        ("tiny", "no forward pass of a module"),
+        ("state_only", "no forward pass of a module"),
         ("no_history", "without a history"),
         ("empty", "no memory was allocated"),
         ("oom", "does not finish"),

@@ -63,7 +63,11 @@ fn finding(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding
     }
     lives.removed.extend(left.iter().skip(tensors));
     let most = passes.iter().map(|&start| {
-        blocks.iter().filter(|index| block(index).allocated_at(start)).map(|index| block(index).size).sum::<u64>()
+        blocks
+            .iter()
+            .filter(|index| block(index).allocated_at(start))
+            .map(|index| block(index).size)
+            .fold(0, u64::saturating_add)
     });
     Some(Finding {
         story: Story::DataloaderPrefetchGpu,

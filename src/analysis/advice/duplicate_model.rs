@@ -54,7 +54,7 @@ fn finding(device: &Device<'_>, way: Way, line: u32, blocks: &[(u32, Allocation)
             *own.entry(made.requested).or_default() += 1;
         }
     }
-    let total: u64 = blocks.iter().map(|(_, made)| made.size).sum();
+    let total: u64 = blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     let like = blocks.iter().filter(|(_, made)| {
         own.get_mut(&made.requested).is_some_and(|count| {
             let is_left = *count > 0;
@@ -63,7 +63,7 @@ fn finding(device: &Device<'_>, way: Way, line: u32, blocks: &[(u32, Allocation)
         })
     });
     let like: Vec<&(u32, Allocation)> = like.collect();
-    let like_bytes: u64 = like.iter().map(|(_, made)| made.size).sum();
+    let like_bytes: u64 = like.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     if like.len() < LEAST_BLOCKS || like_bytes.saturating_mul(100) < total.saturating_mul(LEAST_LIKE) {
         return None;
     }

@@ -62,7 +62,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let peak = device.history().maxima[Metric::Allocated as usize].instant;
-    let bytes = removed.iter().filter(|(_, made)| made.allocated_at(peak)).map(|(_, made)| made.size).sum();
+    let bytes = removed
+        .iter()
+        .filter(|(_, made)| made.allocated_at(peak))
+        .map(|(_, made)| made.size)
+        .fold(0, u64::saturating_add);
     let state = removed.iter().find(|(index, _)| category(*index) == Category::OptimizerState);
     let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
     let Some(line) = line.filter(|&line| device.sites().is_own(line)) else { return Vec::new() };

@@ -35,7 +35,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         let (start, end) = (evaluation[0].start, evaluation[evaluation.len() - 1].end);
         let is_through = |(_, gradient): &(u32, Allocation)| gradient.born <= start && gradient.freed >= end;
         let (through, others): (Vec<_>, Vec<_>) = gradients.iter().copied().partition(is_through);
-        let bytes = through.iter().map(|(_, gradient)| gradient.size).sum();
+        let bytes = through.iter().map(|(_, gradient)| gradient.size).fold(0, u64::saturating_add);
         if through.is_empty() {
             continue;
         }

@@ -28,7 +28,7 @@ struct Kept<'c> {
 
 impl Kept<'_> {
     fn bytes(&self) -> u64 {
-        self.blocks.iter().map(|(_, made)| made.size).sum()
+        self.blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add)
     }
 }
 
@@ -103,10 +103,14 @@ fn held_longer(
 fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let is_retained = |kept: &&Kept<'_>| {
         let at_end = born_in(device, kept.call.start, kept.call.end).filter(|(_, made)| made.freed > kept.call.end);
-        let at_end: u64 = at_end.map(|(_, made)| made.size).sum();
-        let inner: u64 =
-            kept.blocks.iter().filter(|(_, made)| made.born <= kept.call.end).map(|(_, made)| made.size).sum();
-        kept.call.backward.is_some() && kept.call.keeps_graph(device) && inner * GRAPH_SHARE >= at_end
+        let at_end: u64 = at_end.map(|(_, made)| made.size).fold(0, u64::saturating_add);
+        let inner: u64 = kept
+            .blocks
+            .iter()
+            .filter(|(_, made)| made.born <= kept.call.end)
+            .map(|(_, made)| made.size)
+            .fold(0, u64::saturating_add);
+        kept.call.backward.is_some() && kept.call.keeps_graph(device) && inner.saturating_mul(GRAPH_SHARE) >= at_end
     };
     let retained: Vec<&Kept<'_>> = kept.iter().filter(is_retained).collect();
     let first = *retained.first()?;
@@ -210,7 +214,9 @@ fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> 
         of_stack.entry(device.track.stack_of(held.0 as usize)).or_default().push(held);
     }
     of_stack.retain(|_, blocks| piles_up(blocks));
-    let bytes = |blocks: &[(u32, Allocation, Instant)]| blocks.iter().map(|(_, made, _)| made.size).sum::<u64>();
+    let bytes = |blocks: &[(u32, Allocation, Instant)]| {
+        blocks.iter().map(|(_, made, _)| made.size).fold(0, u64::saturating_add)
+    };
     let (&stack, largest) = of_stack.iter().max_by_key(|(stack, blocks)| (bytes(blocks), stack.index()))?;
     let each = largest.iter().map(|(_, made, _)| made.size).max()?;
     let mut lives = Lives::default();

@@ -30,12 +30,12 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
         born_in(device, call.start, call.end).filter(|(_, made)| made.freed > call.end).collect()
     };
-    let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).sum::<u64>();
+    let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     // What outlives the next call of the line, too, piles up.
     let outlives = |calls: &&[&ModelCall]| {
         bytes(&kept(calls[0])) / 2 < {
             let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[1].end);
-            later.map(|(_, made)| made.size).sum::<u64>()
+            later.map(|(_, made)| made.size).fold(0, u64::saturating_add)
         }
     };
     let pairs = wasted.windows(2).filter(outlives).count();

@@ -44,8 +44,11 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
                 forward.get_or_insert(entry);
             }
             (_, Some(Phase::Backward | Phase::Optimizer)) => {
-                let bytes =
-                    dropped.iter().filter_map(|&index| track.allocation(index as usize)).map(|it| it.size).sum();
+                let bytes = dropped
+                    .iter()
+                    .filter_map(|&index| track.allocation(index as usize))
+                    .map(|it| it.size)
+                    .fold(0, u64::saturating_add);
                 if bytes > largest.0 {
                     largest = (bytes, by);
                 }

@@ -160,7 +160,7 @@ impl Finding {
         let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
         let (bytes, total) = (row.bytes, categories.total_bytes);
         let older = row.evidence.iter().filter(|reason| reason.evidence == Evidence::HeldSinceForward);
-        let older = older.map(|reason| reason.bytes).sum();
+        let older = older.map(|reason| reason.bytes).fold(0, u64::saturating_add);
         (bytes >= NOTABLE && bytes >= total / ACTIVATION_PART).then_some(Self::Activations { bytes, older, total })
     }
 }
@@ -213,7 +213,12 @@ impl DeviceTriage {
 impl Nothing {
     fn of(categories: &Attribution) -> Option<Self> {
         let is_weight = |label: &str| label == Category::Parameter.name() || label == Category::Buffer.name();
-        let bytes = categories.rows.iter().filter(|row| is_weight(&row.label)).map(|row| row.bytes).sum::<u64>();
+        let bytes = categories
+            .rows
+            .iter()
+            .filter(|row| is_weight(&row.label))
+            .map(|row| row.bytes)
+            .fold(0, u64::saturating_add);
         let total = categories.total_bytes;
         (bytes > total / WEIGHTS_PART.1 * WEIGHTS_PART.0).then_some(Self::Weights { bytes, total })
     }

@@ -50,7 +50,8 @@ pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
         row.map_or(0, |row| row.bytes)
     };
     let unknown = bytes_of(Category::Unknown);
-    let is_most = (unknown + bytes_of(Category::BeforeRecording)) * 2 > device.categories.total_bytes;
+    let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
+    let is_most = most > device.categories.total_bytes / 2;
     (is_most && unknown > 0).then_some(
         "what most of it is for is not known: its stacks lead through no module, backward pass or optimizer. Ranges of \
          torch.profiler.record_function(\"forward\"), (\"backward\") and (\"optimizer\") show that",

@@ -22,8 +22,7 @@ use values::{Largest, Vary};
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz rehearse --gpu a100-40gb -- python train.py", "its memory on an A100"),
-    ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch, predicted"),
-    ("memviz rehearse --steps 3 --largest batch -- python train.py --batch {batch}", "and tried"),
+    ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch that fits"),
 ]))]
 pub struct Rehearse {
     /// Kind of GPU, or the beginning of its name: --list has them [default: that of memviz.toml, or h100-80gb]
