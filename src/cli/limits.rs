@@ -120,9 +120,10 @@ mod system {
 
     /// Bytes of memory that the process has touched; `None` where the system does not tell.
     fn in_use() -> Option<u64> {
-        let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
-        let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
-        Some(pages.saturating_mul(rustix::param::page_size() as u64))
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = resident.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kibibytes.saturating_mul(1 << 10))
     }
 
     fn lower(resource: Resource, limit: u64) {

@@ -5,6 +5,7 @@
 
 mod args;
 mod changes;
+mod code_lines;
 mod command;
 mod desktop;
 mod device_memory;
@@ -53,8 +54,12 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if is_option || !looks_like_a_file || COMMANDS.iter().any(|entry| entry.name == name) {
         return arguments;
     }
-    let is_file = |argument: &&OsString| !argument.to_string_lossy().starts_with('-') && Path::new(argument).exists();
-    let is_one = !name.contains('*') && !Path::new(first).is_dir() && arguments[1..].iter().filter(is_file).count() < 2;
+    // A folder of code is no recording.
+    let is_file = |pair: &&[OsString]| {
+        !pair[1].to_string_lossy().starts_with('-') && pair[0] != "--source" && Path::new(&pair[1]).exists()
+    };
+    let files = arguments.windows(2).filter(is_file).count();
+    let is_one = !name.contains('*') && !Path::new(first).is_dir() && files < 2;
     arguments.insert(1, if is_one { "triage" } else { "ranks" }.into());
     arguments
 }

@@ -1,11 +1,12 @@
 //! Batches that lie on the device long before they are needed.
 //!
 //! A queue of them shows in the order in which they come and go: several are made before the first is used, then each step frees
-//! the oldest one.
+//! the oldest one. A list of all of them shows as blocks of one size that are made before the first pass and stay, no fewer than
+//! there are passes.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Phase, Role};
+use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 const SMALL: u64 = 64 << 10;
 /// So many wait at least.
 const LEAST_AHEAD: usize = 2;
+/// A list has so many at least: a layer or two may have tensors of one size, too.
+const LEAST_STORED: usize = 4;
 
 /// One finding for each line that brings batches.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
@@ -23,7 +26,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut of_line: BTreeMap<FrameId, Vec<u32>> = BTreeMap::new();
     for (index, allocation) in (0..).zip(&device.history().allocations) {
         let stack = track.stack_of(index as usize);
-        let may_be_input = matches!(roles.role(stack), Role::Plain | Role::Data) && stack != StackId::EMPTY;
+        // What is loaded ahead is loaded first where the loader is made.
+        let may_be_input =
+            matches!(roles.role(stack), Role::Plain | Role::Data | Role::Setup) && stack != StackId::EMPTY;
         if allocation.born == 0 || allocation.requested < SMALL || !may_be_input {
             continue;
         }
@@ -31,10 +36,14 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
             of_line.entry(line).or_default().push(index);
         }
     }
-    of_line.into_iter().filter_map(|(line, blocks)| finding(device, line, &blocks)).collect()
+    let findings = of_line
+        .into_iter()
+        .filter_map(|(line, blocks)| queued(device, line, &blocks).or_else(|| stored(device, line, &blocks)));
+    findings.collect()
 }
 
-fn finding(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
+/// Batches that wait in a queue.
+fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
     let history = device.history();
     let block = |index: &u32| history.allocations[*index as usize];
     let passes = passes(device);
@@ -69,21 +78,77 @@ fn finding(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding
             .map(|index| block(index).size)
             .fold(0, u64::saturating_add)
     });
-    Some(Finding {
+    let evidence = format!(
+        "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {} at most",
+        Bytes(most.max().unwrap_or(0))
+    );
+    Some(finding(line, evidence, lives))
+}
+
+/// Batches of a list that is on the device from the start.
+fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
+    let history = device.history();
+    let block = |index: &u32| history.allocations[*index as usize];
+    let starts = passes(device);
+    let spans = &device.phases().spans;
+    let backward: Vec<Instant> =
+        spans.iter().filter(|span| span.phase == Phase::Backward).map(|span| span.end).collect();
+    let (first, last) = (*starts.first()?, *backward.last()?);
+    let size = blocks.first().map(block)?.requested;
+    let is_kept = |index: &u32| {
+        let made = block(index);
+        made.requested == size && made.born <= first && made.freed > last && is_unnamed(device, *index)
+    };
+    let is_one_each = blocks.len() >= LEAST_STORED && blocks.len() >= backward.len();
+    let is_of_model = || {
+        let others = (0u32..).zip(&history.allocations).filter(|(_, other)| other.requested == size);
+        others.into_iter().any(|(other, _)| !is_unnamed(device, other))
+    };
+    if backward.len() < LEAST_AHEAD || !is_one_each || !blocks.iter().all(is_kept) || is_of_model() {
+        return None;
+    }
+    // Each is there from the pass that uses it to the end of that pass.
+    let mut lives = Lives { doubt: Some("whether each step uses another one is not recorded"), ..Lives::default() };
+    for (place, &index) in blocks.iter().enumerate() {
+        let before = place.checked_sub(1).map_or(Some(0), |before| backward.get(before).copied());
+        let start = before.and_then(|before| starts.iter().copied().find(|&start| start > before));
+        match (start, backward.get(place)) {
+            (Some(start), Some(&end)) => {
+                lives.made.push((index, start.saturating_sub(1)));
+                lives.freed.push((index, end));
+            }
+            _ => lives.removed.push(index),
+        }
+    }
+    let bytes = blocks.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
+    let evidence = format!(
+        "{} tensors of one size are allocated here before the first step, at least one for each step, and stay: {}",
+        blocks.len(),
+        Bytes(bytes)
+    );
+    Some(finding(line, evidence, lives))
+}
+
+/// Whether a block is nothing that a model, an optimizer or a cache is known to be made of.
+fn is_unnamed(device: &Device<'_>, index: u32) -> bool {
+    matches!(
+        device.categories().get(index as usize).category,
+        Category::Unknown | Category::Input | Category::Activation | Category::Temporary
+    )
+}
+
+fn finding(line: FrameId, evidence: String, lives: Lives) -> Finding {
+    Finding {
         story: Story::DataloaderPrefetchGpu,
         line: Some(line),
         cure: "move each batch to the device when it is needed".to_owned(),
-        evidence: format!(
-            "{at_first} batches are on the device before the first is used, and each step frees the oldest one: up to {} at \
-             most",
-            Bytes(most.max().unwrap_or(0))
-        ),
+        evidence,
         cost: Some("with pinned memory and non_blocking=True, one batch ahead is enough to hide the copy".to_owned()),
         code: vec![
             "batch = [t.pin_memory().to(\"cuda\", non_blocking=True) for t in batch]  # one at a time".to_owned(),
         ],
         remedy: Remedy::Lives(lives),
-    })
+    }
 }
 
 /// Instants at which forward passes begin.

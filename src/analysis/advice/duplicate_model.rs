@@ -2,17 +2,20 @@
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase};
-use crate::model::StackId;
+use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
-use crate::replay::{Allocation, NEVER};
+use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{BTreeMap, HashMap};
 
 /// Of the bytes of a copy, at least such a share in percent has the sizes of parameters.
 const LEAST_LIKE: u64 = 90;
 /// A copy has so many blocks at least.
 const LEAST_BLOCKS: usize = 4;
+
+/// An allocation with its number.
+type Block = (u32, Allocation);
 
 /// How a copy of a state dict comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +24,8 @@ enum Way {
     Loaded,
     /// `copy.deepcopy` of plain tensors: those of a model are parameters, which are copied elsewhere.
     Copied,
+    /// A tensor at a time, by a line of the user's own.
+    Cloned,
 }
 
 /// One finding for each line that makes a copy which stays while the model is trained or called.
@@ -30,63 +35,129 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let used = |made: &Allocation| {
         phases.spans.iter().any(|span| span.phase == Phase::Forward && made.born <= span.start && made.freed > span.end)
     };
-    let mut copies: BTreeMap<(Way, u32), Vec<(u32, Allocation)>> = BTreeMap::new();
+    let mut copies: BTreeMap<(Way, u32), Vec<Block>> = BTreeMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         let stack = device.track.stack_of(index as usize);
         let Some(way) = *ways.entry(stack).or_insert_with(|| way(device, stack)) else { continue };
         let Some(line) = device.sites().site_frame(stack).filter(|_| used(made)) else { continue };
         copies.entry((way, line.0)).or_default().push((index, *made));
     }
-    if copies.is_empty() {
-        return Vec::new();
+    let steps = Steps::of(device);
+    for (line, blocks) in cloned(device, &steps) {
+        copies.insert((Way::Cloned, line), blocks);
     }
-    copies.into_iter().filter_map(|((way, line), blocks)| finding(device, way, line, &blocks)).collect()
+    let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
+        let last = *steps.copies(&blocks).last()?;
+        is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last)))
+    };
+    copies.into_iter().filter_map(finding).collect()
 }
 
-fn finding(device: &Device<'_>, way: Way, line: u32, blocks: &[(u32, Allocation)]) -> Option<Finding> {
+/// Lines that make a whole copy again and again, each in place of the one before, as what keeps the best or the latest weights
+/// does. What is made once and stays, such as a running average, is something that the program works with.
+fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
+    let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
+    for (index, made) in (0u32..).zip(&device.history().allocations) {
+        let stack = device.track.stack_of(index as usize);
+        let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY && made.born > 0;
+        // Nothing is known of how long the last copy would be there.
+        let (born, freed) = (steps.until(made.born), steps.until(made.freed));
+        let may_be_copy = is_plain && (born < freed || born == steps.0.len()) && !is_weight(device, index);
+        let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
+        lines.entry(line.0).or_default().push((index, *made));
+    }
+    let replaces = |pair: &[&[Block]]| {
+        let next = pair[1][0].1.born;
+        requested(pair[0]) == requested(pair[1])
+            && pair[0].iter().all(|(_, made)| made.freed != NEVER && made.freed > next)
+    };
+    lines.retain(|_, blocks| {
+        let copies = steps.copies(blocks);
+        copies.len() > 1 && copies.windows(2).all(replaces)
+    });
+    lines
+}
+
+/// The ends of all steps of the optimizer.
+struct Steps(Vec<Instant>);
+
+impl Steps {
+    fn of(device: &Device<'_>) -> Self {
+        let steps = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer);
+        Self(steps.map(|span| span.end).collect())
+    }
+
+    /// Steps that are done at an instant.
+    fn until(&self, instant: Instant) -> usize {
+        self.0.partition_point(|&end| end <= instant)
+    }
+
+    /// Blocks between two of which no step is done belong to one copy.
+    fn copies<'b>(&self, blocks: &'b [Block]) -> Vec<&'b [Block]> {
+        blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
+    }
+}
+
+/// Without what the allocator rounds up.
+fn requested(blocks: &[Block]) -> u64 {
+    blocks.iter().map(|(_, made)| made.requested).fold(0, u64::saturating_add)
+}
+
+fn bytes(blocks: &[Block]) -> u64 {
+    blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add)
+}
+
+fn is_weight(device: &Device<'_>, index: u32) -> bool {
+    let category = device.categories().get(index as usize).category;
+    matches!(category, Category::Parameter | Category::Buffer | Category::ModelState)
+}
+
+/// Whether the last copy has the sizes of weights that are there beside it.
+fn is_like_weights(device: &Device<'_>, blocks: &[Block], last: &[Block]) -> bool {
+    let Some(copied) = last.iter().map(|(_, made)| made.born).max() else { return false };
+    let mut spans = device.phases().spans.iter();
+    let used =
+        spans.find(|span| span.phase == Phase::Forward && span.start >= copied).map_or(copied, |span| span.start);
     // The model's own, of each size: what it works with is not among the copies.
     let mut own: HashMap<u64, usize> = HashMap::new();
     let is_copy = |index: u32| blocks.binary_search_by_key(&index, |&(index, _)| index).is_ok();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
-        let category = device.categories().get(index as usize).category;
-        let is_weight = matches!(category, Category::Parameter | Category::Buffer | Category::ModelState);
-        if is_weight && !is_copy(index) && made.freed == NEVER {
+        if is_weight(device, index) && !is_copy(index) && made.allocated_at(used) {
             *own.entry(made.requested).or_default() += 1;
         }
     }
-    let total: u64 = blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
-    let like = blocks.iter().filter(|(_, made)| {
+    let mut is_left = |(_, made): &&Block| {
         own.get_mut(&made.requested).is_some_and(|count| {
             let is_left = *count > 0;
             *count = count.saturating_sub(1);
             is_left
         })
-    });
-    let like: Vec<&(u32, Allocation)> = like.collect();
-    let like_bytes: u64 = like.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
-    if like.len() < LEAST_BLOCKS || like_bytes.saturating_mul(100) < total.saturating_mul(LEAST_LIKE) {
-        return None;
-    }
+    };
+    let like: Vec<Block> = last.iter().filter(|block| is_left(block)).copied().collect();
+    like.len() >= LEAST_BLOCKS && bytes(&like).saturating_mul(100) >= bytes(last).saturating_mul(LEAST_LIKE)
+}
+
+fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
     let (cure, code) = match way {
         Way::Loaded => (
             "load the state dict on the CPU, and delete it once the model has loaded it",
             vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # after load_state_dict"],
         ),
-        Way::Copied => (
+        Way::Copied | Way::Cloned => (
             "keep the copy of the state dict on the CPU",
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
         ),
     };
     let lives = Lives { removed: blocks.iter().map(|&(index, _)| index).collect(), ..Lives::default() };
-    Some(Finding {
+    Finding {
         story: Story::DuplicateModel,
-        line: Some(crate::model::FrameId(line)),
+        line: Some(FrameId(line)),
         cure: cure.to_owned(),
-        evidence: format!("{} allocated here match the sizes of the weights and stay alive beside them", Bytes(total)),
+        evidence: format!("{} allocated here match the sizes of the weights and stay alive beside them", Bytes(each)),
         cost: None,
         code: code.into_iter().map(str::to_owned).collect(),
         remedy: Remedy::Lives(lives),
-    })
+    }
 }
 
 /// Whether a stack makes a part of a state dict.

@@ -25,11 +25,16 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .filter(|&(index, _)| category(index) == Category::Parameter)
         .map(|(index, made)| (index, *made))
         .collect();
-    let mut pairs: BTreeMap<u64, Vec<[u64; 3]>> = BTreeMap::new();
-    for three in parameters.windows(3) {
-        let [weight, one, other] = [0, 1, 2].map(|place| three[place].1.requested);
-        if let Some(rank) = rank(weight, one, other) {
-            pairs.entry(rank).or_default().push([weight, one, other]);
+    let mut pairs: BTreeMap<(u64, usize), Vec<[u64; 3]>> = BTreeMap::new();
+    for place in 0..parameters.len() {
+        let size = |ahead: usize| parameters.get(place + ahead).map_or(0, |(_, made)| made.requested);
+        // The bias of a weight may lie between both.
+        let is_biased = size(1) > 0 && size(0) % size(1) == 0;
+        for ahead in if is_biased { 1..=2 } else { 1..=1 } {
+            let (one, other) = (size(ahead), size(ahead + 1));
+            if let Some(rank) = rank(size(0), one, other) {
+                pairs.entry((rank, ahead)).or_default().push([size(0), one, other]);
+            }
         }
     }
     // Vectors of norms and biases have sizes that others have, too.
@@ -42,7 +47,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         left.values().all(|&left| left == 0)
     };
     let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
-    let Some(pairs) = pairs.into_values().find(is_found) else { return Vec::new() };
+    let Some(pairs) = pairs.into_values().filter(is_found).max_by_key(Vec::len) else { return Vec::new() };
     let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
     let sizes: HashSet<u64> = parameters.iter().map(|(_, made)| made.requested).collect();
     let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
@@ -95,7 +100,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
 
 /// The rank of two weights that stand for a third, from the bytes of all three; `None` where they do not.
 fn rank(weight: u64, one: u64, other: u64) -> Option<u64> {
-    if weight == 0 || one.max(other) > weight / SMALLER {
+    if weight == 0 || one.min(other) == 0 || one.max(other) > weight / SMALLER {
         return None;
     }
     let product = u128::from(one) * u128::from(other);

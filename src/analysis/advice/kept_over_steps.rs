@@ -2,6 +2,7 @@
 //! that `retain_graph` keeps, and results that are collected on the device.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
+use super::variables::Function;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
@@ -75,12 +76,13 @@ fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
 }
 
 /// What the calls of a line make, each with the instant at which the last block of its stack is made around the next call: a
-/// variable lets go of it there. Only what is there longer.
+/// variable lets go of it there, or where its function returns. Only what is there longer.
 fn held_longer(
     device: &Device<'_>,
     of_line: &[&ModelCall],
     wanted: impl Fn(u32, StackId) -> bool,
 ) -> Vec<(u32, Allocation, Instant)> {
+    let function = of_line.first().and_then(|call| Function::of(device, call.line, of_line));
     let end = |place: usize| of_line.get(place).map_or(device.track.entries(), |call| call.start);
     let mut held = Vec::new();
     for (place, call) in of_line.iter().enumerate() {
@@ -90,7 +92,9 @@ fn held_longer(
         }
         for (index, made) in born_in(device, call.start, end(place + 1)) {
             let stack = device.track.stack_of(index as usize);
-            let at = again.get(&stack).copied().filter(|&at| at < made.freed);
+            let bound = again.get(&stack).copied();
+            let at = bound.map(|at| function.as_ref().map_or(at, |it| it.let_go(call, of_line.get(place + 1), at)));
+            let at = at.filter(|&at| at < made.freed);
             if let Some(at) = at.filter(|_| wanted(index, stack) && is_of_forward(device, index, &made)) {
                 held.push((index, made, at));
             }

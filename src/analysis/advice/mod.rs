@@ -21,6 +21,7 @@ mod side_stream;
 mod stacks;
 mod temporaries;
 mod trial;
+mod variables;
 mod varying_lengths;
 mod without_backward;
 mod zero_grad_late;
@@ -124,6 +125,8 @@ pub struct CodeLine {
     pub line: u64,
     /// The function.
     pub function: String,
+    /// What the line says. A recording does not hold it; a caller who has the code may add it.
+    pub text: Option<String>,
 }
 
 /// Something to change.
@@ -214,7 +217,7 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     temporaries::find,
 ];
 
-/// What to change in the program of a device, what saves most first.
+/// What to change in the program of a device: what saves most first, measured against what it costs.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     if device.id() <= HOST_DEVICE {
         return Vec::new();
@@ -227,7 +230,8 @@ pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     }
     let trial = Trial::new(device, plays.obstacle(device));
     let mut advice: Vec<Advice> = found.into_iter().filter_map(|finding| trial.advice(finding)).collect();
-    advice.sort_by_key(|advice| Reverse(advice.saving.most()));
+    // What costs nothing comes first, unless something else saves more than twice as much.
+    advice.sort_by_key(|advice| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can show in several ways.
     let mut told = HashSet::new();
     advice.retain(|advice| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));

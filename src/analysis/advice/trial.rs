@@ -3,8 +3,10 @@
 use super::{Advice, CodeLine, Finding, Remedy};
 use crate::facts::device::Device;
 use crate::model::FrameId;
+use crate::model::bytes::Bytes;
 use crate::play::changes::{Edited, Editor};
 use crate::play::{Outcome, Testbed, Trust, play, program};
+use crate::replay::Metric;
 
 /// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
 const NOTABLE_PART: u64 = 100;
@@ -24,8 +26,13 @@ pub enum Saving {
         /// Why no further; empty where they are exact.
         because: String,
     },
-    /// It was not played, for this reason.
-    NotPlayed(String),
+    /// It was not played.
+    NotPlayed {
+        /// The reason.
+        because: String,
+        /// What it takes off the peak of allocated bytes at most; 0 where that is not known.
+        at_most: u64,
+    },
 }
 
 /// A peak that a cure lowers.
@@ -49,11 +56,11 @@ impl Lowered {
 }
 
 impl Saving {
-    /// The larger of both savings in bytes; 0 where nothing was played.
+    /// The larger of both savings in bytes; where nothing was played, what it is at most.
     pub fn most(&self) -> u64 {
         match self {
             Self::Played { allocated, reserved, .. } => allocated.by().max(reserved.by()),
-            Self::NotPlayed(_) => 0,
+            Self::NotPlayed { at_most, .. } => *at_most,
         }
     }
 }
@@ -93,13 +100,13 @@ impl<'d, 'a> Trial<'d, 'a> {
         let data = snapshot.stacks.frame(frame)?;
         let text = |id| snapshot.strings.get(id).to_owned();
         let label = self.device.sites().label(frame);
-        Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name) })
+        Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name), text: None })
     }
 
     fn saving(&self, remedy: &Remedy) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
             Ok(testbed) => testbed,
-            Err(because) => return Some(Saving::NotPlayed((*because).to_owned())),
+            Err(because) => return self.not_played(remedy, (*because).to_owned()),
         };
         let settings = &testbed.settings;
         let changed = |edited: &Edited| testbed.run_changed(edited, &[], settings, true, 0);
@@ -114,12 +121,25 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let run = match run {
             Ok(run) => run,
-            Err(because) => return Some(Saving::NotPlayed(because)),
+            Err(because) => return self.not_played(remedy, because),
         };
-        let Some(after) = run.outcome else { return Some(Saving::NotPlayed(run.because)) };
+        let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
         let allocated = Lowered { before: before.max_allocated, after: after.max_allocated };
         let reserved = Lowered { before: before.max_reserved, after: after.max_reserved };
         let is_worth_it = allocated.is_notable() || reserved.is_notable();
         is_worth_it.then_some(Saving::Played { allocated, reserved, trust: run.trust, because: run.because })
+    }
+
+    /// A cure that is not played: `None` where it could save too little.
+    fn not_played(&self, remedy: &Remedy, because: String) -> Option<Saving> {
+        let highest = self.device.history().maxima[Metric::Allocated as usize];
+        let Remedy::Lives(lives) = remedy else { return Some(Saving::NotPlayed { because, at_most: 0 }) };
+        let Some(at_most) = lives.at_most(self.device, highest.instant) else {
+            return Some(Saving::NotPlayed { because, at_most: 0 });
+        };
+        let before = highest.bytes.max(0).unsigned_abs();
+        let is_worth_it = Lowered { before, after: before.saturating_sub(at_most) }.is_notable();
+        let because = format!("at most {} of {} allocated; {because}", Bytes(at_most), Bytes(before));
+        is_worth_it.then_some(Saving::NotPlayed { because, at_most })
     }
 }

@@ -31,15 +31,15 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         born_in(device, call.start, call.end).filter(|(_, made)| made.freed > call.end).collect()
     };
     let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
-    // What outlives the next call of the line, too, piles up.
+    // What outlives the next two calls of the line piles up; a variable holds it through one.
     let outlives = |calls: &&[&ModelCall]| {
         bytes(&kept(calls[0])) / 2 < {
-            let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[1].end);
+            let later = kept(calls[0]).into_iter().filter(|(_, made)| made.freed > calls[2].end);
             later.map(|(_, made)| made.size).fold(0, u64::saturating_add)
         }
     };
-    let pairs = wasted.windows(2).filter(outlives).count();
-    let piles_up = wasted.len() >= 3 && pairs * 2 >= wasted.len() - 1;
+    let outliving = wasted.windows(3).filter(outlives).count();
+    let piles_up = wasted.len() >= 3 && outliving * 2 >= wasted.len() - 2;
     let is_let_go = kept(first).iter().any(|(_, made)| made.freed != NEVER);
     if !piles_up && !is_let_go {
         return None;

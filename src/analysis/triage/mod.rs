@@ -13,8 +13,8 @@ use super::peak::comparison::Comparison;
 use super::peak::{DevicePeak, PeakOptions, PeakReport};
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
-use crate::facts::grouping::attribution::Attribution;
-use crate::facts::grouping::{GroupBy, Inference};
+use crate::facts::grouping::attribution::{Attribution, OTHER, Row};
+use crate::facts::grouping::{BASELINE, GroupBy, Inference, NOT_RECORDED};
 use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
@@ -67,11 +67,31 @@ pub struct DeviceTriage {
 }
 
 /// Why there is nothing to change in a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// So many bytes of all are weights.
     Weights {
         /// Bytes of parameters and buffers.
+        bytes: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+    /// So many bytes of all are weights, gradients and optimizer state.
+    Training {
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes of optimizer state among them.
+        states: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+    /// No mistake is known that the recording shows.
+    Unknown {
+        /// Where most of the memory comes from.
+        label: String,
+        /// Whether that is inferred.
+        inferred: bool,
+        /// Bytes from there.
         bytes: u64,
         /// Bytes in all.
         total: u64,
@@ -205,22 +225,37 @@ impl DeviceTriage {
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
         findings.extend(activations.filter(|_| can_checkpoint(recording, device)));
         let advice = advice(device, options.plays);
-        let nothing = if advice.is_empty() { Nothing::of(&categories) } else { None };
+        let nothing = Nothing::of(&categories, &sites.attribution)
+            .filter(|nothing| advice.is_empty() && findings.is_empty() && !(failed && nothing.is_unknown()));
         Ok(Self { peak: sites, categories, failure, during, findings, advice, nothing })
     }
 }
 
 impl Nothing {
-    fn of(categories: &Attribution) -> Option<Self> {
-        let is_weight = |label: &str| label == Category::Parameter.name() || label == Category::Buffer.name();
-        let bytes = categories
-            .rows
-            .iter()
-            .filter(|row| is_weight(&row.label))
-            .map(|row| row.bytes)
-            .fold(0, u64::saturating_add);
+    /// Whether no reason is known, but that no mistake is.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
+
+    fn of(categories: &Attribution, sites: &Attribution) -> Option<Self> {
         let total = categories.total_bytes;
-        (bytes > total / WEIGHTS_PART.1 * WEIGHTS_PART.0).then_some(Self::Weights { bytes, total })
+        let of = |wanted: &[Category]| {
+            let rows = categories.rows.iter().filter(|row| wanted.iter().any(|category| row.label == category.name()));
+            rows.map(|row| row.bytes).fold(0, u64::saturating_add)
+        };
+        let is_most = |bytes: u64| bytes > total / WEIGHTS_PART.1 * WEIGHTS_PART.0;
+        let weights = of(&[Category::Parameter, Category::Buffer]);
+        if is_most(weights) {
+            return Some(Self::Weights { bytes: weights, total });
+        }
+        let training = [Category::Gradient, Category::OptimizerState, Category::ModelState];
+        let training = weights.saturating_add(of(&training));
+        if is_most(training) {
+            return Some(Self::Training { bytes: training, states: of(&[Category::OptimizerState]), total });
+        }
+        let is_told = |row: &&Row| ![OTHER, BASELINE, NOT_RECORDED].contains(&row.label.as_str()) && row.bytes > 0;
+        let largest = sites.rows.iter().find(is_told)?;
+        Some(Self::Unknown { label: largest.label.clone(), inferred: largest.inferred, bytes: largest.bytes, total })
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Run, examples};
 use crate::analysis::advice::Plays;
 use crate::analysis::leaks::LeakOptions;
 use crate::cli::args::{CommonArgs, StackArgs, one_of, parse_regex};
+use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_folded};
@@ -38,6 +39,8 @@ pub struct Leaks {
     #[command(flatten)]
     stacks: StackArgs,
     #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
@@ -61,7 +64,9 @@ impl Run for Leaks {
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
-            Ok(Reply::rows(recording.leaks(&options)?, format, style))
+            let mut report = recording.leaks(&options)?;
+            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.cures));
+            Ok(Reply::rows(report, format, style))
         })
     }
 }

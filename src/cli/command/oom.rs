@@ -4,6 +4,7 @@ use super::{Run, examples};
 use crate::analysis::advice::Plays;
 use crate::analysis::oom::OomOptions;
 use crate::cli::args::{CommonArgs, StackArgs};
+use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_folded};
@@ -32,6 +33,8 @@ pub struct Oom {
     #[command(flatten)]
     stacks: StackArgs,
     #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
@@ -53,7 +56,9 @@ impl Run for Oom {
         };
         let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(format.is_for_people()), |recording| {
-            Ok(Reply::rows(recording.oom(&options)?, format, style))
+            let mut report = recording.oom(&options)?;
+            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.cures));
+            Ok(Reply::rows(report, format, style))
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::{Run, examples};
 use crate::analysis::triage::TriageOptions;
 use crate::cli::args::{CommonArgs, InferArgs};
+use crate::cli::code_lines::SourceArgs;
 use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
@@ -22,6 +23,8 @@ pub struct Triage {
     #[command(flatten)]
     infer: InferArgs,
     #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
     common: CommonArgs,
 }
 
@@ -30,6 +33,10 @@ impl Run for Triage {
         let format = output::format(&self.common, self.format)?;
         let style = output::style(&self.common);
         let options = TriageOptions::default().devices(self.common.devices()).inference((&self.infer).into());
-        with_recording(&self.common, |recording| Ok(Reply::rows(recording.triage(&options)?, format, style)))
+        with_recording(&self.common, |recording| {
+            let mut report = recording.triage(&options)?;
+            self.source.fill(&self.common, report.devices.iter_mut().flat_map(|device| &mut device.advice));
+            Ok(Reply::rows(report, format, style))
+        })
     }
 }

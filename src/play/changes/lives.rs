@@ -37,6 +37,23 @@ impl Lives {
             && beside.is_empty()
             && emptied.is_empty()
     }
+
+    /// Allocated bytes that the changes take off an instant of the recording; `None` where they only show once they are played.
+    pub fn at_most(&self, device: &Device<'_>, instant: Instant) -> Option<u64> {
+        if !self.beside.is_empty() || !self.emptied.is_empty() {
+            return None;
+        }
+        let size = |index: u32| {
+            let block = device.history().allocations.get(index as usize)?;
+            block.allocated_at(instant).then_some(block.size)
+        };
+        let removed = self.removed.iter().filter_map(|&index| size(index));
+        let moved = self.freed.iter().filter(|&&(_, at)| at < instant);
+        let moved =
+            moved.chain(self.made.iter().filter(|&&(_, at)| at >= instant)).filter_map(|&(index, _)| size(index));
+        let resized = self.resized.iter().filter_map(|&(index, bytes)| Some(size(index)?.saturating_sub(bytes)));
+        Some(removed.chain(moved).chain(resized).fold(0, u64::saturating_add))
+    }
 }
 
 /// Makes the changes. Blocks from before the recording stay where they are unless one of them is removed, resized or made elsewhere:

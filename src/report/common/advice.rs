@@ -51,10 +51,13 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
     let snapshot = &recording.snapshot;
     match snapshot.notes.format {
         Format::CudaSnapshot => of_snapshot(snapshot, &recording.histories),
+        Format::ProfilerTrace if snapshot.entries.is_empty() => None,
+        Format::ProfilerTrace if has_python(snapshot) => {
+            late(snapshot, &recording.histories, "start the profiler before the model is built")
+        }
         Format::ProfilerTrace => {
             let missing = "this trace has no Python stacks, so operators stand for lines of code";
-            let is_empty = snapshot.entries.is_empty();
-            (!is_empty && !has_python(snapshot)).then(|| Advice { missing: missing.to_owned(), code: TRACE })
+            Some(Advice { missing: missing.to_owned(), code: TRACE })
         }
         Format::MemoryTimeline => {
             let missing = "a memory timeline has no stacks, a trace with them tells lines of code";
@@ -87,19 +90,24 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
                        torch.cuda.memory._record_memory_history() keeps more of it";
         return Some(Advice { missing: missing.to_owned(), code: &[] });
     }
-    let late = devices.iter().map(|history| (unknown_bytes(snapshot, history), history));
-    let (bytes, history) =
-        late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
-    let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
     let call = if snapshot.is_of_2_0() {
         "torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1_000_000, \
          trace_alloc_record_context=True)"
     } else {
         "torch.cuda.memory._record_memory_history()"
     };
+    late(snapshot, histories, &format!("start recording before the model is built: {call}"))
+}
+
+/// What to say of a recording that starts late, given how to start it earlier.
+fn late(snapshot: &Snapshot, histories: &[History], earlier: &str) -> Option<Advice> {
+    let devices = histories.iter().filter(|history| is_cuda(history));
+    let late = devices.map(|history| (unknown_bytes(snapshot, history), history));
+    let (bytes, history) =
+        late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
+    let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
     let missing = format!(
-        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code made it, begin to \
-         record before the model is built: {call}",
+        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code made it, {earlier}",
         Bytes(bytes),
         percent(bytes, peak)
     );

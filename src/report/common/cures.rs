@@ -1,5 +1,6 @@
 //! What to change in a program, the same in every answer.
 
+use super::fit::shorten_end;
 use super::markdown::{code, escape};
 use super::notes::safe;
 use super::text::TextStyle;
@@ -69,7 +70,7 @@ impl From<&Advice> for AdviceRow {
             Saving::Played { allocated, reserved, trust, because } => {
                 (Some(allocated.by()), Some(reserved.by()), *trust, because.clone())
             }
-            Saving::NotPlayed(because) => (None, None, Trust::Refused, because.clone()),
+            Saving::NotPlayed { because, .. } => (None, None, Trust::Refused, because.clone()),
         };
         Self {
             kind: advice.story.name(),
@@ -106,7 +107,7 @@ pub(crate) fn effect(advice: &Advice) -> String {
             let (allocated, reserved) = (of(allocated, "allocated"), of(reserved, "reserved"));
             format!("saves {allocated}, {reserved}{trust}")
         }
-        Saving::NotPlayed(because) => format!("savings not simulated: {because}"),
+        Saving::NotPlayed { because, .. } => format!("savings not simulated: {because}"),
     };
     match &advice.cost {
         Some(cost) => format!("{saves}; {cost}"),
@@ -131,6 +132,9 @@ impl TextStyle {
                 let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
                 writeln!(out, "  {mark} {}", self.bold(line))?;
             }
+            if let Some((line, text)) = advice.line.as_ref().and_then(|line| Some((line.line, line.text.as_ref()?))) {
+                writeln!(out, "{}", self.dim(&shorten_end(&format!("     {line} | {}", safe(text)), self.room(0))))?;
+            }
             self.words("     ", &effect(advice), out)?;
             self.words("     ", &advice.evidence, out)?;
             for line in &advice.code {
@@ -151,6 +155,9 @@ pub(crate) fn markdown(advice: &[Advice], out: &mut dyn Write) -> io::Result<()>
             escape(&effect(advice)),
             escape(&advice.evidence)
         )?;
+        if let Some(text) = advice.line.as_ref().and_then(|line| line.text.as_ref()) {
+            writeln!(out, "   {}", code(text))?;
+        }
         for line in &advice.code {
             writeln!(out, "   {}", code(line))?;
         }

@@ -51,7 +51,8 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     }
     text.would_show(first, source, out)?;
     text.cures(&first.advice, out)?;
-    if let Some(nothing) = &first.nothing {
+    let is_told = advice(source.recording).is_some() || words::would_show(first).is_some();
+    if let Some(nothing) = first.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown()) {
         writeln!(out)?;
         text.words("", &words::nothing(nothing), out)?;
     }

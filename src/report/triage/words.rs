@@ -107,11 +107,29 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
 
 /// Why there is nothing to change.
 pub(crate) fn nothing(nothing: &Nothing) -> String {
-    let Nothing::Weights { bytes, total } = nothing;
-    let (weights, share) = (Bytes(*bytes), percent(*bytes, *total));
-    format!(
-        "Nothing to change: weights alone are {weights}, {share:.0}% of it. A smaller dtype or fewer of them on this device need less"
-    )
+    match nothing {
+        Nothing::Weights { bytes, total } => format!(
+            "Nothing to change: weights alone are {}, {:.0}% of it. A smaller dtype or fewer of them on this device need less",
+            Bytes(*bytes),
+            percent(*bytes, *total)
+        ),
+        Nothing::Training { bytes, states, total } => {
+            let (what, less) = if *states > 0 {
+                ("weights, gradients and optimizer state", "An optimizer with smaller state, or sharding")
+            } else {
+                ("weights and gradients", "Sharding")
+            };
+            let (bytes, share) = (Bytes(*bytes), percent(*bytes, *total));
+            format!("Nothing to change: {what} are {bytes}, {share:.0}% of it. {less} over several GPUs, needs less")
+        }
+        Nothing::Unknown { label, inferred, bytes, total } => format!(
+            "No known mistake found. Most memory, {} ({:.0}%), is allocated at {}; smaller inputs or a smaller dtype there \
+             need less",
+            Bytes(*bytes),
+            percent(*bytes, *total),
+            starred(&safe(label), *inferred)
+        ),
+    }
 }
 
 /// The findings of a device, the failed request first.

@@ -1,0 +1,69 @@
+//! When the variables of a function let go of what they hold.
+//!
+//! A loop lets go of a tensor once its line has run again and the variable is bound anew; a function that returns lets go of all of
+//! them. A recording has neither, but it has the stacks of what follows, and the order in which blocks come and go.
+
+use super::model_calls::{ModelCall, born_in};
+use crate::facts::device::Device;
+use crate::facts::training::Role;
+use crate::model::{FrameId, StackId};
+use crate::replay::{Allocation, Instant, NEVER};
+use std::collections::HashMap;
+
+/// So many times at least the first block of a function goes before it comes again, where it returns in between.
+const LEAST_RETURNS: usize = 2;
+
+/// A function of the user's own that is on the stack of blocks.
+pub(super) struct Function<'d, 'a> {
+    device: &'d Device<'a>,
+    /// For each stack whether the function is on it.
+    is_on: Vec<bool>,
+    /// Whether it returns between two calls of a model.
+    returns: bool,
+}
+
+impl<'d, 'a> Function<'d, 'a> {
+    /// The function of a line, which calls a model so.
+    pub fn of(device: &'d Device<'a>, line: FrameId, calls: &[&ModelCall]) -> Option<Self> {
+        let stacks = &device.snapshot().stacks;
+        let own = stacks.frame(line)?;
+        let is_it = |frame: &FrameId| {
+            stacks.frame(*frame).is_some_and(|frame| frame.filename == own.filename && frame.name == own.name)
+        };
+        let is_on = (0..stacks.len() as u32).map(|stack| stacks.frame_ids(StackId(stack)).iter().any(is_it)).collect();
+        let mut function = Self { device, is_on, returns: false };
+        function.returns = function.frees_what_it_makes(calls);
+        Some(function)
+    }
+
+    /// The instant by which a variable has let go of what a call made, given when its line has run again.
+    pub fn let_go(&self, call: &ModelCall, next: Option<&&ModelCall>, again: Instant) -> Instant {
+        let track = self.device.track;
+        if let Some(next) = next.filter(|_| self.returns) {
+            return next.start.min(again);
+        }
+        let is_behind = |&entry: &Instant| {
+            let stack = track.stack(entry);
+            stack != StackId::EMPTY && self.device.sites().has_python(stack) && !self.is_on[stack.index()]
+        };
+        (call.end..again.min(track.entries())).find(is_behind).unwrap_or(again)
+    }
+
+    /// Whether what is made first in each round goes before it is made anew, with nothing made in between: a loop frees it after.
+    fn frees_what_it_makes(&self, calls: &[&ModelCall]) -> bool {
+        let (Some(first), Some(last)) = (calls.first(), calls.last()) else { return false };
+        let mut known: HashMap<StackId, Allocation> = HashMap::new();
+        let (mut before, mut after) = (0, 0);
+        let mut newest = 0;
+        for (index, made) in born_in(self.device, first.start, last.end) {
+            let stack = self.device.track.stack_of(index as usize);
+            let is_plain = self.device.roles().role(stack) == Role::Plain && self.is_on[stack.index()];
+            if is_plain && let Some(old) = known.insert(stack, made).filter(|old| old.freed != NEVER) {
+                before += usize::from(old.freed > newest && old.freed < made.born);
+                after += usize::from(old.freed > made.born);
+            }
+            newest = made.born;
+        }
+        before >= LEAST_RETURNS && after == 0
+    }
+}
