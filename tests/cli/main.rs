@@ -13,6 +13,7 @@ mod limits;
 mod mistakes;
 mod output;
 mod ranks;
+mod recommended;
 mod rehearse;
 mod schema;
 #[path = "../support/mod.rs"]

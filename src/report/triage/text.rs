@@ -5,6 +5,7 @@ use crate::analysis::triage::{DeviceTriage, TriageReport};
 use crate::facts::grouping::attribution::Row;
 use crate::facts::grouping::attribution::{Attribution, OTHER};
 use crate::facts::training::Category;
+use crate::model::Format;
 use crate::report::common::advice::advice;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
@@ -57,7 +58,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
         text.words("", &words::nothing(nothing), out)?;
     }
     text.advice(source, out)?;
-    text.findings(first, source.path, out)
+    text.findings(first, source, out)
 }
 
 impl TextStyle {
@@ -104,13 +105,18 @@ impl TextStyle {
     }
 
     /// The commands that show more.
-    fn findings(&self, device: &DeviceTriage, path: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn findings(&self, device: &DeviceTriage, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let path = source.path;
         let mut lines: Vec<Next> = words::findings(device)
             .into_iter()
             .take(FINDINGS)
             .map(|line| Next::new(line.command, &[path], "", line.text))
             .collect();
-        lines.push(Next::new("report", &[path], "-o report.html", "all of it, on a page"));
+        // Of a profile of one instant there is no report.
+        lines.push(match source.recording.snapshot.notes.format {
+            Format::DeviceMemoryProfile => Next::new("flamegraph", &[path], "-o memory.svg", "all of it, in a picture"),
+            _ => Next::new("report", &[path], "-o report.html", "all of it, on a page"),
+        });
         self.commands(&lines, out)
     }
 }

@@ -1,0 +1,85 @@
+//! Commands that an answer ends with: each of them must answer, for every recording, and no first screen may end without a way on.
+
+use crate::support::{REQUIRE_CORPUS, assert_none, memviz, names, skipped};
+use rayon::prelude::*;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Recordings of strangers, which only some machines have.
+const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
+/// Recordings of the repository, a folder each.
+const FIXTURES: [&str; 3] = ["fixtures/snapshots", "fixtures/stories", "fixtures/traces"];
+
+/// Commands whose answers end with others.
+const COMMANDS: [&str; 6] = ["triage", "peak", "oom", "leaks", "fragmentation", "checkpoint"];
+/// Where a first screen names no command but the report, it says one of these.
+const ENDS: [&str; 6] =
+    ["What to change", "this records it", "To see which code", "show that", "Nothing to change", "No known mistake"];
+
+#[test]
+fn commands_that_are_recommended_answer() {
+    let mut files: Vec<String> = FIXTURES
+        .iter()
+        .flat_map(|root| names(root).into_iter().flat_map(move |name| in_folder(&format!("{root}/{name}"))))
+        .collect();
+    if REAL.iter().all(|root| Path::new(root).is_dir()) {
+        files.extend(REAL.iter().flat_map(|root| in_folder(root)));
+    } else {
+        let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {}", REAL[0]);
+        skipped(&format!("there is no {}; {REQUIRE_CORPUS}=1 makes that a failure", REAL[0]));
+    }
+    assert!(!files.is_empty(), "there are no recordings");
+    assert_none(&files.par_iter().flat_map_iter(|file| problems(file)).collect::<Vec<String>>());
+}
+
+/// The recordings of a folder.
+fn in_folder(folder: &str) -> Vec<String> {
+    let is_recording = |name: &String| {
+        let name = name.to_ascii_lowercase();
+        ![".md", ".py", ".txt"].iter().any(|end| name.ends_with(end)) && name != "truth.json" && name != "story.json"
+    };
+    let files = names(folder).into_iter().filter(is_recording).map(|name| format!("{folder}/{name}"));
+    files.filter(|path| Path::new(path).is_file()).collect()
+}
+
+fn problems(file: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut asked: Vec<String> = Vec::new();
+    for command in COMMANDS {
+        let answer = memviz(&[command, file]);
+        // Files that are no recordings, and questions that one does not answer, are refused.
+        if answer.code == 2 {
+            continue;
+        }
+        let next = recommended(&answer.stdout);
+        let leads_on = next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
+        let is_empty = answer.stdout.contains("no memory was allocated");
+        if command == "triage" && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
+            problems.push(format!("{file}: the first screen ends without a cure, a better recording or a reason"));
+        }
+        asked.extend(next);
+    }
+    asked.sort();
+    asked.dedup();
+    problems.extend(asked.iter().filter_map(|typed| refused(typed)));
+    problems
+}
+
+/// The lines of an answer that are commands, without what they are about.
+fn recommended(answer: &str) -> Vec<String> {
+    let commands = answer.lines().filter(|line| line.starts_with("memviz "));
+    commands.map(|line| line.split("  # ").next().unwrap_or(line).trim().to_owned()).collect()
+}
+
+/// What is wrong with the answer to a command; nothing where it is one.
+fn refused(typed: &str) -> Option<String> {
+    let folder = TempDir::new().unwrap();
+    let mut words: Vec<String> = typed.split(' ').skip(1).map(|word| word.trim_matches('\'').to_owned()).collect();
+    if let Some(place) = words.iter().position(|word| word == "-o") {
+        words[place + 1] = folder.path().join(&words[place + 1]).to_str()?.to_owned();
+    }
+    let answer = memviz(&words.iter().map(String::as_str).collect::<Vec<&str>>());
+    let is_nothing = answer.stdout.contains("nothing to checkpoint");
+    (answer.code == 2 || is_nothing).then(|| format!("{typed}: {} {}", answer.code, answer.stderr))
+}
