@@ -71,6 +71,8 @@ def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
 
 def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / "rehearsed_limits.py", tmp_path / "test_limits.py")
+    budget = '[[budget]]\ninput = "run.pickle"\nmax-peak = "1GiB"\n'
+    (tmp_path / "memviz.toml").write_text(f'[rehearse]\ngpu = "l4"\nmemory = "4GiB"\n{budget}')
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     python = installation.folder / "venv" / "bin" / "python"
 
@@ -84,6 +86,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
         "test_exceeds": "FAILED",
         "test_runs_out_of_memory": "FAILED",
         "test_stays_the_same": "FAILED",
+        "test_runs_on_the_device_of_the_configuration": "PASSED",
         "test_asks_for_two_gpus": "ERROR",
         "test_has_no_limit": "PASSED",
     }
@@ -97,6 +100,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
     assert "1 passed" in run("-k", "stays_the_same")
     # All in this process, where the GPU of the option is that of the marker.
     assert "1 passed" in run("-k", "passes", "--memviz-rehearse=h100")
+    assert "1 passed" in run("-k", "configuration", "--memviz-rehearse=memviz.toml")
 
 
 def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
@@ -115,6 +119,7 @@ def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
         ("limit_gpu_memory('4 GiB', metric='cached')", "expected a metric of allocated or reserved"),
         ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
         ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of v100-16gb"),
+        ("limit_gpu_memory('4 GiB', rehearse=True)", "memviz.toml: "),
         ("limit_gpu_memory()", "missing 1 required positional argument"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -23,6 +25,33 @@ from torch_memviz._rehearsal.gpus import gpus, named
 from torch_memviz._rehearsal.start import prepare
 
 from .conftest import PROGRAMS, ROOT, TorchEnvironment
+
+#: Programs of others, and recordings that they made on GPUs, where they are at hand.
+OTHERS = ROOT.parent / "shared"
+
+#: Of each: the recording, the arguments, the file that it writes, and the releases that make the same entries.
+PROGRAMS_OF_OTHERS = {
+    "charan": (
+        "Charan6924-memory_snapshot",
+        ("cs336_systems.benchmark", "--mode", "forward"),
+        "memory_snapshot.pickle",
+        ("2.1", "2.3", "2.6", "2.9", "2.11"),
+    ),
+    "niu": (
+        "NiuHuangxiaozi-profile_memory_forward_and_backward_memory_snapshot_200",
+        ("cs336_systems.profile_memory.profile_memory", "--mode", "forward_backward", "--context_length", "200"),
+        "forward_and_backward_memory_snapshot_200.pickle",
+        ("2.3", "2.6"),
+    ),
+}
+
+#: Rehearses such a program in its own process.
+IN_PROCESS = """
+import runpy, sys, torch_memviz
+with torch_memviz.rehearse("own.pickle", gpu="rtx4090"):
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__")
+"""
 
 #: Where packages of an environment lie.
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -46,9 +75,14 @@ def rehearsed(
     ]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    recording = pickle.loads((folder / "run.pickle").read_bytes())
+    return recorded(folder / "run.pickle"), done.stdout
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    """A recording."""
+    recording = pickle.loads(path.read_bytes())
     assert isinstance(recording, dict)
-    return recording, done.stdout
+    return recording
 
 
 def facts(recording: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +103,7 @@ def peak(recording: dict[str, Any]) -> int:
 
 def test_gpus_are_named_by_the_beginning_of_their_names() -> None:
     assert named("H100").key == "h100-80gb"
+    assert named("RTX 3090") == named("rtx-3090") == named("NVIDIA_RTX3090")
     assert len({gpu.key for gpu in gpus()}) == len(gpus())
     with pytest.raises(RehearsalError, match="expected one of v100-16gb, v100-32gb, found 'v100'"):
         named("v100")
@@ -170,6 +205,40 @@ def test_a_training_is_recorded_and_says_what_it_read(any_installation: TorchEnv
     assert said["refused"] == []
 
 
+@pytest.mark.parametrize("name", PROGRAMS_OF_OTHERS)
+@pytest.mark.parametrize("is_command", [True, False])
+def test_programs_of_others_make_the_entries_of_a_gpu(
+    any_installation: TorchEnvironment, tmp_path: Path, name: str, is_command: bool
+) -> None:
+    of_gpu, arguments, written, releases = PROGRAMS_OF_OTHERS[name]
+    if any_installation.release not in releases:
+        pytest.skip(f"PyTorch {any_installation.release} makes other entries")
+    if not (OTHERS / "rehearsal" / name).is_dir() or not any_installation.has("einx"):
+        pytest.skip("the programs are not at hand, or what they need")
+    program = tmp_path / name
+    shutil.copytree(OTHERS / "rehearsal" / name, program)
+    for package in ("cs336_basics", "cs336_systems"):
+        # They look up their own versions.
+        (program / f"{package}-0.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: 0\n"
+        (program / f"{package}-0.dist-info" / "METADATA").write_text(metadata)
+    paths = [ROOT / "python" / "src", program, program / "cs336-basics"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    python = str(any_installation.folder / "venv" / "bin" / "python")
+    plan = json.dumps({"gpu": "rtx4090", "path": str(program / "own.pickle")})
+    command = ["-m", "torch_memviz._rehearsal", plan, python, "-m"] if is_command else ["-c", IN_PROCESS]
+    subprocess.run([python, *command, *arguments], cwd=program, env=environment, check=True, capture_output=True)
+    recordings = [
+        (program / written).read_bytes(),
+        gzip.decompress((OTHERS / "real" / f"{of_gpu}.pickle.gz").read_bytes()),
+    ]
+    mine, theirs = (
+        [(entry["action"], entry["size"]) for entry in pickle.loads(recording)["device_traces"][0]]
+        for recording in recordings
+    )
+    assert mine == theirs
+
+
 def test_attention_goes_through_cudnn_where_pytorch_prefers_it(installation: TorchEnvironment, tmp_path: Path) -> None:
     said = facts(rehearsed(installation, tmp_path, program="attention.py")[0])
     assert (said["cudnn_operations"], said["refused"]) == (2, [])
@@ -253,6 +322,39 @@ def test_a_program_ends_after_its_steps(installation: TorchEnvironment, tmp_path
 def test_a_loop_that_waits_for_a_value_is_ended(installation: TorchEnvironment, tmp_path: Path) -> None:
     said = facts(rehearsed(installation, tmp_path, "forever", most_reads=100)[0])
     assert "while not bool((counter > 0).all()):" in said["ended"]
+
+
+def test_a_program_ends_at_its_time_limit(installation: TorchEnvironment, tmp_path: Path) -> None:
+    said = facts(rehearsed(installation, tmp_path, "forever", time_limit=2, most_reads=0)[0])
+    assert said["ended"] == "the time limit of 2 s was reached"
+
+
+def test_a_signal_leaves_a_recording_that_is_listed(installation: TorchEnvironment, tmp_path: Path) -> None:
+    files = tmp_path / "files.txt"
+    with pytest.raises(FileNotFoundError):
+        rehearsed(installation, tmp_path, "killed", code=-signal.SIGTERM, files=str(files))
+    written = tmp_path / "run_signal_attempt1.pickle"
+    assert files.read_text() == f"{written}\n"
+    assert peak(recorded(written)) > 0
+
+
+def test_what_ends_memviz_ends_the_program_with_a_recording(installation: TorchEnvironment, tmp_path: Path) -> None:
+    python = str(installation.folder / "venv" / "bin" / "python")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
+    command = [os.environ[VARIABLE], "rehearse", "--gpu=l4", "--", python, str(PROGRAMS / "rehearsed.py"), "waits"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as memviz:
+        assert memviz.stdout is not None
+        while memviz.stdout.readline() != "ready\n":
+            assert memviz.poll() is None
+        memviz.terminate()
+        # To the end of the program, which has the same output.
+        memviz.stdout.read()
+    assert peak(recorded(tmp_path / "memory_signal_attempt1.pickle")) > 0
+
+
+def test_blocks_that_other_streams_use_are_named(installation: TorchEnvironment, tmp_path: Path) -> None:
+    (left_out,) = facts(rehearsed(installation, tmp_path, program="streams.py")[0])["refused"]
+    assert left_out.startswith("the time until other streams are done with a block")
 
 
 def test_a_device_runs_out_of_memory(installation: TorchEnvironment, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ fi
 for release in "$@"; do
     folder=target/torch-envs/$release
     python=${PYTHON:-python3}
-    packages=("torch==$release.*" pytest)
+    # The last three are what rehearsed programs of others need.
+    packages=("torch==$release.*" pytest einops einx jaxtyping)
     case $release in
     # The last torchtune, and the torchao that it was made for.
     2.11) packages+=(transformers accelerate lightning numpy torchtune==0.6.1 torchao==0.10.0) ;;

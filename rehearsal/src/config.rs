@@ -8,6 +8,12 @@ use std::sync::OnceLock;
 /// The variable that describes the device. Without it there is none.
 pub const VARIABLE: &str = "MEMVIZ_REHEARSAL";
 
+/// Architectures that PyTorch is built for: its kernels of CUB look for the one of the device among them.
+#[cfg(not(target_arch = "aarch64"))]
+const BUILT: [i32; 9] = [120, 100, 90, 86, 80, 75, 70, 60, 50];
+#[cfg(target_arch = "aarch64")]
+const BUILT: [i32; 5] = [120, 110, 100, 90, 80];
+
 /// How a driver places what is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -98,7 +104,6 @@ impl Config {
     /// The architecture of the code that a device of this capability runs: that of the same major number, of those that PyTorch
     /// is built for.
     pub fn code(&self) -> i32 {
-        const BUILT: [i32; 9] = [120, 100, 90, 86, 80, 75, 70, 60, 50];
         let fits = |&&code: &&i32| code <= self.capability && code / 10 == self.capability / 10;
         BUILT.iter().find(fits).copied().unwrap_or(self.capability)
     }
@@ -127,7 +132,7 @@ mod tests {
     fn a_description_is_read() {
         let config = Config::parse(TEXT).unwrap();
         assert_eq!((config.name.as_str(), config.devices, config.memory), ("NVIDIA H100 80GB HBM3", 2, 85_028_372_480));
-        assert_eq!(config.code(), 86);
+        assert_eq!(config.code(), if cfg!(target_arch = "aarch64") { 80 } else { 86 });
     }
 
     #[test]

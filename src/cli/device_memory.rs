@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::input;
+use crate::model::Rehearsal;
 use crate::model::bytes::Bytes;
 use crate::model::gpu::{Gpu, Threads};
 use clap::Args;
@@ -24,6 +25,8 @@ pub struct DeviceMemoryArgs {
 /// A GPU of the table, or of a trace.
 #[derive(Clone, Copy, Debug)]
 struct NamedGpu {
+    /// Its name in the table; `None` for that of a trace.
+    name: Option<&'static str>,
     memory: u64,
     threads: Option<Threads>,
 }
@@ -34,12 +37,12 @@ impl NamedGpu {
         let path = Path::new(text);
         if !path.is_file() {
             let gpu = Gpu::named(text)?;
-            return Ok(Self { memory: gpu.memory, threads: Some(gpu.threads) });
+            return Ok(Self { name: Some(gpu.name), memory: gpu.memory, threads: Some(gpu.threads) });
         }
         let gpus = input::gpus_of_trace(path)?;
         match gpus.split_first() {
             Some((first, others)) if first.memory > 0 && others.iter().all(|other| other == first) => {
-                Ok(Self { memory: first.memory, threads: first.threads })
+                Ok(Self { name: None, memory: first.memory, threads: first.threads })
             }
             _ => {
                 let sizes: Vec<String> = gpus.iter().map(|gpu| Bytes(gpu.memory).to_string()).collect();
@@ -54,6 +57,15 @@ impl DeviceMemoryArgs {
     /// Bytes of the device, if it was named in either way.
     pub fn total(&self) -> Option<u64> {
         self.capacity.map(|capacity| capacity.0).or(self.gpu.map(|gpu| gpu.memory))
+    }
+
+    /// Whether another device is asked for than the one that a recording was rehearsed as.
+    pub fn is_elsewhere(&self, rehearsal: &Rehearsal) -> bool {
+        match (self.gpu.and_then(|gpu| gpu.name), self.capacity) {
+            (Some(name), _) => !Gpu::named(&rehearsal.gpu).is_ok_and(|gpu| gpu.name == name),
+            (None, Some(capacity)) => capacity.0 != rehearsal.memory,
+            (None, None) => self.gpu.is_some(),
+        }
     }
 
     /// What the device runs at once, if it was named.

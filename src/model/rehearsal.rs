@@ -74,6 +74,23 @@ impl Rehearsal {
     /// The version that is read.
     pub const VERSION: u32 = 1;
 
+    /// Why figures of this recording, played on a device, are not exact however complete it is; empty where they are.
+    /// `is_elsewhere` says whether that is another device than the rehearsed one.
+    pub fn lacks(&self, is_elsewhere: bool) -> &'static str {
+        match () {
+            () if self.sizes().next().is_some() => {
+                "rehearsed, and sizes came from values of the device, which no rehearsal has"
+            }
+            () if !self.refused.is_empty() => "rehearsed, and not all of it was: see what failed or was left out",
+            () if is_elsewhere => {
+                "rehearsed as another GPU: the workspace of cuBLAS and buffers of reductions may have other sizes on this one, \
+                 and programs may choose other kernels; memviz rehearse --gpu answers for it"
+            }
+            () if self.cudnn_operations > 0 => "rehearsed, and workspaces of cuDNN are not counted",
+            () => "",
+        }
+    }
+
     /// Lines whose values decided how much was allocated.
     pub fn sizes(&self) -> impl Iterator<Item = &ValueReads> {
         self.reads.iter().filter(|reads| reads.kind == ValueUse::Size)

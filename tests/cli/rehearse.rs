@@ -1,7 +1,8 @@
 //! `memviz rehearse`, with a script in the place of Python: what it asks for, and what it makes of what it gets.
 #![cfg(all(feature = "cli", unix))]
 
-use crate::support::{self, Run, fixture};
+use crate::support::{self, Run, fixture, memviz};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
@@ -75,6 +76,7 @@ fn a_command_that_fails_for_another_reason_ends_the_search() {
     folder
         .rehearse(&["--largest", "batch=3", "--", "./python3", "train.py", "{batch}"])
         .expect_error("the command used no device, and failed: nothing was recorded");
+    folder.rehearse(&["--", "./gone", "train.py"]).expect_error("expected a command, found none called ./gone");
     folder
         .rehearse(&["--largest", "batch", "--", "./python3", "train.py"])
         .expect_error("--largest: expected {batch} in the command, found none");
@@ -104,4 +106,40 @@ fn memviz_toml_says_what_is_rehearsed() {
     check.expect(0);
     folder.write("memviz.toml", "[rehearse]\nsteeps = 3\n");
     folder.rehearse(&[]).expect_error("memviz.toml: unknown field `steeps`");
+}
+
+#[test]
+fn a_rehearsal_is_exact_on_its_own_device_alone() {
+    let folder = Folder::new();
+    let path = folder.0.path().join("rehearsed.pickle");
+    let of_another = |answer: &Value| answer.to_string().contains("rehearsed as another GPU: ");
+    let write = |reads: &str| {
+        let facts = format!(r#"{{"version": 1, "gpu": "a100-40gb", "memory": {}, "reads": [{reads}]}}"#, 700 << 20);
+        let mut bytes = support::read_unpacked(&fixture("tiny"));
+        // What ends the pickle; its dictionary is still open to another key.
+        assert_eq!(bytes.pop(), Some(b'.'));
+        for text in ["rehearsal", &facts] {
+            bytes.push(b'X');
+            bytes.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
+            bytes.extend(text.bytes());
+        }
+        fs::write(&path, [bytes.as_slice(), b"s."].concat()).unwrap();
+    };
+    let trusts = |device: &[&str]| {
+        let answer = |command| memviz(&[&[command, path.to_str().unwrap(), "--format=json"], device].concat()).json();
+        let (fit, simulation) = (&answer("fit")["devices"][0], &answer("simulate")["devices"][0]["runs"][0]);
+        assert_eq!(of_another(&fit["notes"]), of_another(&simulation["because"]), "{device:?}");
+        (fit["search"]["as_it_is"]["trust"].clone(), simulation["trust"].clone(), of_another(&fit["notes"]))
+    };
+    let exact = (Value::from("exact"), Value::from("exact"), false);
+    let predicted = (Value::from("predicted"), Value::from("predicted"), true);
+    write("");
+    for own in [&[][..], &["--capacity=700MiB"], &["--gpu=A100 40GB"]] {
+        assert_eq!(trusts(own), exact, "{own:?}");
+    }
+    for other in ["--capacity=650MiB", "--gpu=h100-80gb"] {
+        assert_eq!(trusts(&[other]), predicted, "{other}");
+    }
+    write(r#"{"file": "a.py", "line": 1, "code": "x[x > 0]", "kind": "size", "count": 1}"#);
+    assert_eq!(trusts(&[]), (predicted.0, predicted.1, false));
 }

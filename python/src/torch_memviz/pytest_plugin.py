@@ -23,6 +23,7 @@ import pytest
 from ._recording import release
 from ._rehearsal.gpus import RehearsalError
 from ._testing import rehearsed
+from ._testing.device import Device
 from ._testing.limits import MARKERS, file_name, limits
 from ._testing.measurement import Measurement
 
@@ -35,7 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--memviz-dir", metavar="DIR", help="keep the recordings of all tests that have limits, in DIR")
     message = "write what tests with gpu_memory_baseline need, instead of comparing it"
     group.addoption("--memviz-update-baselines", action="store_true", help=message)
-    message = "rehearse all tests on this GPU, which is not there: `memviz rehearse --list` names those that are known"
+    message = (
+        "rehearse all tests on this GPU, which is not there: `memviz rehearse --list` names those that are known; "
+        "memviz.toml stands for what its [rehearse] says"
+    )
     group.addoption(rehearsed.REHEARSE, metavar="GPU", help=message)
     group.addoption(rehearsed.REPORTS, help=argparse.SUPPRESS)
 
@@ -46,7 +50,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     gpu = getattr(early_config.known_args_namespace, "memviz_rehearse", None)
     if gpu:
         try:
-            rehearsed.rehearse_all(gpu)
+            rehearsed.rehearse_all(Device.of(gpu, early_config.rootpath))
         except RehearsalError as error:
             raise pytest.UsageError(f"{rehearsed.REHEARSE}: {error}") from error
 
@@ -62,11 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     """Have a test that is rehearsed run in a process of its own: this one has PyTorch with another GPU, or none."""
-    gpu = _rehearsed_on(item)
-    if gpu is None or rehearsed.is_rehearsed(gpu) or rehearsed.why_not() is not None:
+    device = _rehearsed_on(item)
+    if device is None or rehearsed.is_rehearsed(device) or rehearsed.why_not() is not None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in rehearsed.run(item, gpu):
+    for report in rehearsed.run(item, device):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -136,8 +140,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
             del item.stash[MEASUREMENT]
 
 
-def _rehearsed_on(item: pytest.Item) -> str | None:
-    """The GPU that a test is rehearsed on; a marker that says nothing fails where the test is set up."""
+def _rehearsed_on(item: pytest.Item) -> Device | None:
+    """The device that a test is rehearsed on; a marker that says nothing fails where the test is set up."""
     try:
         asked = limits(item)
     except pytest.UsageError:

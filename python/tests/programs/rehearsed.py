@@ -1,6 +1,12 @@
-"""Some steps with a convolution, which read values of the device; with `forever`, a loop that waits for one."""
+"""Some steps with a convolution, which read values of the device; with `forever`, a loop that waits for one.
 
+With `killed` it ends itself by a signal, and with `waits` it waits for one.
+"""
+
+import os
+import signal
 import sys
+import time
 
 import torch
 from torch import nn
@@ -20,6 +26,11 @@ for _ in range(3):
     optimizer.step()
     optimizer.zero_grad()
     print(loss.item())
+if "killed" in sys.argv:
+    os.kill(os.getpid(), signal.SIGTERM)
+if "waits" in sys.argv:
+    print("ready", flush=True)
+    time.sleep(600)
 # PyTorch compiles the kernel of this one when it is called.
 torch.erfinv(output)
 print(output[output > 0].shape)

@@ -32,6 +32,12 @@ def test_stays_the_same() -> None:
     torch.empty(20 << 20, dtype=torch.uint8, device="cuda")
 
 
+@pytest.mark.limit_gpu_memory("64 MiB", rehearse=True)
+def test_runs_on_the_device_of_the_configuration(weights: torch.Tensor) -> None:
+    device = torch.cuda.get_device_properties(0)
+    assert (device.name, device.total_memory) == ("NVIDIA L4", 4 << 30)
+
+
 @pytest.mark.limit_gpu_memory("1 GiB", rehearse="l4")
 @pytest.mark.limit_gpu_leaks("1 MiB", rehearse="h100-80gb")
 def test_asks_for_two_gpus() -> None:

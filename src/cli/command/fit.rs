@@ -177,13 +177,17 @@ impl Fit {
         let Some(recording) = recordings.first() else { return Ok(Outcome::Done) };
         let mut options = self.plan_options();
         // A rehearsal has a device: what fits another one is asked by name.
-        let rehearsal = recording.snapshot.notes.rehearsal.as_ref().filter(|rehearsal| rehearsal.memory > 0);
-        if let (None, Some(rehearsal)) = (options.capacity, rehearsal) {
+        let rehearsal = recording.snapshot.notes.rehearsal.as_ref();
+        if let (None, Some(rehearsal)) = (options.capacity, rehearsal.filter(|rehearsal| rehearsal.memory > 0)) {
             options.capacity = Some(rehearsal.memory);
             options.context = options.context.or(Some(rehearsal.context));
         }
         let report = recording.plan(&options);
-        let report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
+        let mut report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
+        if let Some(rehearsal) = rehearsal {
+            let lacks = rehearsal.lacks(self.memory.is_elsewhere(rehearsal));
+            report.devices.iter_mut().filter(|device| device.lacks.is_empty()).for_each(|device| device.lacks = lacks);
+        }
         self.write_plans(&report, &recordings, format)
     }
 

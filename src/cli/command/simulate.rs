@@ -10,7 +10,9 @@ use crate::cli::outcome::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::recording::{Reply, with_recording};
 use crate::input::alloc_conf::{Rest, parse, rest_of};
+use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
+use crate::play::Trust;
 use crate::report::simulate;
 use clap::Args;
 
@@ -64,7 +66,16 @@ impl Run for Simulate {
                 curves: matches!(format, RowsOrPicture::Picture(_)),
                 devices: self.common.devices(),
             };
-            let report = recording.simulate(&options)?;
+            let mut report = recording.simulate(&options)?;
+            if let Some(rehearsal) = &recording.snapshot.notes.rehearsal {
+                let lacks = rehearsal.lacks(self.memory.is_elsewhere(rehearsal));
+                let devices = report.devices.iter_mut().filter(|device| device.device != HOST_DEVICE);
+                let exact = devices.flat_map(|device| &mut device.runs).filter(|run| run.trust == Trust::Exact);
+                exact.filter(|_| !lacks.is_empty()).for_each(|run| {
+                    run.trust = Trust::Predicted;
+                    lacks.clone_into(&mut run.because);
+                });
+            }
             Ok(match format {
                 RowsOrPicture::Rows(format) => Reply::rows(report, format, style),
                 RowsOrPicture::Picture(format) => {

@@ -29,17 +29,16 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         };
         lines.push((format!("not exact: sizes came from values of the device, {values} ({named})"), true));
     }
-    let values = || rehearsal.reads.iter().filter(|reads| reads.kind == ValueUse::Value);
-    let number: u64 = values().map(|reads| reads.count).sum();
-    if number > 0 {
-        let reads = count(number, "value");
-        lines.push((
-            format!(
-                "{reads} read from the device, all 0: exact as long as the program allocates nothing by them ({})",
-                named(values())
-            ),
-            true,
-        ));
+    for (kind, what, read) in
+        [(ValueUse::Value, "value", "read from the device"), (ValueUse::Copy, "tensor", "copied to the host")]
+    {
+        let reads = || rehearsal.reads.iter().filter(|reads| reads.kind == kind);
+        let number = reads().fold(0, |number: u64, reads| number.saturating_add(reads.count));
+        if number > 0 {
+            let what = count(number, what);
+            let condition = "exact as long as the program allocates nothing by them";
+            lines.push((format!("{what} {read}, all 0: {condition} ({})", named(reads())), true));
+        }
     }
     if rehearsal.cudnn_operations > 0 {
         lines.push((

@@ -368,7 +368,10 @@ fn what_a_glob_matches_and_nobody_can_read_is_not_passed() {
 #[test]
 fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
     let mut rehearsed = whole();
-    let reads = json!([{"file": "train.py", "line": 9, "code": "print(loss.item())", "kind": "value", "count": 3}]);
+    let reads = json!([
+        {"file": "train.py", "line": 9, "code": "print(loss.item())", "kind": "value", "count": 3},
+        {"file": "train.py", "line": 11, "code": "splits = counts.tolist()", "kind": "copy", "count": 2},
+    ]);
     let facts = json!({"version": 1, "gpu": "a100-40gb", "memory": 64 << 20, "context": 8 << 20, "reads": reads, "cudnn_operations": 1});
     rehearsed["rehearsal"] = json!(facts.to_string());
     let folder = Folder::new();
@@ -379,6 +382,8 @@ fn a_rehearsal_is_judged_and_says_what_it_does_not_cover() {
         "rehearsed without a GPU, as a100-40gb",
         "3 values read from the device, all 0",
         "train.py:9 print(loss.item()), 3 times",
+        "2 tensors copied to the host, all 0",
+        "train.py:11 splits = counts.tolist(), 2 times",
         "1 operation of cuDNN",
     ] {
         assert!(run.stdout.contains(said), "expected {said:?} in {}", run.stdout);

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
@@ -129,6 +130,8 @@ class Recorder:
         self._is_written = False
         #: Requests served before recording began, by device.
         self._before: list[int] = []
+        #: Called whenever a recording was written.
+        self.on_dump: Callable[[], None] | None = None
         self._signals = 0
         self._signal: OnSignal | None = None
         self._range: Any = None
@@ -217,6 +220,8 @@ class Recorder:
                 return None
             if path not in self.files:
                 self.files.append(path)
+            if self.on_dump is not None:
+                self.on_dump()
             return path
 
     def stop(self, error: BaseException | None = None) -> None:

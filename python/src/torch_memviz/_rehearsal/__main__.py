@@ -5,13 +5,18 @@ Without a command it only says whether one could be rehearsed.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 
 from . import library
 from .gpus import RehearsalError, gpus
 from .start import prepare
+
+#: `PR_SET_PDEATHSIG` of Linux.
+PARENT_DEATH_SIGNAL = 1
 
 
 def main() -> int:
@@ -29,6 +34,8 @@ def main() -> int:
         prepare(**options)
         if len(sys.argv) == 2:
             return 0
+        # Who ends memviz means the command as well, which then writes what it has recorded.
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
         os.execvp(sys.argv[2], sys.argv[2:])
     except (RehearsalError, OSError) as error:
         print(f"memviz: {error}", file=sys.stderr)

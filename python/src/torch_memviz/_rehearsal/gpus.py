@@ -8,6 +8,7 @@ from the table of compute capabilities in the CUDA programming guide.
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,14 +65,20 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def named(key: str) -> Gpu:
-    """Give the GPU of this name, in any case: a part of the name will do where one GPU alone has it.
+    """Give the GPU of this name, in any case, with hyphens or without: a beginning that one GPU alone has will do.
 
     Raises:
         RehearsalError: when there is none, or more than one.
     """
-    known, wanted = gpus(), key.lower()
-    found = [gpu for gpu in known if gpu.key == wanted] or [gpu for gpu in known if gpu.key.startswith(wanted)]
+    known, wanted = gpus(), _plain(key)
+    found = [gpu for gpu in known if _plain(gpu.key) == wanted]
+    found = found or [gpu for gpu in known if _plain(gpu.key).startswith(wanted)]
     if len(found) != 1:
         names = ", ".join(gpu.key for gpu in (found or known))
         raise RehearsalError(f"expected one of {names}, found {key!r}")
     return found[0]
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: `RTX 3090` and `rtx-3090` are `rtx3090`."""
+    return re.sub(r"[\s_-]", "", name.lower()).removeprefix("nvidia")

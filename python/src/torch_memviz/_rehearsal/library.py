@@ -71,7 +71,10 @@ def build() -> Build:
     values = dict(re.findall(r"^(\w+)(?:\s*:[^=]*)?\s*=\s*['\"]([^'\"]*)['\"]", text, re.MULTILINE))
     version, cuda = values.get("__version__", "an unknown release"), values.get("cuda")
     if cuda is None:
-        raise RehearsalError(f"expected PyTorch's build for CUDA, found {version}: install one, which needs no GPU")
+        raise RehearsalError(
+            f"expected PyTorch's build for CUDA, found {version}: install that one, which needs no GPU "
+            "(on Linux, pip install torch does unless it is told another index)"
+        )
     major, minor = (int(part) for part in cuda.split(".")[:2])
     if major < 11:
         raise RehearsalError(f"expected PyTorch for CUDA 11 or later, found {version} for CUDA {cuda}")

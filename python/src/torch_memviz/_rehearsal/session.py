@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Literal
 
 from .._recording.recorder import Recorder, record
@@ -95,10 +95,10 @@ class Session:
         self.without_weights: list[str] = []
         #: Recordings that the program itself has written.
         self.files: list[Path] = []
+        self._listed: set[Path] = set()
         #: Why it ended before the program did.
         self.ended = ""
         self._process = os.getpid()
-        self._error: BaseException | None = None
         self._assumption = Assumption.parse(plan.assume) if plan.assume is not None else None
         self._overrides: Any = None
         self._library = library.Library()
@@ -133,7 +133,6 @@ class Session:
             self._overrides = self._assumption.apply(torch, self._library)
         torch.cuda._lazy_call(self._begin)
         atexit.register(self.end)
-        sys.excepthook = self._remember(sys.excepthook)
         if self.plan.time_limit is not None:
             threading.Thread(target=self._watch, args=(self.plan.time_limit,), daemon=True).start()
 
@@ -162,7 +161,7 @@ class Session:
         if self.ended:
             print(f"memviz: the rehearsal ends here: {self.ended}", file=sys.stderr)
         if self.recorder is not None:
-            self.recorder.stop(self._error)
+            self.recorder.stop()
         self._list_files()
 
     def yield_to(self, other: str) -> None:
@@ -176,17 +175,25 @@ class Session:
         return [*(self.recorder.files if self.recorder is not None else []), *self.files]
 
     def _list_files(self) -> None:
-        if self.plan.files is not None:
-            with Path(self.plan.files).open("a", encoding="utf-8") as file:
-                file.writelines(f"{path.absolute()}\n" for path in self.all_files())
+        if self.plan.files is None:
+            return
+        files = [path.absolute() for path in self.all_files()]
+        with Path(self.plan.files).open("a", encoding="utf-8") as file:
+            file.writelines(f"{path}\n" for path in files if path not in self._listed)
+        self._listed.update(files)
 
     def _begin(self) -> None:
         if os.getpid() != self._process or self.recorder is not None or self.plan.path is None:
             return
         stacks: Literal["python", "all"] = "all" if self.plan.stacks == "all" else "python"
         self.recorder = record(self.plan.path, stacks=stacks, on_signal="SIGTERM", report=False)
+        # A signal may end the process right after that.
+        self.recorder.on_dump = self._list_files
         with torch_changes.our_own():
             self.recorder.start()
+        # The recorder ends by itself as well: this comes first, and has nothing raised from outside meanwhile.
+        atexit.unregister(self.end)
+        atexit.register(self.end)
 
     def _too_many_reads(self, line: str) -> None:
         reason = f"{line} has read {self.plan.most_reads} values: its loop may wait for one that is not 0"
@@ -213,13 +220,6 @@ class Session:
         self._list_files()
         sys.stdout.flush()
         os._exit(0)
-
-    def _remember(self, hook: Any) -> Any:
-        def remember(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-            self._error = error
-            hook(kind, error, traceback)
-
-        return remember
 
 
 def _raise_in_main_thread(error: type[BaseException] | None) -> None:

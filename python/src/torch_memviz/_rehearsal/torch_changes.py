@@ -44,6 +44,7 @@ def apply(torch: ModuleType, session: Session) -> None:
     """Make all changes, once."""
     _skip_initialisers(torch)
     _mark_snapshots(torch, session)
+    _note_streams(torch, session)
     _yield_history(torch, session)
     _count_steps(session)
     _agree_with_other_ranks(torch, session)
@@ -83,6 +84,18 @@ def _mark_snapshots(torch: ModuleType, session: Session) -> None:
         return result
 
     memory._snapshot, memory._dump_snapshot = snapshot, dump_snapshot
+
+
+def _note_streams(torch: ModuleType, session: Session) -> None:
+    """Say where the allocator would wait for another stream before a block is free: here all work is done at once."""
+    record = torch.Tensor.record_stream
+
+    @functools.wraps(record)
+    def record_stream(tensor: Any, stream: Any) -> None:
+        session.left_out.add("the time until other streams are done with a block (record_stream)")
+        record(tensor, stream)
+
+    torch.Tensor.record_stream = record_stream
 
 
 def _yield_history(torch: ModuleType, session: Session) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from .._recording.sizes import size
-from .._rehearsal.gpus import RehearsalError, named
+from .._rehearsal.gpus import RehearsalError
+from .device import CONFIG, Device
 
 #: The markers, as `pytest --markers` shows them.
 MARKERS = (
     'limit_gpu_memory(limit, metric="allocated"): fail when more GPU memory is allocated (or reserved) than "4 GiB"; '
-    'rehearse="h100-80gb", here and below, runs the test without a GPU',
+    'rehearse="h100-80gb", here and below, runs the test without a GPU, and rehearse=True on that of memviz.toml',
     'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
     'gpu_memory_baseline(tolerance="0%"): fail when the peak grows beyond that of the baseline beside the test',
 )
@@ -37,8 +38,8 @@ class Limits:
     #: Its baseline, and the tolerance.
     baseline: Path | None = None
     tolerance: str = ""
-    #: The GPU that it is rehearsed on; None: it runs on the one that is there.
-    rehearse: str | None = None
+    #: The device that it is rehearsed on; None: it runs on the one that is there.
+    rehearse: Device | None = None
 
 
 def limits(item: pytest.Item) -> Limits | None:
@@ -49,12 +50,13 @@ def limits(item: pytest.Item) -> Limits | None:
     """
     flags: list[str] = []
     runs, baseline, tolerance = 1, None, ""
-    gpus: list[str] = []
+    devices: list[Device] = []
 
     def arguments(marker: pytest.Mark) -> dict[str, Any]:
         kwargs = dict(marker.kwargs)
-        if "rehearse" in kwargs:
-            gpus.append(named(kwargs.pop("rehearse")).key)
+        asked = kwargs.pop("rehearse", False)
+        if asked is not False:
+            devices.append(Device.of(CONFIG if asked is True else str(asked), item.config.rootpath))
         return kwargs
 
     try:
@@ -66,15 +68,16 @@ def limits(item: pytest.Item) -> Limits | None:
         for marker in _closest(item, "gpu_memory_baseline"):
             tolerance = _tolerance(*marker.args, **arguments(marker))
             baseline = baseline_of(item)
-        if len(set(gpus)) > 1:
-            raise ValueError(f"expected one GPU to rehearse on, found {' and '.join(gpus)}")
+        if len(set(devices)) > 1:
+            found = " and ".join(device.text for device in devices)
+            raise ValueError(f"expected one GPU to rehearse on, found {found}")
     except (TypeError, ValueError, RehearsalError) as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from error
     # The closest marker comes first, and replaces what the class or module says.
     flags = [flag for at, flag in enumerate(flags) if flag.split("=")[0] not in {f.split("=")[0] for f in flags[:at]}]
     if not flags and not baseline:
         return None
-    return Limits(tuple(flags), runs, baseline, tolerance, gpus[0] if gpus else None)
+    return Limits(tuple(flags), runs, baseline, tolerance, devices[0] if devices else None)
 
 
 def _closest(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:

@@ -15,13 +15,14 @@ from .._rehearsal import library
 from .._rehearsal.gpus import RehearsalError
 from .._rehearsal.session import PLAN, Plan, begin
 from .._rehearsal.start import prepare
+from .device import Device
 
-#: Options of that pytest: the GPU, and the file for its reports.
+#: Options of that pytest: the device, and the file for its reports.
 REHEARSE, REPORTS = "--memviz-rehearse", "--memviz-reports"
 
 
-def rehearse_all(gpu: str) -> None:
-    """Rehearse the tests of this process on a GPU.
+def rehearse_all(device: Device) -> None:
+    """Rehearse the tests of this process on a device.
 
     Raises:
         RehearsalError: when that cannot be.
@@ -30,13 +31,13 @@ def rehearse_all(gpu: str) -> None:
     reason = library.why_not(despite_gpu=True)
     if reason is not None:
         raise RehearsalError(reason)
-    begin(prepare(path=None, gpu=gpu))
+    begin(prepare(path=None, gpu=device.gpu, memory=device.memory))
 
 
-def is_rehearsed(gpu: str) -> bool:
-    """Whether this process is rehearsed on this GPU."""
+def is_rehearsed(device: Device) -> bool:
+    """Whether this process is rehearsed on this device."""
     plan = Plan.from_environment()
-    return plan is not None and plan.gpu == gpu
+    return plan is not None and (plan.gpu, plan.memory) == (device.gpu, device.memory)
 
 
 def why_not() -> str | None:
@@ -51,13 +52,13 @@ def why_not() -> str | None:
     return None
 
 
-def run(item: pytest.Item, gpu: str) -> list[pytest.TestReport]:
-    """Run a test on a GPU that is not there, and give what is reported of it."""
+def run(item: pytest.Item, device: Device) -> list[pytest.TestReport]:
+    """Run a test on a device that is not there, and give what is reported of it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "reports.jsonl"
         # What this process rehearses is another GPU, or none.
         environment = {key: value for key, value in os.environ.items() if key not in (PLAN, library.VARIABLE)}
-        command = [sys.executable, "-m", "pytest", *_arguments(item), f"{REHEARSE}={gpu}", f"{REPORTS}={file}"]
+        command = [sys.executable, "-m", "pytest", *_arguments(item), f"{REHEARSE}={device.text}", f"{REPORTS}={file}"]
         done = subprocess.run(
             command,
             cwd=item.config.invocation_params.dir,

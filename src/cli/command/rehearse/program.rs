@@ -36,10 +36,13 @@ impl Settings {
         let Some(program) = command.first() else {
             return Err(Failure::Message("expected a command, found none".to_owned()));
         };
+        let python = interpreter(program).ok_or_else(|| {
+            Failure::Message(format!("expected a command, found none called {}", program.to_string_lossy()))
+        })?;
         let list = env::temp_dir().join(format!("memviz-rehearsal-{}.txt", std::process::id()));
         // One that is there is not ours, and a link may lead anywhere.
         fs::OpenOptions::new().write(true).create_new(true).open(&list)?;
-        let succeeded = self.start(&interpreter(program), command, output, &list);
+        let succeeded = self.start(&python, command, output, &list);
         let files = fs::read_to_string(&list);
         fs::remove_file(&list)?;
         let files = files?.lines().map(PathBuf::from).filter(|file| file.is_file()).collect();
@@ -78,7 +81,7 @@ impl Settings {
 
 /// Has Python list the GPUs.
 pub fn list_gpus(command: &[OsString]) -> Result<Outcome, Failure> {
-    let python = command.first().map_or_else(|| "python3".into(), |program| interpreter(program));
+    let python = command.first().and_then(|program| interpreter(program)).unwrap_or_else(|| "python3".into());
     let options = serde_json::json!({ "list": true }).to_string();
     let status = Command::new(&python).args(["-m", "torch_memviz._rehearsal", &options]).status();
     let status = status.map_err(|error| Failure::Message(format!("{}: {error}", python.to_string_lossy())))?;
@@ -110,20 +113,21 @@ fn is_failure(file: &OsStr) -> bool {
     file.to_string_lossy().contains("_oom_attempt")
 }
 
-/// The Python that a command is run by: the command itself, or the one beside it, as scripts of an environment are installed.
-fn interpreter(program: &OsStr) -> OsString {
+/// The Python that a command is run by: the command itself, or the one beside it, as scripts of an environment are installed. None
+/// where there is no such command.
+fn interpreter(program: &OsStr) -> Option<OsString> {
     let is_python = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
     let path = Path::new(program);
     if is_python(path) {
-        return program.to_owned();
+        return Some(program.to_owned());
     }
     let folders = env::var_os("PATH").unwrap_or_default();
     let named = |folder: PathBuf| folder.join(path);
     let found = if path.components().count() > 1 {
-        Some(path.to_owned())
+        path.is_file().then(|| path.to_owned())
     } else {
         env::split_paths(&folders).map(named).find(|path| path.is_file())
     };
-    let beside = found.and_then(|path| Some(path.parent()?.join("python3"))).filter(|python| python.is_file());
-    beside.map_or_else(|| "python3".into(), PathBuf::into_os_string)
+    let beside = found?.parent().map(|folder| folder.join("python3")).filter(|python| python.is_file());
+    Some(beside.map_or_else(|| "python3".into(), PathBuf::into_os_string))
 }
