@@ -49,11 +49,12 @@ fn problems(file: &str) -> Vec<String> {
     for command in COMMANDS {
         let answer = memviz(&[command, file]);
         // Files that are no recordings, and questions that one does not answer, are refused.
-        if answer.code == 2 {
+        if answer.code == Some(2) {
             continue;
         }
         let next = recommended(&answer.stdout);
-        let leads_on = next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
+        let leads_on =
+            next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
         let is_empty = answer.stdout.contains("no memory was allocated");
         if command == "triage" && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
             problems.push(format!("{file}: the first screen ends without a cure, a better recording or a reason"));
@@ -81,5 +82,5 @@ fn refused(typed: &str) -> Option<String> {
     }
     let answer = memviz(&words.iter().map(String::as_str).collect::<Vec<&str>>());
     let is_nothing = answer.stdout.contains("nothing to checkpoint");
-    (answer.code == 2 || is_nothing).then(|| format!("{typed}: {} {}", answer.code, answer.stderr))
+    (answer.code == Some(2) || is_nothing).then(|| format!("{typed}: {:?} {}", answer.code, answer.stderr))
 }

@@ -32,6 +32,7 @@ use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, FrameId, HOST_DEVICE};
 use crate::play::changes::{Change, Lives};
 use model_calls::ModelCalls;
+use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use trial::Trial;
@@ -223,13 +224,13 @@ pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
         return Vec::new();
     }
     let calls = ModelCalls::of(device);
-    let of_calls = OF_CALLS.iter().flat_map(|find| find(device, &calls));
-    let found: Vec<Finding> = of_calls.chain(FINDERS.iter().flat_map(|find| find(device))).collect();
+    let of_calls = OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls));
+    let found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
     if found.is_empty() {
         return Vec::new();
     }
     let trial = Trial::new(device, plays.obstacle(device));
-    let mut advice: Vec<Advice> = found.into_iter().filter_map(|finding| trial.advice(finding)).collect();
+    let mut advice: Vec<Advice> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.
     advice.sort_by_key(|advice| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can show in several ways.

@@ -203,6 +203,17 @@ impl TriageReport {
 
 impl DeviceTriage {
     fn of(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
+        let (advice, triage) =
+            rayon::join(|| advice(device, options.plays), || Self::without_advice(recording, device, options));
+        let mut triage = triage?;
+        let nothing = Nothing::of(&triage.categories, &triage.peak.attribution);
+        let is_all = advice.is_empty() && triage.findings.is_empty();
+        triage.nothing = nothing.filter(|nothing| is_all && !(triage.failure.is_some() && nothing.is_unknown()));
+        Ok(Self { advice, ..triage })
+    }
+
+    /// All but what to change, which takes as long as the rest of it.
+    fn without_advice(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
         let devices = vec![device.id()];
         let inference = options.inference;
         let failed = device.track.action_counts()[Action::Oom as usize] > 0;
@@ -224,9 +235,7 @@ impl DeviceTriage {
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
         findings.extend(activations.filter(|_| can_checkpoint(recording, device)));
-        let advice = advice(device, options.plays);
-        let nothing = Nothing::of(&categories, &sites.attribution)
-            .filter(|nothing| advice.is_empty() && findings.is_empty() && !(failed && nothing.is_unknown()));
+        let (advice, nothing) = (Vec::new(), None);
         Ok(Self { peak: sites, categories, failure, during, findings, advice, nothing })
     }
 }
