@@ -4,10 +4,10 @@
 //! `program` reads from a recording what its program asked for; `player` has the [`crate::allocator`] serve it; `recorded` compares
 //! a play of the recorded settings with the recording, which shows how far plays are to be trusted; `capacity` finds the smallest
 //! device. [`changes`] turns a program into that of a changed one. `testbed` has a device's program ready for plays of any
-//! settings and changes; `better_settings` and `settings_then` play a few settings for a line of advice; [`plans`] searches for
-//! what makes a program fit.
+//! settings and changes; `better_settings` plays a few settings for a line of advice; [`plans`] searches for what makes a program
+//! fit.
 
-pub(crate) mod better_settings;
+mod better_settings;
 pub(crate) mod candidates;
 mod capacity;
 pub mod changes;
@@ -21,7 +21,6 @@ mod recorded;
 mod repetition;
 mod rounds;
 mod run;
-mod settings_then;
 mod testbed;
 mod trust;
 
@@ -36,7 +35,6 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::{CurvePoint, Run};
-pub use settings_then::{ReservedThen, SettingsThen};
 pub(crate) use testbed::{Testbed, curve, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
