@@ -222,7 +222,7 @@ impl DevicePlans {
         let context = options.capacity.map(|total| total.min(testbed.context));
         let plans =
             Self { unfinished, capacity: Some(capacity), context, ..Self::reaching(device, &testbed, sought, &editor) };
-        if plans.fits && unfinished.is_some() {
+        if plans.fits && unfinished.is_some() && testbed.is_full_device {
             return Ok(Self::refused(device, FITS_REPEATED));
         }
         Ok(plans)

@@ -86,7 +86,7 @@ pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
         Some(context) => format!("; {}", kept(capacity, context)),
-        None if device.capacity_recorded => ", as a failed request shows".to_owned(),
+        None if device.is_full_device => ", as a failed request shows".to_owned(),
         None => String::new(),
     };
     Some(format!("simulated device: {} for the allocator{source}", Bytes(capacity)))
