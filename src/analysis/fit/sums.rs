@@ -240,7 +240,7 @@ mod tests {
         Sum { output: 4 * outputs, element: 4, rows, weight: 0, has_product: false }.staging(A100)
     }
 
-    /// What a ViT with 768 features asked for.
+    /// What a vision transformer with 768 features asked for.
     #[test]
     fn buffers_are_what_pytorch_asks_for() {
         for rows in [3200, 6272, 12544_u64] {
