@@ -37,6 +37,7 @@ const TRACE: &str = "fixtures/traces/profiler_traces/fake_cuda_modules.trace.jso
 const GPT_TRAIN: &str = "fixtures/snapshots/gpt_train/snapshot.pickle.gz";
 /// One program at two batch sizes.
 const BATCH_4: &str = "fixtures/fit/minigpt_batch4/snapshot.pickle.gz";
+const GENERATION: &str = "fixtures/generation/snapshot.pickle.gz";
 const BATCH_8: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
 static BASE: LazyLock<Recording> = LazyLock::new(|| support::open(GPT_TRAIN));
 /// Rows that people get.
@@ -186,6 +187,9 @@ const ANSWERS: &[(&str, &str, &[&str])] = &[
     ("minigpt.plan.json", BATCH_8, &["fit", "--capacity", "900MiB", "--format", "json"]),
     ("minigpt.plan.nothing.txt", BATCH_8, &["fit", "--capacity", "520MiB"]),
     ("oom.plan.txt", "oom", &["fit"]),
+    ("tiny.fit.txt", "tiny", &["fit", "--capacity", "8GiB"]),
+    ("generation.fit.txt", GENERATION, &["fit", "--capacity", "1000MiB", "--context", "450MiB"]),
+    ("generation.fit.json", GENERATION, &["fit", "--capacity", "1000MiB", "--context", "450MiB", "--format", "json"]),
     ("gpt_train.checkpoint.fit.txt", "gpt_train", &["checkpoint", "--fit", "3GiB"]),
     ("gpt_train.fit.txt", "gpt_train", &["fit", BATCH_4, "--vary", "batch=4,8"]),
     ("gpt_train_ckpt.diff.txt", "gpt_train_ckpt", &["diff", GPT_TRAIN]),

@@ -1,27 +1,30 @@
-//! What other settings would do for a recording, for answers that have a line for it.
+//! What other settings would hold reserved, at the most or at one instant, for answers that have a line for it.
 
-use super::{Run, Trust};
+use super::placement::possible_placements;
 use crate::facts::device::Device;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
+use crate::play::Trust;
 use crate::play::candidates::advisable;
-use crate::play::player::{Outcome, play, recorded_settings};
+use crate::play::player::{Player, Setup, recorded_settings};
 use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
-use crate::replay::Metric;
+use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
 /// Settings that save less than one part in so many of what is reserved, or fewer bytes, are not worth a word.
 const NOTABLE_PART: u64 = 50;
 const NOTABLE_BYTES: u64 = 64 << 20;
+/// Steps played for one instant: the answer is to be there at once.
+const STEPS_OF_AN_INSTANT: u64 = 6_000_000;
 
 /// Whether it is worth a word that so much is reserved instead of what was recorded.
-pub(super) fn is_notable(recorded: u64, reserved: u64) -> bool {
+fn is_notable(recorded: u64, reserved: u64) -> bool {
     let saved = recorded.saturating_sub(reserved);
     saved >= NOTABLE_BYTES && saved > recorded / NOTABLE_PART
 }
 
 /// A device's program and the settings that help most often, as many as about `steps` steps allow. `None` where the program
 /// cannot be played, or not within so many steps, or not as it was recorded.
-pub(super) fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
+fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
     if device.id() <= HOST_DEVICE {
         return None;
     }
@@ -41,8 +44,8 @@ pub(super) fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<A
 pub struct BetterSettings {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
     pub alloc_conf: String,
-    /// `max_memory_reserved()` under them, in bytes; the most of it where that depends on where the driver puts segments.
-    pub max_reserved: u64,
+    /// Bytes reserved under them; the most of it where that depends on where the driver puts segments.
+    pub reserved: u64,
     /// `num_alloc_retries` under them: each stalls the program.
     pub retries: u64,
     /// How far to trust that.
@@ -52,44 +55,126 @@ pub struct BetterSettings {
 /// What other settings would do for one device of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsAdvice {
-    /// `max_memory_reserved()` as recorded, in bytes.
+    /// Bytes reserved as recorded.
     pub recorded_reserved: u64,
     /// Requests that were refused when they were recorded. Where there are any, only settings that serve them all on the
     /// recorded device are better ones.
     pub refused: usize,
     /// Number of settings played beside the recorded ones.
     pub tried: usize,
-    /// The best of them: of those that serve everything the one with the fewest retries, and then the one that reserves
-    /// least. `None` where none is notably better.
+    /// Of those with the fewest retries the plainest that reserves least, or hardly more. `None` where none is notably better.
     pub better: Option<BetterSettings>,
 }
 
 impl SettingsAdvice {
-    /// Plays the settings that help most often, in about `steps` steps (a million takes about a tenth of a second).
-    /// `None` where nothing can be said: the recording cannot be played, or not within so many steps, or not as it was
-    /// recorded, or something that is not recorded refused its requests.
+    /// What other settings would do for `max_memory_reserved()`. Plays those that help most often, in about `steps` steps (a
+    /// million takes about a tenth of a second). `None` where nothing can be said: the recording cannot be played, or not
+    /// within so many steps, or not as it was recorded, or something that is not recorded refused its requests.
     pub fn of(device: &Device<'_>, steps: u64) -> Option<Self> {
         let (testbed, others) = prepare(device, steps)?;
         let refused = testbed.program.refusals.len();
-        let fails = |outcome: &Outcome| outcome.failure().is_some();
-        if refused > 0 && !fails(&play(&testbed.program, &testbed.setup(&testbed.settings))) {
+        let recorded_serve_all = || testbed.reserved(Part::Whole, &testbed.setup(&testbed.settings)).is_some();
+        if refused > 0 && recorded_serve_all() {
             return None;
         }
-        let runs: Vec<Run> = others.par_iter().map(|settings| testbed.run(settings, false, 0)).collect();
-        let recorded_reserved = device.history().maxima[Metric::Reserved as usize].bytes;
-        let recorded_reserved = u64::try_from(recorded_reserved).ok()?;
-        let better = runs.iter().filter_map(|run| {
-            let outcome = run.outcome.as_ref().filter(|outcome| !fails(outcome))?;
-            let max_reserved = run.reserved_range.map_or(outcome.max_reserved, |(_, most)| most);
-            let (alloc_conf, retries, trust) = (run.alloc_conf.clone(), outcome.retries, run.trust);
-            (refused > 0 || is_notable(recorded_reserved, max_reserved)).then_some(BetterSettings {
-                alloc_conf,
-                max_reserved,
-                retries,
-                trust,
-            })
-        });
-        let better = better.min_by_key(|better| (better.retries, better.max_reserved));
-        Some(Self { recorded_reserved, refused, tried: runs.len(), better })
+        let recorded = u64::try_from(device.history().maxima[Metric::Reserved as usize].bytes).ok()?;
+        let better = testbed.best(Part::Whole, &others, |reserved| refused > 0 || is_notable(recorded, reserved));
+        Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
+    }
+
+    /// What other settings would hold reserved at an instant, where the recorded ones hold so much. Refused requests before it
+    /// may be refused again. `None` where nothing can be said: the recording cannot be played, or is too long, or its own
+    /// settings do not come to what is reserved then.
+    pub fn at(device: &Device<'_>, instant: Instant, recorded: u64) -> Option<Self> {
+        let (testbed, others) = prepare(device, STEPS_OF_AN_INSTANT)?;
+        let part = Part::Before(instant);
+        let (reserved, _) = testbed.reserved(part, &Setup::as_recorded(device.track, &testbed.program))?;
+        if reserved != recorded {
+            return None;
+        }
+        let better = testbed.best(part, &others, |reserved| is_notable(recorded, reserved));
+        Some(Self { recorded_reserved: recorded, refused: 0, tried: others.len(), better })
+    }
+}
+
+/// What is played of a program.
+#[derive(Clone, Copy)]
+enum Part {
+    /// All of it, for what it reserves at its most.
+    Whole,
+    /// What comes before an instant, for what is reserved then.
+    Before(Instant),
+}
+
+impl Testbed {
+    /// The best of some settings, if what it reserves is worth a word.
+    fn best(
+        &self,
+        part: Part,
+        others: &[AllocatorSettings],
+        is_worth: impl Fn(u64) -> bool + Sync,
+    ) -> Option<BetterSettings> {
+        let played = |settings| self.played(part, settings).filter(|better| is_worth(better.reserved));
+        let mut better: Vec<BetterSettings> = others.par_iter().filter_map(played).collect();
+        let retries = better.iter().map(|better| better.retries).min()?;
+        better.retain(|better| better.retries == retries);
+        let least = better.iter().map(|better| better.reserved).min()?;
+        // The plainest come first.
+        better.into_iter().find(|better| !is_notable(better.reserved, least))
+    }
+
+    /// What settings do, wherever the driver puts segments; `None` where a request is refused.
+    fn played(&self, part: Part, settings: &AllocatorSettings) -> Option<BetterSettings> {
+        let setup = self.setup(settings);
+        let placements = possible_placements(self.placement, settings);
+        let reserved = placements.iter().map(|&placement| self.reserved(part, &Setup { placement, ..setup.clone() }));
+        let all: Option<Vec<(u64, u64)>> = reserved.collect();
+        let (reserved, retries) = all?.into_iter().reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))?;
+        let is_exact = self.lacks.is_empty() && placements.len() == 1;
+        let trust = if is_exact { Trust::Exact } else { Trust::Predicted };
+        Some(BetterSettings { alloc_conf: settings.alloc_conf.clone(), reserved, retries, trust })
+    }
+
+    /// Bytes reserved, and retries up to there; `None` where a request is refused.
+    fn reserved(&self, part: Part, setup: &Setup) -> Option<(u64, u64)> {
+        let steps = match part {
+            Part::Whole => self.program.len(),
+            Part::Before(instant) => {
+                self.program.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1)
+            }
+        };
+        let mut player = Player::new(&self.program, setup);
+        player.run_to(steps, &self.program, setup, &mut ());
+        let (failure, reserved) = match part {
+            Part::Whole => (player.outcome.failure(), player.outcome.max_reserved),
+            Part::Before(_) => (player.outcome.fails_at, player.allocator.stats().reserved),
+        };
+        failure.is_none().then_some((reserved, player.outcome.retries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recording;
+    use crate::input::ReadOptions;
+
+    /// Nothing was given back in either run, so what PyTorch reserved at its most it reserved in the end.
+    #[test]
+    fn what_is_reserved_is_what_pytorch_reserves() {
+        let path = "fixtures/whatif/c_minigpt/snapshot.pickle.gz";
+        let recording = Recording::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let devices = recording.devices();
+        let device = &devices.all()[0];
+        let truth: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string("fixtures/whatif/c_minigpt/capacity.json").unwrap()).unwrap();
+        let reserved = |name: &str| truth[name]["at_80gib"]["max_reserved"].as_u64().unwrap();
+        let (end, recorded) = (device.history().entries(), reserved("default"));
+        let then = SettingsAdvice::at(device, end, recorded).unwrap();
+        let better = then.better.as_ref().unwrap();
+        assert_eq!(better.alloc_conf, "expandable_segments:True");
+        assert_eq!((better.reserved, better.trust), (reserved("expandable"), Trust::Exact));
+        assert_eq!(SettingsAdvice::at(device, end, recorded + 512), None, "not what was recorded");
+        assert_eq!(SettingsAdvice::of(device, u64::MAX), Some(then));
     }
 }

@@ -4,13 +4,14 @@
 //! `program` reads from a recording what its program asked for; `player` has the [`crate::allocator`] serve it; `recorded` compares
 //! a play of the recorded settings with the recording, which shows how far plays are to be trusted; `capacity` finds the smallest
 //! device. [`changes`] turns a program into that of a changed one. `testbed` has a device's program ready for plays of any
-//! settings and changes; `better_settings` and `settings_then` play a few settings for a line of advice; [`plans`] searches for
-//! what makes a program fit.
+//! settings and changes; `better_settings` plays a few settings for a line of advice; [`plans`] searches for what makes a program
+//! fit.
 
-pub(crate) mod better_settings;
+mod better_settings;
 pub(crate) mod candidates;
 mod capacity;
 pub mod changes;
+mod generation;
 pub(crate) mod host;
 mod peak;
 mod placement;
@@ -21,13 +22,13 @@ mod recorded;
 mod repetition;
 mod rounds;
 mod run;
-mod settings_then;
 mod testbed;
 mod trust;
 
 pub use better_settings::{BetterSettings, SettingsAdvice};
 pub(crate) use candidates::advisable;
 pub use capacity::{Capacities, Search};
+pub use generation::{Generation, Reach};
 pub(crate) use peak::most_allocated;
 pub(crate) use placement::{placement_of, possible_placements};
 pub(crate) use player::{Highest, allocated_over_time, blocks_at_peak, play_to_refusal, recorded_settings};
@@ -36,7 +37,6 @@ pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
 pub use run::{CurvePoint, Run};
-pub use settings_then::{ReservedThen, SettingsThen};
 pub(crate) use testbed::{Testbed, curve, lacks, program, refusal, refuses};
 pub use trust::Trust;
 

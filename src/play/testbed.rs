@@ -16,6 +16,9 @@ use crate::replay::{Completeness, Track};
 /// Plays of the whole program that [`Testbed::new`] takes at most.
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
+/// Contexts take some hundred MiB, and more where libraries such as NCCL are loaded.
+const LARGEST_CONTEXT: u64 = 2 << 30;
+
 /// Thousandths that figures of two orders of frees may differ by: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
@@ -26,8 +29,8 @@ pub(crate) struct Testbed {
     pub settings: AllocatorSettings,
     /// Bytes that the allocator can use, where they are known or were given.
     pub capacity: Option<u64>,
-    /// Whether the recording tells them itself.
-    pub capacity_recorded: bool,
+    /// Whether it is the device on which requests were refused.
+    pub is_full_device: bool,
     /// Bytes that CUDA keeps of the device.
     pub context: u64,
     /// The recorded settings, played, against the recording.
@@ -81,6 +84,12 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
     }
 }
 
+/// What CUDA keeps of a device of which so many bytes were there for the process; `None` where that must have been another
+/// device.
+fn shown_context(capacity: u64, told: u64) -> Option<u64> {
+    capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
+}
+
 impl Testbed {
     /// Plays the recorded settings, to see how far plays of this program are to be trusted. `capacity` is the device's total,
     /// `context` what CUDA keeps of it, where they were given.
@@ -88,15 +97,16 @@ impl Testbed {
         let settings = recorded_settings(track);
         // Every refused request tells how much the device had for the process; the least of them is safe to assume.
         let told = program.refusals.iter().map(|&(_, bytes)| bytes).min();
-        let context = context.or_else(|| Some(capacity?.saturating_sub(told?))).unwrap_or(DEFAULT_CONTEXT);
+        let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
+        let usable = capacity.map(|total| total.saturating_sub(context)).or(told);
 
         let (_, difference) = compare(track, &program, &Setup::as_recorded(track, &program));
         let placement = placement_of(track, &program, &settings);
         let history = track.history;
         Self {
             settings,
-            capacity: capacity.map(|total| total.saturating_sub(context)).or(told),
-            capacity_recorded: capacity.is_none() && told.is_some(),
+            capacity: usable,
+            is_full_device: told.is_some() && usable == told,
             context,
             difference,
             placement,

@@ -7,6 +7,7 @@ use memviz::analysis::fit::{DeviceFit, Prediction, Refusal};
 use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::Action;
+use memviz::play::Trust;
 use memviz::wire;
 use serde_json::Value;
 use std::fs::File;
@@ -119,6 +120,20 @@ fn other_programs_are_refused_with_what_differs_first() {
         let Some(Refusal::Differ(mismatch)) = fit.refused else { panic!("{name}: {:?}", fit.refused) };
         assert!(mismatch.first.is_some() && fit.predictions.is_empty(), "{mismatch:?}");
     }
+}
+
+/// At a recorded number another setting or a change is a prediction, as any other number is.
+#[test]
+fn only_what_was_recorded_is_exact() {
+    let paths = recorded(FIXTURE, 0, &[4, 8]);
+    let trust = |options: &FitOptions| {
+        let fit = predict(&paths, options);
+        fit.predictions.iter().find(|prediction| prediction.value == 8).unwrap().trust
+    };
+    assert_eq!(trust(&FitOptions::default()), Trust::Exact);
+    let expandable = parse("expandable_segments:True", Rest::AfterLast).unwrap();
+    assert_eq!(trust(&FitOptions::default().settings(Some(expandable))), Trust::Predicted);
+    assert_eq!(trust(&FitOptions::default().changes(vec!["optimizer:sgd".parse().unwrap()])), Trust::Predicted);
 }
 
 #[test]

@@ -1,13 +1,20 @@
 //! What makes programs fit, against those programs, changed by hand and run.
 
-use crate::support::{assert_none, corpus, open};
+use crate::support::{assert_none, corpus, open, read_text};
+use memviz::Recording;
 use memviz::analysis::checkpoint::CheckpointOptions;
+use memviz::analysis::simulate::SimulateOptions;
 use memviz::input::alloc_conf::{self, Rest};
 use memviz::play::changes::{Change, Editor};
 use memviz::play::plans::{DevicePlans, Plan, PlanOptions};
-use memviz::play::{Outcome, Program, Setup, play};
+use memviz::play::{DEFAULT_CONTEXT, Outcome, Program, Reach, Run, Setup, Trust, play};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 const MORE_WHATIF: &str = "../shared/whatif";
+const FAMILIES: &str = "../shared/families";
+const FULL: &str = "fixtures/families/oom_moe_85/snapshot.pickle.gz";
+const GENERATION: &str = "fixtures/generation";
 const SMALL: &str = "fixtures/fit/minigpt_batch8/snapshot.pickle.gz";
 const MIB: u64 = 1 << 20;
 /// What the stand-in runtime takes of a device for its context.
@@ -149,4 +156,132 @@ fn calls_that_keep_allocated_memory_below_a_size_are_those_that_checkpoint_names
     assert!(plan.outcome.max_allocated.abs_diff(lowest) * 100 <= lowest, "{}", plan.outcome.max_allocated);
     assert!(device(Some(lowest / 2)).fit.unwrap().plans.is_empty());
     assert!(device(Some(80 << 30)).fit.unwrap().fits);
+}
+
+/// Settings and changes for a device, written by hand and run there.
+struct Tried {
+    conf: Option<String>,
+    changes: Vec<Change>,
+    ran: bool,
+}
+
+impl Tried {
+    /// Whether a plan has the same settings and changes.
+    fn is(&self, plan: &Plan) -> bool {
+        let is_planned = |change: &Change| plan.changes.iter().any(|planned| planned.change == *change);
+        self.conf == plan.alloc_conf && self.changes.len() == plan.changes.len() && self.changes.iter().all(is_planned)
+    }
+}
+
+/// What was tried, by recording and by bytes for the allocator; a recording that ran out of memory tells these.
+fn tried() -> BTreeMap<(String, Option<u64>), Vec<Tried>> {
+    let mut tried: BTreeMap<_, Vec<Tried>> = BTreeMap::new();
+    for list in ["plans.json", "oom_plans.json"] {
+        let list: Value = serde_json::from_str(&read_text(&format!("{FAMILIES}/{list}"))).unwrap();
+        for plan in list.as_array().unwrap() {
+            let recording = format!("{FAMILIES}/{}", plan["recording"].as_str().unwrap());
+            let bytes = plan["capacity_mib"].as_u64().map(|mib| mib * MIB);
+            let conf = plan["conf"].as_str().filter(|conf| !conf.is_empty()).map(str::to_owned);
+            let changes = plan["changes"].as_array().unwrap().iter();
+            let changes = changes.map(|change| change.as_str().unwrap().parse().unwrap()).collect();
+            let ran = plan["ran"].as_bool().unwrap();
+            tried.entry((recording, bytes)).or_default().push(Tried { conf, changes, ran });
+        }
+    }
+    tried
+}
+
+/// Whether `simulate` says of settings and changes that they are served on a device, without a doubt.
+fn is_said_to_run(recording: &Recording, tried: &Tried, bytes: u64) -> bool {
+    let settings = tried.conf.iter().map(|conf| alloc_conf::parse(conf, Rest::default()).unwrap());
+    let options = SimulateOptions::default()
+        .settings(settings.collect())
+        .changes(tried.changes.clone())
+        .capacity(Some(bytes + CONTEXT))
+        .context(Some(CONTEXT));
+    let report = recording.simulate(&options).unwrap();
+    let is_it = |run: &&Run| run.changes.len() == tried.changes.len() && run.is_recorded == tried.conf.is_none();
+    let run = report.devices[0].runs.iter().find(is_it).unwrap();
+    run.trust == Trust::Predicted && run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none())
+}
+
+#[test]
+fn plans_called_sure_ran() {
+    if corpus().is_none() {
+        return;
+    }
+    let (mut wrong, mut found, mut said) = (Vec::new(), 0, 0);
+    for ((path, bytes), tried) in tried() {
+        let recording = open(&path);
+        let options = match bytes {
+            Some(bytes) => PlanOptions::default().capacity(Some(bytes + CONTEXT)).context(Some(CONTEXT)),
+            None => PlanOptions::default(),
+        };
+        let device = recording.plan(&options).unwrap().devices.remove(0);
+        for plan in device.plans.iter().filter(|plan| device.trust(plan) != Trust::Uncertain) {
+            let Some(known) = tried.iter().find(|tried| tried.is(plan)) else { continue };
+            found += 1;
+            wrong.extend((!known.ran).then(|| format!("fit {path}, {bytes:?}: {:?}", parts(plan))));
+        }
+        for tried in tried.iter().filter(|tried| bytes.is_some_and(|bytes| is_said_to_run(&recording, tried, bytes))) {
+            said += 1;
+            wrong.extend((!tried.ran).then(|| format!("simulate {path}, {bytes:?}: {:?}", tried.changes)));
+        }
+    }
+    assert_none(&wrong);
+    assert!(found >= 20 && said >= 25, "{found} plans and {said} simulations are called sure");
+}
+
+/// A request that was refused tells of its own device. What is asked of another one is played there.
+#[test]
+fn another_device_than_the_full_one_has_its_own_memory() {
+    let recording = open(FULL);
+    let plans = |options: PlanOptions| recording.plan(&options).unwrap().devices.remove(0);
+    let of = |total: u64| PlanOptions::default().capacity(Some(total));
+    let full = plans(PlanOptions::default());
+    let bytes = full.capacity.unwrap();
+    assert!(!full.fits && !full.plans.is_empty());
+    let named = plans(of(bytes + CONTEXT));
+    assert_eq!((named.capacity, named.context, &named.plans), (Some(bytes), Some(CONTEXT), &full.plans));
+    let larger = plans(of(80 << 30));
+    assert_eq!((larger.fits, larger.refused, larger.context), (true, None, Some(DEFAULT_CONTEXT)));
+    let needs = |plans: &DevicePlans| plans.as_it_is.as_ref().unwrap().needs;
+    assert_eq!(needs(&larger), needs(&full));
+}
+
+/// The failed step is the last complete one once more. What that leaves behind is not all known, so it needs a little more than
+/// what PyTorch counted where the program went to its end.
+#[test]
+fn a_step_that_failed_needs_what_a_complete_one_needs() {
+    let full = open(FULL).plan(&PlanOptions::default()).unwrap().devices.remove(0);
+    let outcome = full.as_it_is.unwrap().outcome;
+    let truth: Value = serde_json::from_str(&read_text("fixtures/families/b_moe_08/truth.json")).unwrap();
+    let counted = |key: &str| truth["devices"][0][key].as_u64().unwrap();
+    for (found, key) in [(outcome.max_allocated, "max_memory_allocated"), (outcome.max_reserved, "max_memory_reserved")]
+    {
+        let counted = counted(key);
+        assert!((counted..=counted + counted / 20).contains(&found), "{key}: {found} instead of {counted}");
+    }
+}
+
+/// A program that generates, recorded for 16 tokens, and run until its device was full.
+#[test]
+fn tokens_that_fit_are_those_that_fitted() {
+    let truth: Value = serde_json::from_str(&read_text(&format!("{GENERATION}/truth.json"))).unwrap();
+    let recording = open(&format!("{GENERATION}/snapshot.pickle.gz"));
+    for full in truth["full"].as_array().unwrap() {
+        let total = full["total_mib"].as_u64().unwrap() * MIB;
+        let options = PlanOptions::default().capacity(Some(total)).context(Some(CONTEXT));
+        let found = recording.plan(&options).unwrap().devices.remove(0).generation.unwrap().unwrap();
+        assert_eq!((found.tensors, found.bytes_per_token, found.recorded), (12, 12 * 8 * 512 * 4, 143));
+        assert_eq!(found.reach, Reach::Tokens(full["tokens"].as_u64().unwrap()));
+    }
+    let generation = |path: &str, total: u64| {
+        let options = PlanOptions::default().capacity(Some(total));
+        open(path).plan(&options).unwrap().devices.remove(0).generation
+    };
+    let endless = generation(&format!("{GENERATION}/snapshot.pickle.gz"), 64 << 40).unwrap().unwrap();
+    let (least, most) = endless.reach.bounds();
+    assert!(100_000 < least && least < most, "{endless:?}");
+    assert_eq!(generation(SMALL, 4 << 30), None, "a training step has no cache");
 }

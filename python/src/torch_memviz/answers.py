@@ -1180,6 +1180,32 @@ class FitDevice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitGeneration:
+    """A cache that grows with every token, and how far it can grow on the device."""
+
+    at_most_tokens: int | None
+    """No more can fit: as many, unless it would take too long to find out."""
+
+    because: str
+    """What it rests on, or why it is not known."""
+
+    bytes_per_token: int | None
+    """Bytes by which they grow together with a token."""
+
+    fits_tokens: int | None
+    """Tokens in the cache that fit."""
+
+    recorded_tokens: int | None
+    """Tokens in the cache at the end, the prompt's included."""
+
+    tensors: int | None
+    """Tensors of the cache; null where it is not known how it grows, as all that follows."""
+
+    trust: Trust
+    """How far to trust it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitMatching:
     """Two recordings beside each other."""
 
@@ -1367,6 +1393,9 @@ class FitSearch:
 
     forward_us: int | None
     """Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known."""
+
+    generation: FitGeneration | None
+    """How many tokens fit, where a cache of keys and values grows with each; null where none does."""
 
     goal_bytes: int
     """Bytes that it may need: what the device has for the allocator; or that may be allocated at once."""

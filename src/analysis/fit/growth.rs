@@ -189,6 +189,7 @@ mod tests {
         assert_eq!(at(&[(8, 100)], 16), (200, false));
         assert_eq!(at(&[(4, 100), (8, 60)], 16), (60, false), "it falls");
         assert_eq!(at(&[(4, 1), (8, 4), (16, 5)], 32), (10, false), "it bends down");
+        assert_eq!(at(&[(4, 100), (8, 60), (16, 80)], 32), (80, false), "it falls, and rises again");
         assert_eq!(at(&[(4, 10), (8, 11)], 9), (13, false), "no whole bytes");
         assert_eq!(at(&[(4, 36), (8, 104)], 16), (336, false), "the square, and five each, if that is all");
     }
@@ -201,6 +202,14 @@ mod tests {
         assert_eq!(at(&[(8, 80), (16, 112)], 64), 112);
         assert_eq!(at(&[(8, 80), (16, 160)], 64), 640);
         assert_eq!(at(&[(8, 80)], 64), 640);
+    }
+
+    #[test]
+    fn a_rule_with_as_many_parameters_as_sizes_is_weak() {
+        let is_weak = |points: &[Point]| size_at(points, 64).is_weak;
+        assert!(is_weak(&[(4, 50), (8, 90)]), "any two sizes lie on a line");
+        assert!(!is_weak(&[(4, 50), (8, 90), (16, 170)]), "three on a line do not by chance");
+        assert!(is_weak(&[(2, 14), (4, 36), (8, 104)]), "any three sizes lie on a parabola");
     }
 
     #[test]

@@ -83,5 +83,7 @@ mod tests {
     fn a_hole_below_is_stepped_over() {
         let fits = |value: u64| value <= 60 && !(50..=52).contains(&value);
         assert_eq!(Largest::search(48, fits), Largest::UpTo { value: 60, fails: 61 });
+        let fits_above_a_hole = |value: u64| value <= 50 || value == 55;
+        assert_eq!(Largest::search(48, fits_above_a_hole), Largest::UpTo { value: 55, fails: 56 });
     }
 }

@@ -156,3 +156,22 @@ fn scaled(device: &Device<'_>, program: &Program, rule: Rule, (from, to): (u64, 
     }
     program.with_its_loop()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ends of a range and what lies between: what forward keeps grows in any case, what has the size of a parameter may be
+    /// something of it, and what the model owns stays.
+    #[test]
+    fn what_grows_depends_on_what_it_is_for() {
+        let grows = |category, has_size_of_parameter| {
+            [Rule::Kept, Rule::Likely, Rule::Most].map(|rule| rule.grows(category, has_size_of_parameter))
+        };
+        assert_eq!(grows(Category::Activation, false), [true, true, true]);
+        assert_eq!(grows(Category::Activation, true), [true, false, true]);
+        assert_eq!(grows(Category::Temporary, false), [false, true, true]);
+        assert_eq!(grows(Category::Temporary, true), [false, false, true]);
+        assert_eq!(grows(Category::OptimizerState, false), [false, false, false]);
+    }
+}

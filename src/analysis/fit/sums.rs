@@ -229,3 +229,33 @@ impl Live {
         self.blocks.iter().rev().take(LOOKED_AT).map(|&(_, bytes)| bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A100: Threads = Threads { processors: 108, each: 2048 };
+
+    fn sum(outputs: u64, rows: u64) -> Option<Staging> {
+        Sum { output: 4 * outputs, element: 4, rows, weight: 0, has_product: false }.staging(A100)
+    }
+
+    /// What a vision transformer with 768 features asked for.
+    #[test]
+    fn buffers_are_what_pytorch_asks_for() {
+        for rows in [3200, 6272, 12544_u64] {
+            let pieces = rows.div_ceil(64);
+            assert_eq!(sum(768, rows), Some(Staging { buffer: 4 * 768 * 128 * pieces, counters: 24 }), "{rows} rows");
+        }
+        assert_eq!(sum(768, 1000), None, "too few rows for each thread");
+    }
+
+    /// The device runs 1728 such blocks of threads at once.
+    #[test]
+    fn a_sum_in_one_piece_is_not_staged() {
+        let of_blocks = |blocks: u64| sum(128 * blocks, 1024);
+        assert_eq!(of_blocks(1728), None, "a block of threads for each column");
+        assert!(of_blocks(1727).is_some(), "two of them share a column");
+        assert_eq!(of_blocks(1729), None, "more columns than blocks at once");
+    }
+}

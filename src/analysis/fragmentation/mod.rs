@@ -13,7 +13,7 @@ use crate::facts::segments::pinning::Pinning;
 use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
-use crate::play::SettingsThen;
+use crate::play::SettingsAdvice;
 use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
@@ -112,7 +112,7 @@ pub struct DeviceFragmentation {
     pub over_time: Option<Vec<OverTimeRow>>,
     /// What other settings would hold reserved at the instant, played; `None` where that was not wanted, where little is
     /// pinned, or where it cannot be told.
-    pub settings: Option<SettingsThen>,
+    pub settings: Option<SettingsAdvice>,
     /// Number of points, where what was asked for takes too long with so many segments and blocks.
     pub fewer_points: Option<u32>,
     /// Counters at the instant. They differ from the figures only where the recording contradicts itself.
@@ -195,7 +195,7 @@ impl DeviceFragmentation {
             segments: segments.collect(),
             most_inactive: most.first().copied().unwrap_or_default(),
             over_time: points.map(|points| over_time(track, device.annotations(), points)),
-            settings: if is_played { SettingsThen::of(device, instant, figures.reserved) } else { None },
+            settings: if is_played { SettingsAdvice::at(device, instant, figures.reserved) } else { None },
             fewer_points: points.filter(|_| points != options.points),
             counters: track.counters_at(instant),
             stray: (layout.stray.len() as u64, stray_bytes),

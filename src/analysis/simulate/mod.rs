@@ -64,8 +64,8 @@ pub struct DeviceSimulation {
     pub releases: Releases,
     /// Bytes that the allocator can use, where they are known or were given.
     pub capacity: Option<u64>,
-    /// Whether the recording tells them itself.
-    pub capacity_recorded: bool,
+    /// Whether it is the device on which requests were refused.
+    pub is_full_device: bool,
     /// Bytes beside these that CUDA keeps of the device, where one was named.
     pub context: Option<u64>,
     /// Whether the recorded settings, played on the device of which the recording tells, serve what was refused: then
@@ -133,7 +133,7 @@ impl DeviceSimulation {
             difference: None,
             releases: Releases::default(),
             capacity: None,
-            capacity_recorded: false,
+            is_full_device: false,
             context: None,
             refused_otherwise: false,
             runs: Vec::new(),
@@ -156,7 +156,7 @@ impl DeviceSimulation {
         }
         let testbed = Testbed::new(device.track, program, options.capacity, options.context);
         simulation.capacity = testbed.capacity;
-        simulation.capacity_recorded = testbed.capacity_recorded;
+        simulation.is_full_device = testbed.is_full_device;
         simulation.context = options.capacity.map(|total| total.min(testbed.context));
         simulation.releases = testbed.program.releases;
         simulation.difference = Some(testbed.difference.clone());
@@ -186,7 +186,7 @@ impl DeviceSimulation {
             runs.sort_by_key(|run| run.needs().unwrap_or(u64::MAX));
         }
         let is_refused = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
-        simulation.refused_otherwise = testbed.capacity_recorded && !is_refused;
+        simulation.refused_otherwise = testbed.is_full_device && !is_refused;
         let changed = edited.is_some().then(|| play(&testbed.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
         if !options.curves {

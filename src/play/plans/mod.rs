@@ -21,7 +21,8 @@ use crate::play::changes::CodeChange;
 use crate::play::changes::checkpointable::Checkpointable;
 use crate::play::changes::{Change, Editor, Refusal};
 use crate::play::{
-    Difference, Outcome, Program, Search as CapacitySearch, Testbed, advisable, program, recorded_settings, refuses,
+    Difference, Generation, Outcome, Program, Search as CapacitySearch, Testbed, Trust, advisable, program,
+    recorded_settings, refuses,
 };
 use crate::replay::{Anomalies, Completeness};
 use moves::Moves;
@@ -139,6 +140,8 @@ pub struct DevicePlans {
     pub failed: Option<Failed>,
     /// Whether the recording starts late and has no complete step, so that it says nothing about other times.
     pub is_partial: bool,
+    /// Where a cache grows with every token, how far it can grow on the device, or why that is not known.
+    pub generation: Option<std::result::Result<Generation, &'static str>>,
     /// Mean time of a forward pass in microseconds, where the file has times.
     pub forward_us: Option<i64>,
     /// What the recording lacks.
@@ -220,9 +223,15 @@ impl DevicePlans {
         let editor = Editor::new(device);
         let sought = Sought { goal, repeat, steps };
         let context = options.capacity.map(|total| total.min(testbed.context));
-        let plans =
-            Self { unfinished, capacity: Some(capacity), context, ..Self::reaching(device, &testbed, sought, &editor) };
-        if plans.fits && unfinished.is_some() {
+        let generation = Generation::of(device, &testbed);
+        let plans = Self {
+            unfinished,
+            generation,
+            capacity: Some(capacity),
+            context,
+            ..Self::reaching(device, &testbed, sought, &editor)
+        };
+        if plans.fits && unfinished.is_some() && testbed.is_full_device {
             return Ok(Self::refused(device, FITS_REPEATED));
         }
         Ok(plans)
@@ -310,6 +319,7 @@ impl DevicePlans {
             unfinished: None,
             failed: None,
             is_partial: history.completeness.has_baseline && device.steps().map_or(true, |steps| steps.ends.is_empty()),
+            generation: None,
             forward_us: None,
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
@@ -329,6 +339,18 @@ impl DevicePlans {
             }
             Goal::Device(_) => plan.needs.unwrap_or(plan.outcome.max_reserved),
             Goal::Allocated(_) => plan.outcome.max_allocated,
+        }
+    }
+
+    /// How far to trust a plan.
+    pub fn trust(&self, plan: &Plan) -> Trust {
+        let is_sure = self.lacks.is_empty()
+            && self.difference.as_ref().is_some_and(Difference::keeps_order)
+            && self.unfinished.is_none();
+        match () {
+            () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
+            () if plan.changes.is_empty() && is_sure => Trust::Exact,
+            () => Trust::Predicted,
         }
     }
 

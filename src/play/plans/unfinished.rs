@@ -53,7 +53,7 @@ pub(super) fn complete_steps(
     let refused = testbed.program.refusals.first().map_or(0, |&(entry, _)| entry);
     let step = last_step(device, refused).ok_or(NONE)?;
     let setup = testbed.setup(&testbed.settings);
-    if testbed.capacity_recorded && play(&testbed.program, &setup).failure().is_none() {
+    if testbed.is_full_device && play(&testbed.program, &setup).failure().is_none() {
         return Err(REFUSED_OTHERWISE);
     }
     let failed = Requests::of(device.track, step.end..refused + 1);

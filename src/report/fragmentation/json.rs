@@ -9,7 +9,7 @@ use crate::facts::segments::figures::{Figures, SizeClass};
 use crate::facts::segments::pinning::PinningRow;
 use crate::facts::time::moment::Moment;
 use crate::model::{PoolId, SegmentType};
-use crate::play::{SettingsThen, Trust};
+use crate::play::{SettingsAdvice, Trust};
 use crate::replay::History;
 use crate::report::Source;
 use crate::report::common::json::{CounterBytes, Head};
@@ -338,8 +338,8 @@ impl From<&SegmentFragmentation> for Segment {
     }
 }
 
-impl From<&SettingsThen> for OtherSettings {
-    fn from(settings: &SettingsThen) -> Self {
+impl From<&SettingsAdvice> for OtherSettings {
+    fn from(settings: &SettingsAdvice) -> Self {
         let better = settings.better.as_ref();
         Self {
             tried: settings.tried,

@@ -65,7 +65,7 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
     }
     writeln!(out)?;
     if let Some(settings) = &device.settings {
-        writeln!(out, "{}.\n", escape(&simulate::settings_then(settings, figures.reserved)))?;
+        writeln!(out, "{}.\n", escape(&simulate::settings_then(settings)))?;
     }
     if let Some(note) = notes::grouping(device.by) {
         writeln!(out, "> {}\n", escape(note))?;

@@ -74,7 +74,7 @@ impl TextStyle {
             self.words("  ", &line, out)?;
         }
         if let Some(settings) = &device.settings {
-            self.words("  ", &simulate::settings_then(settings, figures.reserved), out)?;
+            self.words("  ", &simulate::settings_then(settings), out)?;
         }
         self.pools(device, out)?;
         self.pinning(device.by, &device.pinning, out)?;

@@ -3,7 +3,7 @@
 use crate::analysis::simulate::DeviceSimulation;
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
-use crate::play::{Capacities, Outcome, ReservedThen, Run, SettingsAdvice, SettingsThen, Trust};
+use crate::play::{Capacities, Outcome, Run, SettingsAdvice, Trust};
 use crate::report::common::notes;
 use crate::report::common::words::{count, kept};
 
@@ -86,7 +86,7 @@ pub fn capacity(device: &DeviceSimulation) -> Option<String> {
     let capacity = device.capacity?;
     let source = match device.context {
         Some(context) => format!("; {}", kept(capacity, context)),
-        None if device.capacity_recorded => ", as a failed request shows".to_owned(),
+        None if device.is_full_device => ", as a failed request shows".to_owned(),
         None => String::new(),
     };
     Some(format!("simulated device: {} for the allocator{source}", Bytes(capacity)))
@@ -244,7 +244,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
 pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let better = advice.better.as_ref()?;
     let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
-    let reserved = Bytes(better.max_reserved);
+    let reserved = Bytes(better.reserved);
     Some(if advice.refused > 0 {
         let refused = count(advice.refused as u64, "refused request");
         let retries = match better.retries {
@@ -260,16 +260,16 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
 }
 
 /// What other settings would hold reserved at the instant of an answer, instead of what was.
-pub fn settings_then(settings: &SettingsThen, recorded: u64) -> String {
-    let recorded = Bytes(recorded);
-    match &settings.better {
-        Some(ReservedThen { alloc_conf, reserved, trust }) => format!(
-            "{}, {} would be reserved here instead of {recorded}{}",
-            under(alloc_conf),
-            Bytes(*reserved),
-            doubt(*trust)
+pub fn settings_then(advice: &SettingsAdvice) -> String {
+    match &advice.better {
+        Some(better) => format!(
+            "{}, {} would be reserved here instead of {}{}",
+            under(&better.alloc_conf),
+            Bytes(better.reserved),
+            Bytes(advice.recorded_reserved),
+            doubt(better.trust)
         ),
-        None => format!("{}: none reserves notably less here", count(settings.tried as u64, "other allocator setting")),
+        None => format!("{}: none reserves notably less here", count(advice.tried as u64, "other allocator setting")),
     }
 }
 

@@ -1,6 +1,5 @@
 //! `memviz fit` of one recording as CSV: a line per device and plan, the program as it is first.
 
-use super::words;
 use crate::play::plans::PlanReport;
 use crate::report::common::csv::{cell, io_error};
 use std::io::{self, Write};
@@ -38,7 +37,7 @@ pub(crate) fn write(report: &PlanReport, out: &mut dyn Write) -> io::Result<()> 
                 &plan.outcome.max_reserved.to_string(),
                 &plan.outcome.retries.to_string(),
                 &plan.recompute_us.map(|time| time.to_string()).unwrap_or_default(),
-                words::trust(device, plan).name(),
+                device.trust(plan).name(),
             ])
             .map_err(io_error)?;
         }

@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Difference, Trust};
+use crate::play::{Difference, Generation, Trust};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,6 +36,27 @@ pub struct FitSearch {
     pub played_to_entry: Option<u32>,
     /// Mean time of a forward pass in microseconds, as the CPU took it; null where that is not known.
     pub forward_us: Option<i64>,
+    /// How many tokens fit, where a cache of keys and values grows with each; null where none does.
+    pub generation: Option<FitGeneration>,
+}
+
+/// A cache that grows with every token, and how far it can grow on the device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitGeneration {
+    /// Tensors of the cache; null where it is not known how it grows, as all that follows.
+    pub tensors: Option<usize>,
+    /// Bytes by which they grow together with a token.
+    pub bytes_per_token: Option<u64>,
+    /// Tokens in the cache at the end, the prompt's included.
+    pub recorded_tokens: Option<u64>,
+    /// Tokens in the cache that fit.
+    pub fits_tokens: Option<u64>,
+    /// No more can fit: as many, unless it would take too long to find out.
+    pub at_most_tokens: Option<u64>,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// What it rests on, or why it is not known.
+    pub because: String,
 }
 
 /// Settings and changes of a program, played as a whole.
@@ -107,9 +128,25 @@ impl FitPlan {
             max_reserved_bytes: plan.outcome.max_reserved,
             alloc_retries: plan.outcome.retries,
             recompute_us: plan.recompute_us,
-            trust: words::trust(device, plan),
+            trust: device.trust(plan),
             because: words::because(plan),
             assumptions: plan.assumptions.clone(),
+        }
+    }
+}
+
+impl From<&Result<Generation, &'static str>> for FitGeneration {
+    fn from(generation: &Result<Generation, &'static str>) -> Self {
+        let known = generation.as_ref().ok();
+        let (fits, most) = known.map(|known| known.reach.bounds()).unzip();
+        Self {
+            tensors: known.map(|known| known.tensors),
+            bytes_per_token: known.map(|known| known.bytes_per_token),
+            recorded_tokens: known.map(|known| known.recorded),
+            fits_tokens: fits,
+            at_most_tokens: most,
+            trust: if known.is_some() { Trust::Uncertain } else { Trust::Refused },
+            because: generation.as_ref().err().copied().unwrap_or(words::EVEN_GROWTH).to_owned(),
         }
     }
 }
@@ -138,6 +175,7 @@ impl From<&DevicePlans> for FitSearch {
             replay_difference_bytes: device.difference.as_ref().map(Difference::bytes),
             played_to_entry: device.unfinished.map(|unfinished| unfinished.end),
             forward_us: device.forward_us,
+            generation: device.generation.as_ref().map(FitGeneration::from),
         }
     }
 }

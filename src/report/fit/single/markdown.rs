@@ -58,7 +58,7 @@ fn row(device: &DevicePlans, plan: &Plan, out: &mut dyn Write) -> io::Result<()>
         Bytes(plan.outcome.max_allocated),
         plan.outcome.retries,
         words::time(plan),
-        words::trust(device, plan).name(),
+        device.trust(plan).name(),
         cell(&words::name(plan))
     )
 }

@@ -71,7 +71,7 @@ impl TextStyle {
             &plan.outcome.retries.to_string(),
             &words::time(plan),
         ];
-        self.plan_row(cells.map(String::as_str), words::trust(device, plan).name(), &words::name(plan))
+        self.plan_row(cells.map(String::as_str), device.trust(plan).name(), &words::name(plan))
     }
 
     /// A line of the table, and more where the name does not fit into one.

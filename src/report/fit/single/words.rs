@@ -4,7 +4,7 @@ use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer};
 use crate::play::plans::{DevicePlans, Plan, PlannedChange};
-use crate::play::{Difference, Trust};
+use crate::play::{Generation, Reach};
 use crate::report::common::code_change;
 use crate::report::common::notes::{self, duration};
 use crate::report::common::words::{count, kept, ordinal};
@@ -61,18 +61,6 @@ fn short(change: &Change) -> String {
     }
 }
 
-/// How far to trust a plan.
-pub fn trust(device: &DevicePlans, plan: &Plan) -> Trust {
-    let is_sure = device.lacks.is_empty()
-        && device.difference.as_ref().is_some_and(Difference::keeps_order)
-        && device.unfinished.is_none();
-    match () {
-        () if !plan.doubts.is_empty() || plan.is_tight => Trust::Uncertain,
-        () if plan.changes.is_empty() && is_sure => Trust::Exact,
-        () => Trust::Predicted,
-    }
-}
-
 /// Which calls to checkpoint so that allocated memory stays below what was asked for, a line each.
 pub fn below(device: &DevicePlans) -> Vec<String> {
     let goal = Bytes(device.goal.bytes());
@@ -108,6 +96,29 @@ pub fn room(device: &DevicePlans) -> Option<String> {
     ))
 }
 
+/// What the number of tokens that fit rests on.
+pub const EVEN_GROWTH: &str =
+    "each further token is assumed to make the requests of the last ones, with sizes that grow as evenly";
+
+/// How many tokens fit, where a cache grows with each.
+fn generation(generation: &Result<Generation, &'static str>) -> String {
+    let Generation { tensors, bytes_per_token, recorded, reach } = match generation {
+        Ok(generation) => generation,
+        Err(because) => {
+            return format!("a cache grows with each token, but how many tokens fit is not known: {because}");
+        }
+    };
+    let fit = match reach {
+        Reach::Tokens(tokens) => format!("{tokens} fit"),
+        Reach::Between(least, most) => format!("at least {least} fit, and no more than {most}"),
+    };
+    format!(
+        "a cache of {} grows by {} with each token: {recorded} tokens recorded, {fit} (inferred: {EVEN_GROWTH})",
+        count(*tensors as u64, "tensor"),
+        Bytes(*bytes_per_token)
+    )
+}
+
 /// What was played, and what came of settings alone.
 pub fn facts(device: &DevicePlans) -> Vec<String> {
     let mut lines: Vec<String> =
@@ -136,6 +147,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
             unfinished.end, unfinished.equal, unfinished.requests
         ));
     }
+    lines.extend(device.generation.as_ref().map(generation));
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         let settings = count(device.settings_tried as u64, "other allocator setting");

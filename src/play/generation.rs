@@ -1,0 +1,263 @@
+//! How many tokens a model generates before a device is full.
+//!
+//! A cache of keys and values that is joined with `torch.cat` grows by the same with every token, and so do the scores of
+//! attention. One recording shows that: every token asks for what the one before it asked for, and each request is as much
+//! larger as it was the last times. So tokens that were not recorded are played, until a request is refused.
+
+use super::placement::possible_placements;
+use super::player::{Player, Setup};
+use super::program::{Program, Step, StepKind};
+use super::testbed::Testbed;
+use crate::facts::device::Device;
+use crate::facts::training::Category;
+use crate::model::StackId;
+use std::collections::{BTreeMap, HashMap};
+
+/// Tokens in a row that have to grow evenly.
+const ROUNDS: usize = 4;
+/// Tokens back in which what a token frees was made, at most.
+const BACK: usize = 2;
+/// Steps that are played, about: one or two seconds' work.
+const STEPS: usize = 20_000_000;
+/// Tokens that are made ready to be played at once.
+const AT_ONCE: usize = 64;
+
+const UNEVEN: &str = "the last tokens do not ask for the same requests with sizes that grow evenly";
+const FEW: &str = "fewer than five tokens in a row show how the cache grows";
+const NOT_TOKENS: &str = "the cache is no multiple of what a token adds to it";
+const FULL: &str = "the device is full before the last recorded token";
+
+/// A cache that grows with every token, and how far it can grow on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Tensors of the cache.
+    pub tensors: usize,
+    /// Bytes by which all of them grow together with a token.
+    pub bytes_per_token: u64,
+    /// Tokens in the cache at the end, the prompt's included.
+    pub recorded: u64,
+    /// Tokens in the cache that the device has room for.
+    pub reach: Reach,
+}
+
+/// Tokens in the cache that a device has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// So many, wherever the driver puts segments.
+    Tokens(u64),
+    /// So many were played and fit. The cache alone takes the whole device with the second number.
+    Between(u64, u64),
+}
+
+impl Reach {
+    /// The tokens that fit, and the most that may.
+    pub fn bounds(self) -> (u64, u64) {
+        match self {
+            Self::Tokens(tokens) => (tokens, tokens),
+            Self::Between(least, most) => (least, most),
+        }
+    }
+}
+
+impl Generation {
+    /// Finds a growing cache, and plays on until the device of the testbed is full; why that cannot be played. `None` where no
+    /// cache grows, requests were refused, or no device is known.
+    pub(super) fn of(device: &Device<'_>, testbed: &Testbed) -> Option<Result<Self, &'static str>> {
+        let capacity = testbed.capacity.filter(|_| testbed.program.refusals.is_empty())?;
+        let cache = Cache::of(device, &testbed.program)?;
+        Some(Self::grown(device, testbed, &cache, capacity))
+    }
+
+    fn grown(device: &Device<'_>, testbed: &Testbed, cache: &Cache, capacity: u64) -> Result<Self, &'static str> {
+        let program = &testbed.program;
+        let round = Round::of(device, program, cache)?;
+        let first = round.steps.first().ok_or(UNEVEN)?;
+        if first.grows_by == 0 || !first.step.bytes.is_multiple_of(first.grows_by) {
+            return Err(NOT_TOKENS);
+        }
+        let is_cache = |it: &&Repeated| it.step.kind == StepKind::Alloc && cache.has(it.step.allocation);
+        let (tensors, bytes_per_token) = round
+            .steps
+            .iter()
+            .filter(is_cache)
+            .fold((0, 0u64), |(tensors, bytes), it| (tensors + 1, bytes.saturating_add(it.grows_by)));
+        // The token behind the last whole one has begun.
+        let recorded = first.step.bytes / first.grows_by + 1;
+        let most = capacity / bytes_per_token.max(1);
+        let wanted = most.saturating_sub(recorded).saturating_add(2);
+        let affordable = (STEPS / round.steps.len().max(1)) as u64;
+        let setup = testbed.setup(&testbed.settings);
+        let placements = possible_placements(testbed.placement, &testbed.settings);
+        let played = |&placement| round.play_on(program, &Setup { placement, ..setup.clone() }, wanted.min(affordable));
+        let reach = match placements.iter().map(played).min() {
+            None | Some(Played::Before) => return Err(FULL),
+            Some(Played::Full(more)) => Reach::Tokens(recorded + more - 1),
+            Some(Played::Fits(more)) => Reach::Between(recorded + more - 1, most),
+        };
+        Ok(Self { tensors, bytes_per_token, recorded, reach })
+    }
+}
+
+/// The requests of a growing cache.
+struct Cache {
+    /// By allocation.
+    is_cache: Vec<bool>,
+    /// The steps at which tokens begin: requests of the line of the cache that comes first.
+    begins: Vec<usize>,
+}
+
+impl Cache {
+    fn of(device: &Device<'_>, program: &Program) -> Option<Self> {
+        let categories = device.categories();
+        let recorded = device.history().allocations.len();
+        let is_cache: Vec<bool> =
+            (0..recorded).map(|index| categories.get(index).category == Category::KvCache).collect();
+        let mut of_stack: BTreeMap<StackId, (u64, Vec<usize>)> = BTreeMap::new();
+        for (place, step) in program.steps.iter().enumerate().filter(|(_, step)| step.kind == StepKind::Alloc) {
+            if is_cache.get(step.allocation as usize) == Some(&true) {
+                let (bytes, begins) = of_stack.entry(device.track.stack(step.entry)).or_default();
+                if *bytes != step.bytes {
+                    *bytes = step.bytes;
+                    begins.push(place);
+                }
+            }
+        }
+        // The last token may be there in part.
+        let begins = of_stack.into_values().map(|(_, begins)| begins).min_by_key(|begins| begins.last().copied())?;
+        Some(Self { is_cache, begins })
+    }
+
+    fn has(&self, allocation: u32) -> bool {
+        self.is_cache.get(allocation as usize) == Some(&true)
+    }
+}
+
+/// A step of every token.
+struct Repeated {
+    /// As the last whole token has it.
+    step: Step,
+    /// Bytes by which a request is larger than that of the token before.
+    grows_by: u64,
+    /// Of what is freed: how many tokens ago it was made, and by which step.
+    made: Option<(usize, usize)>,
+}
+
+/// What a token asks for.
+struct Round {
+    steps: Vec<Repeated>,
+    /// The step behind the last whole one.
+    end: usize,
+    /// Allocations of the last tokens, by step; the last token last.
+    recorded: Vec<Vec<u32>>,
+}
+
+/// How many tokens more were played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Played {
+    /// What was recorded does not fit.
+    Before,
+    /// The device is full after so many.
+    Full(u64),
+    /// So many fit.
+    Fits(u64),
+}
+
+impl Round {
+    /// What the last whole tokens have in common; why that is nothing.
+    fn of(device: &Device<'_>, program: &Program, cache: &Cache) -> Result<Self, &'static str> {
+        let begins = cache.begins.len().checked_sub(ROUNDS + 1).map(|first| &cache.begins[first..]).ok_or(FEW)?;
+        let rounds: Vec<&[Step]> = begins.windows(2).map(|pair| &program.steps[pair[0]..pair[1]]).collect();
+        let [.., before, last] = rounds[..] else { return Err(FEW) };
+        if rounds.iter().any(|round| round.len() != last.len()) {
+            return Err(UNEVEN);
+        }
+        // Where each allocation is made: round and step.
+        let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
+        for (number, round) in rounds.iter().enumerate() {
+            let asks = round.iter().enumerate().filter(|(_, step)| step.kind == StepKind::Alloc);
+            places.extend(asks.map(|(place, step)| (step.allocation, (number, place))));
+        }
+        let made = |number: usize, step: &Step| {
+            let &(of, place) = places.get(&step.allocation)?;
+            Some((number - of, place)).filter(|&(back, _)| back <= BACK)
+        };
+        let mut steps = Vec::with_capacity(last.len());
+        for (place, &step) in last.iter().enumerate() {
+            let here = rounds.iter().map(|round| &round[place]);
+            let is_same = |other: &Step| (other.kind, other.pool) == (step.kind, step.pool);
+            if !here.clone().all(is_same) {
+                return Err(UNEVEN);
+            }
+            let (mut grows_by, mut freed) = (0, None);
+            match step.kind {
+                StepKind::Alloc => {
+                    let stack = |step: &Step| device.track.stack(step.entry);
+                    grows_by = step.bytes.checked_sub(before[place].bytes).ok_or(UNEVEN)?;
+                    let sizes: Vec<u64> = here.clone().map(|step| step.bytes).collect();
+                    let is_even = sizes.windows(2).all(|pair| pair[1].checked_sub(pair[0]) == Some(grows_by));
+                    if !is_even || here.clone().any(|other| stack(other) != stack(&step)) {
+                        return Err(UNEVEN);
+                    }
+                }
+                StepKind::Free | StepKind::RequestFree | StepKind::CompleteFree => {
+                    freed = made(ROUNDS - 1, &step);
+                    if freed.is_none() || freed != made(ROUNDS - 2, &before[place]) {
+                        return Err(UNEVEN);
+                    }
+                }
+                StepKind::EmptyCache => {}
+                StepKind::Refused | StepKind::ReleasePool => return Err(UNEVEN),
+            }
+            steps.push(Repeated { step, grows_by, made: freed });
+        }
+        let of_round = |round: &&[Step]| round.iter().map(|step| step.allocation).collect();
+        Ok(Self { steps, end: begins[ROUNDS], recorded: rounds[ROUNDS - BACK..].iter().map(of_round).collect() })
+    }
+
+    /// Plays what was recorded up to the last whole token, and so many tokens behind it.
+    fn play_on(&self, program: &Program, setup: &Setup, tokens: u64) -> Played {
+        let mut recorded = program.clone();
+        recorded.steps.truncate(self.end);
+        // Allocations get numbers behind those that were recorded, in turn: what a token frees was made shortly before.
+        let turns = BACK + 1;
+        let first = recorded.allocations;
+        recorded.allocations = first + turns * self.steps.len();
+        // Every token is played, as the allocator never stands as it stood before.
+        recorded.repetition = None;
+        let mut player = Player::new(&recorded, setup);
+        player.run(&recorded, setup, &mut ());
+        if player.outcome.fails_at.is_some() {
+            return Played::Before;
+        }
+        let number = |round: u64, place: usize| {
+            let back = self.recorded.len() as u64;
+            match usize::try_from(round) {
+                Ok(round) if round < self.recorded.len() => self.recorded[round][place],
+                _ => (first + ((round - back) % turns as u64) as usize * self.steps.len() + place) as u32,
+            }
+        };
+        let mut done = 0;
+        while done < tokens {
+            let rounds = (tokens - done).min(AT_ONCE as u64);
+            recorded.steps.clear();
+            for round in done..done + rounds {
+                let at = round + self.recorded.len() as u64;
+                for (place, it) in self.steps.iter().enumerate() {
+                    let (back, made) = it.made.unwrap_or((0, place));
+                    let allocation = number(at - back as u64, made);
+                    let bytes = it.step.bytes.saturating_add(it.grows_by.saturating_mul(round + 1));
+                    recorded.steps.push(Step { allocation, bytes, ..it.step });
+                }
+            }
+            player.done = 0;
+            player.run(&recorded, setup, &mut ());
+            if player.outcome.fails_at.is_some() {
+                // The token whose request was refused is not whole.
+                let whole = (player.done.saturating_sub(1) / self.steps.len()) as u64;
+                return Played::Full(done + whole);
+            }
+            done += rounds;
+        }
+        Played::Fits(done)
+    }
+}
