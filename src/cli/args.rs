@@ -206,11 +206,6 @@ impl CommonArgs {
     pub fn shown(input: &Path) -> String {
         if input.as_os_str() == "-" { "<stdin>".to_owned() } else { input.display().to_string() }
     }
-
-    /// Whether the input is standard input.
-    pub fn is_stdin(&self) -> bool {
-        self.input.as_os_str() == "-"
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,6 +11,7 @@ mod desktop;
 mod device_memory;
 mod files;
 mod format;
+mod instants;
 mod limits;
 mod outcome;
 mod output;

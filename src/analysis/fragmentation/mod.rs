@@ -157,7 +157,7 @@ impl DeviceFragmentation {
         let peak = history.maxima[metric as usize].instant;
         let instant = match &options.at {
             None => peak,
-            Some(when) => when.resolve(track, device.annotations(), metric, Purpose::At)?,
+            Some(when) => device.instant(when, metric, Purpose::At)?,
         };
         let layout = Layout::at(track, instant);
         let grouper = Grouper::new(device, device.sites(), &options.filter, options.by).inferring(
