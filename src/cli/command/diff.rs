@@ -28,7 +28,6 @@ use std::thread;
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
-    ("memviz diff before.pickle after.pickle --fail-on-growth 2%", "as a check"),
     ("memviz diff run.pickle@step:3:end run.pickle@step:4:end", "what a step left behind"),
 ]))]
 #[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with, or FILE@WHEN; - for standard input")))]
