@@ -125,6 +125,9 @@ pub struct SharedArgs {
     /// to a library's lines where its model holds most below one of yours; '' turns that off and names nothing
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
+    /// The key of dictionaries that --by metadata groups by; --by metadata:KEY is the same
+    #[arg(long, value_name = "KEY")]
+    metadata_key: Option<String>,
     /// Exit with 1 if the recording contradicts itself
     #[arg(long)]
     pub strict: bool,
@@ -172,7 +175,7 @@ impl SharedArgs {
     /// How answers that compare recordings are to be given.
     pub fn view(&self) -> View {
         let own = self.own.iter().filter(|own| !own.as_str().is_empty()).cloned().collect();
-        View { own, ..View::default() }
+        View { own, metadata_key: self.metadata_key.clone(), ..View::default() }
     }
 
     /// How answers about one recording are to be given.
@@ -205,11 +208,6 @@ impl CommonArgs {
     /// An input as messages name it.
     pub fn shown(input: &Path) -> String {
         if input.as_os_str() == "-" { "<stdin>".to_owned() } else { input.display().to_string() }
-    }
-
-    /// Whether the input is standard input.
-    pub fn is_stdin(&self) -> bool {
-        self.input.as_os_str() == "-"
     }
 }
 

@@ -11,6 +11,7 @@ mod desktop;
 mod device_memory;
 mod files;
 mod format;
+mod instants;
 mod limits;
 mod outcome;
 mod output;
@@ -31,7 +32,8 @@ use std::path::Path;
 
 /// The command that `arguments` ask for.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
-    let matches = command_line().try_get_matches_from(with_command(arguments.into_iter().collect()))?;
+    let matches =
+        command_line().try_get_matches_from(with_metadata_key(with_command(arguments.into_iter().collect())))?;
     if let Some((_, matches)) = matches.subcommand() {
         let memory = matches.try_get_one::<Bytes>("max_memory").ok().flatten();
         let work = !matches.try_get_one::<bool>("no_limit").ok().flatten().copied().unwrap_or(false);
@@ -41,6 +43,26 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, 
         .subcommand()
         .and_then(|(name, matches)| COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.parse(matches)));
     asked.unwrap_or_else(|| Err(command_line().error(ErrorKind::MissingSubcommand, "expected a command, found none")))
+}
+
+/// What was typed, with a group's key as a flag of its own: `--by metadata:KEY` is `--by metadata --metadata-key KEY`.
+fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut expects_group = false;
+    let mut expanded = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let text = argument.to_str().unwrap_or_default();
+        let group = if expects_group { Some(text) } else { text.strip_prefix("--by=") };
+        let key = group.and_then(|group| group.strip_prefix("metadata:")).filter(|key| !key.is_empty());
+        if let Some(key) = key {
+            let group = if expects_group { "metadata" } else { "--by=metadata" };
+            expanded.extend([group.to_owned(), format!("--metadata-key={key}")].map(OsString::from));
+            expects_group = false;
+        } else {
+            expects_group = text == "--by";
+            expanded.push(argument);
+        }
+    }
+    expanded
 }
 
 /// What was typed, with the command that a file in its place stands for: `memviz FILE` asks for a triage, and several

@@ -94,7 +94,7 @@ fn read(args: &CommonArgs, view: View) -> crate::Result<Recording> {
 }
 
 /// Bytes of an input; 0 for standard input, and where that is not known.
-fn size_of_file(path: &Path) -> u64 {
+pub fn size_of_file(path: &Path) -> u64 {
     if path.as_os_str() == "-" { 0 } else { std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
 }
 

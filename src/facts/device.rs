@@ -3,12 +3,13 @@
 
 use super::code::sites::Sites;
 use super::time::annotations::Annotations;
+use super::time::when::{Purpose, When};
 use super::training::library::library_lines;
 use super::training::steps::{NoSteps, StepRule, Steps};
 use super::training::{BackwardSites, Categories, Phases, Roles};
 use crate::error::{Error, Result};
 use crate::model::{DeviceId, HOST_DEVICE, Snapshot};
-use crate::replay::{History, Instant, Track};
+use crate::replay::{History, Instant, Metric, Track};
 use indexmap::IndexSet;
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -171,6 +172,22 @@ impl<'a> Device<'a> {
     pub fn steps(&self) -> std::result::Result<&Steps, NoSteps> {
         let steps = || self.shared.step_rule().steps(self.track, self.sites(), self.roles(), self.phases());
         self.own.steps.get_or_init(steps).as_ref().map_err(|why| *why)
+    }
+
+    /// An instant that somebody named.
+    ///
+    /// # Errors
+    /// When the device's trace has no such entry, time, step, annotation or oom.
+    pub fn instant(&self, when: &When, metric: Metric, purpose: Purpose) -> Result<Instant> {
+        let step_ends = || match self.steps() {
+            Ok(steps) if steps.are_steps() => Ok(steps.ends.clone()),
+            _ => Err(Error::Request(format!(
+                "device {}: steps are not known; torch.profiler.record_function(\"step_1\") around each, while recording, \
+                 would tell",
+                self.id()
+            ))),
+        };
+        when.resolve(self.track, self.annotations(), step_ends, (metric, purpose))
     }
 
     /// What each allocation is for.

@@ -15,6 +15,8 @@ pub struct View {
     /// Whether stacks leave out C++ frames beside Python ones, and everywhere those of allocator, dispatcher and
     /// interpreter.
     pub fold: bool,
+    /// The key of `user_metadata` that groups of metadata stand for; `None` for all of its text.
+    pub metadata_key: Option<String>,
 }
 
-setters!(View { own: Vec<Regex>, library_lines: bool, fold: bool });
+setters!(View { own: Vec<Regex>, library_lines: bool, fold: bool, metadata_key: Option<String> });

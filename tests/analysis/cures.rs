@@ -73,7 +73,7 @@ fn mistakes_of_strangers_are_found() {
     assert_eq!(label(&own_optimizer), "optimizer.py:78 step");
     let cache = found(&format!("{REAL}/volcengine-verl_mem.pickle.gz"), Story::InferenceCache);
     assert!(cache.evidence.starts_with("20.30 GiB of 23.20 GiB"), "{}", cache.evidence);
-    assert!(matches!(cache.saving, Saving::NotPlayed(_)), "{:?}", cache.saving);
+    assert!(matches!(cache.saving, Saving::NotPlayed { .. }), "{:?}", cache.saving);
     // Softmax is written with `exp` and `sum` here, and called by a function of its own.
     let attention =
         found(&format!("{REAL}/Wedsonlin-medium_1024_training_memory_snapshot.pickle.gz"), Story::AttentionMatrix);

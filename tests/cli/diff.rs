@@ -449,8 +449,9 @@ fn the_picture_marks_both_peaks() {
 
 #[test]
 fn every_pair_can_be_drawn() {
-    let mut paths: Vec<String> =
-        names(FIXTURES).iter().filter(|name| !name.starts_with("big")).step_by(6).map(|name| fixture(name)).collect();
+    // Recordings of ranks have files of other names.
+    let names = names(FIXTURES).into_iter().filter(|name| !name.starts_with("big") && name != "ranks8");
+    let mut paths: Vec<String> = names.step_by(6).map(|name| fixture(&name)).collect();
     paths.push(TRACE.to_owned());
     paths.push(format!("{MALFORMED}/free-of-unknown-address.pickle"));
     for pair in paths.windows(2) {

@@ -8,6 +8,7 @@ mod engine;
 #[cfg(unix)]
 mod faults;
 mod fit;
+mod instants;
 #[cfg(unix)]
 mod limits;
 mod mistakes;

@@ -78,7 +78,7 @@ fn refused(typed: &str) -> Option<String> {
     let folder = TempDir::new().unwrap();
     let mut words: Vec<String> = typed.split(' ').skip(1).map(|word| word.trim_matches('\'').to_owned()).collect();
     if let Some(place) = words.iter().position(|word| word == "-o") {
-        words[place + 1] = folder.path().join(&words[place + 1]).to_str()?.to_owned();
+        folder.path().join(&words[place + 1]).to_str()?.clone_into(&mut words[place + 1]);
     }
     let answer = memviz(&words.iter().map(String::as_str).collect::<Vec<&str>>());
     let is_nothing = answer.stdout.contains("nothing to checkpoint");

@@ -2,7 +2,7 @@
 #![cfg(feature = "cli")]
 
 use crate::support::{FIXTURES, assert_none, cases, fixture, memviz, memviz_reading, names};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 /// Lines that a screen takes with three things to change and how to record more, but for what must be said of an incomplete or contradicting recording.
@@ -138,4 +138,46 @@ fn every_command_that_is_recommended_answers() {
         }
     }
     assert_none(&problems);
+}
+
+/// A snapshot of a side stream that freed what it had reserved, before the main stream asks for as much again.
+fn side_stream(side_bytes: u64) -> Vec<u8> {
+    const MIB: u64 = 1 << 20;
+    let (side, main, main_bytes) = (1u64 << 40, 2u64 << 40, 400 * MIB);
+    let entry = |action: &str, addr: u64, size: u64, stream: u64, line: u64| {
+        json!({"action": action, "addr": addr, "size": size, "stream": stream, "time_us": line,
+               "frames": [{"filename": "/home/u/run.py", "line": line, "name": "prefetch"}]})
+    };
+    let trace = [
+        entry("segment_alloc", side, side_bytes, 7, 11),
+        entry("alloc", side, side_bytes, 7, 11),
+        entry("free_requested", side, side_bytes, 7, 12),
+        entry("free_completed", side, side_bytes, 7, 12),
+        entry("segment_alloc", main, main_bytes, 0, 13),
+        entry("alloc", main, main_bytes, 0, 13),
+    ];
+    let segment = |address: u64, size: u64, stream: u64, state: &str| {
+        let used = if state == "inactive" { 0 } else { size };
+        json!({"device": 0, "address": address, "total_size": size, "allocated_size": used, "active_size": used,
+               "requested_size": used, "stream": stream, "segment_type": "large", "segment_pool_id": [0, 0],
+               "is_expandable": false, "frames": [],
+               "blocks": [{"address": address, "size": size, "requested_size": size, "state": state, "frames": []}]})
+    };
+    let segments = [segment(side, side_bytes, 7, "inactive"), segment(main, main_bytes, 0, "active_allocated")];
+    let snapshot = json!({"segments": segments, "device_traces": [trace]});
+    serde_pickle::to_vec(&snapshot, serde_pickle::SerOptions::new()).unwrap()
+}
+
+/// What lies free on a side stream is said with the line that used the stream first, and only where it is much.
+#[test]
+fn memory_of_a_side_stream_is_named_with_its_line() {
+    let said = |bytes: u64| memviz_reading(&["triage", "-", "--format", "json"], &side_stream(bytes)).json();
+    let findings = |answer: &Value| answer["devices"][0]["findings"].as_array().unwrap().clone();
+    let much = findings(&said(200 << 20));
+    assert_eq!((&much[0]["kind"], &much[0]["label"]), (&json!("stranded"), &json!("run.py:11 prefetch")));
+    assert_eq!(much[0]["bytes"], 200 << 20);
+    assert!(findings(&said(40 << 20)).iter().all(|finding| finding["kind"] != "stranded"));
+    let text = memviz_reading(&["fragmentation", "-"], &side_stream(200 << 20)).stdout;
+    let sentence = "200.00 MiB of 600.00 MiB reserved are free on stream 7, first used at run.py:11 prefetch";
+    assert!(text.replace("\n  ", " ").contains(sentence), "{text}");
 }

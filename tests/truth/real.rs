@@ -26,18 +26,22 @@ use serde_json::Value;
 use std::path::Path;
 use sums::Curve;
 
-const REAL: &str = "../shared/real";
+/// Where they lie, the second folder with files of other kinds.
+const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
 
 /// Names of the recordings; none where a machine does not have them, which is announced.
 fn recordings() -> Vec<String> {
-    if !Path::new(REAL).is_dir() {
+    let (there, missing): (Vec<&str>, Vec<&str>) = REAL.into_iter().partition(|folder| Path::new(folder).is_dir());
+    for folder in missing {
         let required = std::env::var(REQUIRE_CORPUS).is_ok_and(|value| value == "1");
-        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {REAL}");
-        skipped(&format!("there is no {REAL}; {REQUIRE_CORPUS}=1 makes that a failure"));
-        return Vec::new();
+        assert!(!required, "{REQUIRE_CORPUS}=1, but there is no {folder}");
+        skipped(&format!("there is no {folder}; {REQUIRE_CORPUS}=1 makes that a failure"));
     }
     let is_recording = |name: &String| ![".md", ".py"].iter().any(|extension| name.ends_with(extension));
-    names(REAL).into_iter().filter(is_recording).map(|name| format!("{REAL}/{name}")).collect()
+    let of = |folder: &str| {
+        names(folder).into_iter().filter(is_recording).map(move |name| format!("{folder}/{name}")).collect::<Vec<_>>()
+    };
+    there.into_iter().flat_map(of).collect()
 }
 
 /// What a file is, told without memviz.
@@ -57,17 +61,26 @@ impl Kind {
         if matches!(bytes[..], [b'\n', 4..=22, 8, ..]) {
             return Self::Profile(bytes);
         }
+        // A message of two thousand bytes and more comes first in an XSpace.
+        if bytes.starts_with(b"\n") && bytes.get(1).is_some_and(|&length| length >= 0x80) {
+            return Self::Other(&["a profile of XProf", "save_device_memory_profile"]);
+        }
         let text = std::str::from_utf8(&bytes).map_or("", str::trim_start);
         match text.bytes().next().unwrap_or(bytes[0]) {
             0x80 => Self::Snapshot(unpickle(&bytes)),
             b'v' if text.starts_with("version https://git-lfs") => Self::Other(&["a Git LFS pointer", "git lfs pull"]),
+            b'<' if text.contains("alloc_data = {") => Self::Other(&["a page of an old _memory_viz.py", "trace_plot"]),
             b'<' => match page_content(text) {
                 Some(pickle) => Self::Snapshot(unpickle(&pickle)),
                 None => Self::Other(&["an HTML page with a picture", ".raw.json.gz"]),
             },
+            b'{' if text.contains("\"schema\"") && text.contains("\"nodes\"") => {
+                Self::Other(&["an execution trace of PyTorch", "torch.profiler.pro"])
+            }
             b'{' | b'[' if !text.contains("\"ph\"") => Self::Timeline(serde_json::from_str(text).unwrap()),
             b'{' | b'[' => match sums::memory_events(text) {
-                events if events.is_empty() => {
+                // Where memory was recorded, nothing was allocated.
+                events if events.is_empty() && !text.contains("\"profile_memory\": 1") => {
                     Self::Other(&["a profiler trace without memory events", "profile_memory=True"])
                 }
                 events => Self::Trace(events),
@@ -144,6 +157,8 @@ impl Findings {
     fn snapshot(&mut self, path: &str, recording: &Recording, file: &Object) {
         let mut devices: Vec<i128> =
             geometry::segments(file).iter().filter_map(|segment| segment.int("device")).collect();
+        // A device that holds nothing at the dump may have entries.
+        devices.extend((0..64).filter(|&device| !geometry::trace(file, device).is_empty()).map(i128::from));
         devices.sort_unstable();
         devices.dedup();
         let known: Vec<i128> = recording.histories.iter().map(|history| history.device.into()).collect();

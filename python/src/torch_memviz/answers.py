@@ -211,6 +211,34 @@ class AttributionRows:
     and holds most there. Left out where there are none.
     """
 
+    private_pools: tuple[PrivatePoolFacts, ...] | None = None
+    """The private pools of the device. Left out unless rows stand for pools, and where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockLives:
+    """What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is
+    there at the later one, `freed` and `survived` to what is there at the earlier one.
+    """
+
+    born_blocks: int
+    """Blocks of them."""
+
+    born_bytes: int
+    """Bytes that are there at the later instant only."""
+
+    freed_blocks: int
+    """Blocks of them."""
+
+    freed_bytes: int
+    """Bytes that are there at the earlier instant only."""
+
+    survived_blocks: int
+    """Blocks of them."""
+
+    survived_bytes: int
+    """Bytes that are there at both."""
+
 
 #: On which side of a number that is not exact the true one lies.
 Bound = Literal[
@@ -323,8 +351,8 @@ class CheckRow:
     """
 
     name: str
-    """What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `baseline-peak` or
-    `baseline-reserved`.
+    """What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`,
+    `baseline-peak` or `baseline-reserved`.
     """
 
     passed: bool
@@ -334,7 +362,10 @@ class CheckRow:
     """`passed`, `failed` or `unknown`."""
 
     basis: str | None = None
-    """What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned` or `leaked`."""
+    """What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`."""
+
+    between: str | None = None
+    """The instants of `max-residue`, as `A..B`."""
 
     bound: str | None = None
     """`lower` or `upper`, where what was measured is only a bound."""
@@ -729,6 +760,9 @@ class DiffDevice:
     unchanged: Unchanged
     """Rows that did not change."""
 
+    lives: BlockLives | None = None
+    """What became of all blocks. Left out unless both sides are instants of one recording."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiffFigures:
@@ -800,6 +834,9 @@ class DiffRow:
 
     status: RowStatus
     """Whether it is on both sides."""
+
+    lives: BlockLives | None = None
+    """What became of its blocks. Left out unless both sides are instants of one recording."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1065,6 +1102,8 @@ class FigureSpread:
 FindingKind = Literal[
     # Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
     "fragmentation",
+    # Free memory that only one side stream or pool can use.
+    "stranded",
     # Blocks that nothing ever frees.
     "leak",
     # Blocks that pile up.
@@ -1575,6 +1614,9 @@ class FragmentationDevice:
     or where that cannot be told.
     """
 
+    stranded: StrandedMemory | None = None
+    """Free memory that only one side stream or pool can use. Left out where there is not much."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FreeBlocks:
@@ -1626,6 +1668,9 @@ GroupBy = Literal[
     "stream",
     # The memory pool.
     "pool",
+    # What the program says of it (`_set_memory_metadata`, `_annotate_tensor`).  `metadata:KEY` picks a key of
+    # dictionaries.
+    "metadata",
     # The open `record_function` ranges.
     "annotation",
     # The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
@@ -2522,6 +2567,51 @@ class Pool:
     stream: int | None
     """CUDA stream; null when the file does not tell."""
 
+    private: PrivatePoolFacts | None = None
+    """What is known of a private pool. Left out of others."""
+
+
+#: What tells the kind of a pool.
+PoolEvidence = Literal[
+    # Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
+    "id",
+    # A frame on the stack of a request.
+    "stack",
+    # Requests on the default stream, on which no graph can be captured.
+    "stream",
+]
+
+#: What a pool is for.
+PoolKind = Literal[
+    # The CUDA graph that made it.
+    "captured_graph",
+    # The CUDA graphs of `torch.compile(mode="reduce-overhead")`.
+    "cudagraph_trees",
+    # Tensors of symmetric memory.
+    "symmetric_memory",
+    # `torch.cuda.MemPool`.
+    "mem_pool",
+    # `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their ids are alike.
+    "mem_pool_or_handle",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivatePoolFacts:
+    """What is known of a private pool."""
+
+    evidence: PoolEvidence
+    """What tells that."""
+
+    first_used: str | None
+    """The line of the first recorded request that it served; null where no stack tells."""
+
+    kind: PoolKind
+    """What it is for."""
+
+    pool_id: tuple[int, int]
+    """Its id."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionSteps:
@@ -3257,6 +3347,23 @@ StepSourceName = Literal[
     # From the turns of the program's loop.
     "inferred",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrandedMemory:
+    """Free memory that only one stream or pool can use."""
+
+    first_used: str | None
+    """The line of its first recorded request; null where no stack tells."""
+
+    free_bytes: int
+    """The free bytes."""
+
+    pool_id: tuple[int, int]
+    """Its pool, (0, 0) for the default one."""
+
+    stream: int
+    """Its stream."""
 
 
 @dataclass(frozen=True, kw_only=True)

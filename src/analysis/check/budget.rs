@@ -3,6 +3,7 @@
 use super::earlier::EarlierRun;
 use crate::analysis::diff::GrowthLimit;
 use crate::error::{Error, Result};
+use crate::facts::time::when::When;
 use crate::model::DeviceId;
 use crate::model::bytes::Bytes;
 use crate::model::percent::Percent;
@@ -28,6 +29,8 @@ pub struct Budgets {
     pub max_leak: Option<u64>,
     /// The most that some sites may hold at the peak of allocated bytes.
     pub max_sites: Vec<SiteLimit>,
+    /// The most that may be allocated between two instants and still be there at the second one.
+    pub max_residues: Vec<ResidueLimit>,
     /// Annotations that stand for steps; `None` to find steps in the recording.
     pub steps: Option<Regex>,
     /// What the peaks of allocated and reserved bytes must not grow beyond.
@@ -47,6 +50,7 @@ setters!(Budgets {
     max_fragmentation: Option<Percent>,
     max_leak: Option<u64>,
     max_sites: Vec<SiteLimit>,
+    max_residues: Vec<ResidueLimit>,
     steps: Option<Regex>,
     baseline: Option<EarlierRun>,
     tolerance: GrowthLimit,
@@ -61,6 +65,7 @@ impl Budgets {
             && self.max_fragmentation.is_none()
             && self.max_leak.is_none()
             && self.max_sites.is_empty()
+            && self.max_residues.is_empty()
             && self.baseline.is_none()
     }
 }
@@ -151,6 +156,37 @@ impl FromStr for SiteLimit {
     }
 }
 
+/// The most that may be left behind between two instants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResidueLimit {
+    /// The instants as they were written: `A..B`.
+    pub between: String,
+    /// The earlier instant.
+    pub from: When,
+    /// The later one.
+    pub to: When,
+    /// The limit.
+    pub limit: Bytes,
+}
+
+impl FromStr for ResidueLimit {
+    type Err = Error;
+
+    /// Reads `A..B=SIZE`; the last `=` divides, and the first `..` between two instants.
+    ///
+    /// # Errors
+    /// When a part is malformed.
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = || Error::Request(format!("expected A..B=SIZE such as step:2:end..step:3:end=1MiB, found {text:?}"));
+        let (between, size) = text.rsplit_once('=').ok_or_else(bad)?;
+        // A name of an annotation may have dots in it.
+        let mut parts = between.match_indices("..").map(|(place, _)| (&between[..place], &between[place + 2..]));
+        let read = |(from, to): (&str, &str)| Some((from.parse().ok()?, to.parse().ok()?));
+        let (from, to) = parts.find_map(read).ok_or_else(bad)?;
+        Ok(Self { between: between.to_owned(), from, to, limit: Bytes::of_blocks(size)? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +218,16 @@ mod tests {
         for bad in ["", "=", "=2GiB", "model.py", "model.py=", "model.py=2", "(=2GiB", "model.py=-2GiB"] {
             let error = bad.parse::<SiteLimit>().map(|limit| limit.limit);
             assert!(error.is_err(), "{bad}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn two_dots_divide_instants() {
+        let limit: ResidueLimit = "annotation:a..b..end=1MiB".parse().unwrap();
+        assert_eq!((limit.from, limit.to), (When::Annotation("a..b".to_owned()), When::End));
+        assert_eq!((limit.between.as_str(), limit.limit), ("annotation:a..b..end", Bytes(1 << 20)));
+        for bad in ["", "start..end", "start=1MiB", "start..soon=1MiB", "start..end=1", "start..end=-1MiB"] {
+            assert!(bad.parse::<ResidueLimit>().is_err(), "{bad}");
         }
     }
 }

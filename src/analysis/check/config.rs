@@ -3,7 +3,7 @@
 //! In: its text. Out: its entries, with every value read; or an error that names the line. Paths stay as they are
 //! written: the file's folder is what they are relative to, and that is for the reader of the file to know.
 
-use super::budget::{Budgets, Ceiling, SiteLimit, at_most_all};
+use super::budget::{Budgets, Ceiling, ResidueLimit, SiteLimit, at_most_all};
 use crate::analysis::diff::GrowthLimit;
 use crate::error::{Error, Result};
 use crate::model::DeviceId;
@@ -70,6 +70,8 @@ struct Table {
     max_leak: Option<Typed<OfBlocks>>,
     #[serde(default)]
     max_site: OneOrMore<Typed<SiteLimit>>,
+    #[serde(default)]
+    max_residue: OneOrMore<Typed<ResidueLimit>>,
     steps: Option<Typed<Regex>>,
     baseline: Option<PathBuf>,
     tolerance: Option<Typed<GrowthLimit>>,
@@ -90,6 +92,7 @@ impl Table {
             max_fragmentation: self.max_fragmentation.map(|share| share.0.0),
             max_leak: self.max_leak.map(|size| size.0.0.0),
             max_sites: self.max_site.0.into_iter().map(|limit| limit.0).collect(),
+            max_residues: self.max_residue.0.into_iter().map(|limit| limit.0).collect(),
             steps: self.steps.map(|steps| steps.0),
             baseline: None,
             tolerance: self.tolerance.as_ref().map(|tolerance| tolerance.0).unwrap_or_default(),

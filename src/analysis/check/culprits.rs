@@ -1,6 +1,7 @@
 //! The sites behind a budget that is exceeded.
 
 use super::earlier::EarlierDevice;
+use crate::analysis::diff::lives::LivesOfGroup;
 use crate::analysis::diff::matching::{Name, match_rows};
 use crate::analysis::leaks::LeakRow;
 use crate::analysis::leaks::growth::Verdict;
@@ -37,6 +38,8 @@ pub enum Basis {
     Pinned,
     /// Leaked in each step.
     Leaked,
+    /// Allocated between two instants, and still there at the second one.
+    Born,
 }
 
 /// One site.
@@ -93,6 +96,15 @@ impl Culprits {
     pub(super) fn leaking(rows: &[LeakRow]) -> Self {
         let leaks = rows.iter().filter(|row| row.verdict == Verdict::Leak);
         Self::of(Basis::Leaked, leaks.map(|row| Culprit::new(&row.label, row.rate.bytes, row.inferred, &row.stack)))
+    }
+
+    /// What was left behind.
+    pub(super) fn left_behind(rows: &[LivesOfGroup]) -> Self {
+        let born = rows.iter().filter(|row| row.lives.born.blocks > 0);
+        let site = |row: &LivesOfGroup| {
+            Culprit::new(&row.head.label, row.lives.born.bytes, row.head.inferred, &row.head.stack)
+        };
+        Self::of(Basis::Born, born.map(site))
     }
 
     fn of(basis: Basis, sites: impl Iterator<Item = Culprit>) -> Self {

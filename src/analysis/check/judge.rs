@@ -1,10 +1,11 @@
 //! Budgets, one by one, on each device.
 
-use super::budget::{Budgets, SiteLimit};
+use super::budget::{Budgets, ResidueLimit, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
 use super::earlier::EarlierDevice;
 use super::measure::{Measured, keeps, maximum, of_sites};
 use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
+use super::residue;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
 use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
@@ -26,6 +27,7 @@ enum Limit<'b> {
     Fragmentation(Percent),
     Leak(u64),
     Site(&'b SiteLimit),
+    Residue(&'b ResidueLimit),
     Growth(Metric),
 }
 
@@ -35,6 +37,7 @@ impl Limit<'_> {
         match self {
             Self::Peak(bytes) | Self::Reserved(bytes) | Self::Leak(bytes) => Some(Amount::Bytes(bytes)),
             Self::Site(limit) => Some(Amount::Bytes(limit.limit.0)),
+            Self::Residue(limit) => Some(Amount::Bytes(limit.limit.0)),
             Self::Fragmentation(percent) => Some(Amount::Share(percent.share())),
             Self::Growth(_) => None,
         }
@@ -47,6 +50,7 @@ impl Limit<'_> {
             Self::Fragmentation(_) => CheckKind::MaxFragmentation,
             Self::Leak(_) => CheckKind::MaxLeak,
             Self::Site(limit) => CheckKind::MaxSite(limit.pattern.as_str().to_owned()),
+            Self::Residue(limit) => CheckKind::MaxResidue(limit.between.clone()),
             Self::Growth(Metric::Reserved) => CheckKind::BaselineReserved,
             Self::Growth(_) => CheckKind::BaselinePeak,
         }
@@ -132,6 +136,7 @@ impl<'d, 'a> Judge<'d, 'a> {
         limits.extend(budgets.max_fragmentation.map(Limit::Fragmentation));
         limits.extend(budgets.max_leak.map(Limit::Leak));
         limits.extend(budgets.max_sites.iter().map(Limit::Site));
+        limits.extend(budgets.max_residues.iter().map(Limit::Residue));
         if budgets.baseline.is_some() {
             limits.push(Limit::Growth(Metric::Allocated));
             // A format without reserved memory has none to compare.
@@ -148,6 +153,7 @@ impl<'d, 'a> Judge<'d, 'a> {
             Limit::Fragmentation(most) => self.fragmentation(budgets, case.device, most),
             Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, case.device)),
             Limit::Site(most) => Self::held_by(budgets, case.device, most),
+            Limit::Residue(most) => Finding::bytes(most.limit.0, residue::of(case.device, most).measured),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
@@ -180,6 +186,7 @@ impl<'d, 'a> Judge<'d, 'a> {
                 Culprits::leaking(&rows)
             }
             Limit::Site(most) => Culprits::holding(Basis::Held, &matching(budgets, device, most).1),
+            Limit::Residue(most) => Culprits::left_behind(&residue::of(device, most).sites),
         }
     }
 

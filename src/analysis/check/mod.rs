@@ -11,8 +11,9 @@ pub(crate) mod earlier;
 mod judge;
 pub(crate) mod measure;
 mod outcome;
+mod residue;
 
-pub use budget::{Budgets, Ceiling, SiteLimit};
+pub use budget::{Budgets, Ceiling, ResidueLimit, SiteLimit};
 pub use culprits::{Basis, Culprit, Culprits, Location};
 pub use earlier::{EarlierDevice, EarlierRun};
 pub use measure::Measured;

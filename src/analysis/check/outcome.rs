@@ -56,6 +56,8 @@ pub enum CheckKind {
     MaxLeak,
     /// [`super::Budgets::max_sites`], by expression.
     MaxSite(String),
+    /// [`super::Budgets::max_residues`], by its instants.
+    MaxResidue(String),
     /// Peak of allocated bytes, against the baseline.
     BaselinePeak,
     /// Peak of reserved bytes, against the baseline.
@@ -91,6 +93,7 @@ impl CheckKind {
             Self::MaxFragmentation => "max-fragmentation",
             Self::MaxLeak => "max-leak",
             Self::MaxSite(_) => "max-site",
+            Self::MaxResidue(_) => "max-residue",
             Self::BaselinePeak => "baseline-peak",
             Self::BaselineReserved => "baseline-reserved",
         }

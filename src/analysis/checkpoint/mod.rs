@@ -131,6 +131,7 @@ impl DeviceCheckpoint {
         let functions = Checkpointable::new(device, editor.choice());
         let none = match () {
             () if history.entries() == 0 => Some(NoCandidates::NoHistory),
+            () if history.allocations.is_empty() => Some(NoCandidates::NoForward),
             () if !editor.choice().has_functions() && !has_python(device) => Some(NoCandidates::NoStacks),
             () if phases.spans.iter().all(|span| !matches!(span.phase, Phase::Forward | Phase::Backward)) => {
                 Some(NoCandidates::NoForward)

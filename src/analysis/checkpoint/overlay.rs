@@ -66,5 +66,6 @@ pub(super) fn overlay(
         columns: scale.columns,
         base: recorded.finish(x(history.maxima[Metric::Allocated as usize].instant)),
         new: predicted.finish(x(peak)),
+        parting: None,
     }
 }

@@ -6,15 +6,19 @@
 pub mod functions;
 pub(crate) mod growth;
 pub(crate) mod input;
+pub(crate) mod lives;
 pub(crate) mod matching;
 pub(crate) mod overlay;
+pub(crate) mod parting;
 pub(crate) mod rows;
 pub(crate) mod settings;
 
 pub use growth::{Growth, GrowthLimit};
 pub use input::{DiffInput, DiffInputDevice};
+pub use lives::{Lives, Share};
 pub use matching::{CodePlace, Match, Name, match_rows};
 pub use overlay::{Align, Curve, DeviceOverlay, Overlay};
+pub use parting::{Asked, Parting};
 pub use rows::{DiffRow, Fate, Unchanged};
 pub use settings::SettingDiff;
 
@@ -37,6 +41,8 @@ pub struct DeviceDiff {
     pub unchanged: Unchanged,
     /// Number of rows summed up in one labelled `(other)`.
     pub left_out: usize,
+    /// What became of all blocks, where both sides are instants of one recording.
+    pub lives: Option<Lives>,
 }
 
 /// All devices.
@@ -70,7 +76,7 @@ impl DeviceDiff {
         let (mut rows, unchanged) = rows::of(by, &base_rows, &new_rows);
         let left_out = rows::keep_top(&mut rows, top, by.is_inclusive());
         let delta_bytes = new.peak.at.get(metric).wrapping_sub(base.peak.at.get(metric));
-        Self { base: base.clone(), new: new.clone(), delta_bytes, rows, unchanged, left_out }
+        Self { base: base.clone(), new: new.clone(), delta_bytes, rows, unchanged, left_out, lives: None }
     }
 
     /// The counter compared.

@@ -1,5 +1,6 @@
 //! Both recordings' memory over time on one axis.
 
+use super::parting::Parting;
 use super::{DeviceDiff, DiffInputDevice, DiffReport};
 use crate::error::{Error, Result};
 use crate::facts::device::Devices;
@@ -42,6 +43,8 @@ pub struct DeviceOverlay {
     pub base: Curve,
     /// What it is compared with.
     pub new: Curve,
+    /// Where both part, and the column of that, where they are two recordings that part.
+    pub parting: Option<(usize, Parting)>,
 }
 
 /// Memory of one side.
@@ -78,12 +81,20 @@ impl Overlay {
             let by_step = || has_steps(base, &device.base) && has_steps(new, &device.new);
             let align = align.unwrap_or_else(|| if by_step() { Align::Step } else { Align::Time });
             let align = if align == Align::Time && !has_times { Align::Entry } else { align };
+            let both = base.get(device.base.device()).zip(new.get(device.new.device()));
             let base = Sampled::of(base, &device.base, align, "base")?;
             let new = Sampled::of(new, &device.new, align, "new recording")?;
             let last = base.last().max(new.last());
             let metric = device.metric();
             let scale = Columns { last, columns };
-            Ok(DeviceOverlay { align, last, columns, base: base.curve(&scale, metric), new: new.curve(&scale, metric) })
+            let part = both.filter(|_| device.lives.is_none()).and_then(|(base, new)| Parting::of(base, new));
+            let column = |parting: &Parting| match (&parting.new, &parting.base) {
+                (Some(asked), _) => Some(scale.of(new.x(asked.instant))),
+                (None, asked) => asked.as_ref().map(|asked| scale.of(base.x(asked.instant))),
+            };
+            let parting = part.and_then(|parting| Some((column(&parting)?, parting)));
+            let (base, new) = (base.curve(&scale, metric), new.curve(&scale, metric));
+            Ok(DeviceOverlay { align, last, columns, base, new, parting })
         };
         Ok(Self { devices: report.devices.iter().map(device).collect::<Result<_>>()? })
     }

@@ -1,5 +1,6 @@
 //! What two attributions differ in, row by row.
 
+use super::lives::Lives;
 use super::matching::{Match, Name, match_rows};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
@@ -16,9 +17,10 @@ pub(super) struct SideRow {
 }
 
 /// What became of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
     /// It is on both sides.
+    #[default]
     Changed,
     /// Only the second recording has it.
     New,
@@ -38,7 +40,7 @@ impl Fate {
 }
 
 /// Bytes of one group on both sides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRow {
     /// The group, as the second recording names it; as the base does, where it has vanished.
     pub label: String,
@@ -58,6 +60,8 @@ pub struct DiffRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; of the base, where the row has vanished.
     pub stack: Vec<String>,
+    /// What became of the group's blocks, where both sides are instants of one recording.
+    pub lives: Option<Lives>,
 }
 
 impl DiffRow {
@@ -87,6 +91,7 @@ impl DiffRow {
             new_blocks: to_row.blocks,
             inferred: from_row.inferred || to_row.inferred,
             stack: shown.stack.clone(),
+            lives: None,
         }
     }
 
@@ -138,6 +143,7 @@ pub(super) fn keep_top(rows: &mut Vec<DiffRow>, top: Option<usize>, inclusive: b
             new_blocks: rest.iter().map(|row| row.new_blocks).sum(),
             inferred: rest.iter().any(|row| row.inferred),
             stack: Vec::new(),
+            lives: rest.iter().filter_map(|row| row.lives).reduce(Lives::plus),
         });
     }
     rest.len()

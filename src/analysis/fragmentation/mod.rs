@@ -2,10 +2,12 @@
 
 pub mod over_time;
 pub mod segment_map;
+mod stranded;
 
 use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::private_pools::{PrivatePool, PrivatePools};
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
 use crate::facts::segments::figures::{Figures, SizeClass, size_classes};
 use crate::facts::segments::layout::{Layout, SegmentLayout};
@@ -14,11 +16,12 @@ use crate::facts::time::moment::Moment;
 use crate::facts::time::when::{Purpose, When};
 use crate::model::{DeviceId, PoolId, SegmentType};
 use crate::play::SettingsAdvice;
-use crate::replay::{Anomalies, Completeness, Counters, History, Metric};
+use crate::replay::{Anomalies, Completeness, Counters, Metric};
 use indexmap::IndexMap;
 use over_time::{MostInactive, OverTimeRow, affordable, most_inactive, over_time};
 use segment_map::require_segments;
 use std::cmp::Reverse;
+pub use stranded::Stranded;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +65,8 @@ pub struct PoolFragmentation {
     pub stream: Option<u64>,
     /// Default or private pool; `None` when the file does not tell.
     pub pool: Option<PoolId>,
+    /// What a private pool is for.
+    pub private: Option<PrivatePool>,
     /// Whether its segments are expandable.
     pub expandable: bool,
     /// Sums over its segments.
@@ -96,6 +101,8 @@ pub struct DeviceFragmentation {
     pub figures: Figures,
     /// The same apart for each pool and stream, the largest first. They sum to the whole.
     pub pools: Vec<PoolFragmentation>,
+    /// Free memory that only one side stream or pool can use, where there is much.
+    pub stranded: Option<Stranded>,
     /// Free blocks by size.
     pub free_blocks: Vec<SizeClass>,
     /// Blocks in use and pending free by size, for their rounding loss.
@@ -157,10 +164,10 @@ impl DeviceFragmentation {
         let peak = history.maxima[metric as usize].instant;
         let instant = match &options.at {
             None => peak,
-            Some(when) => when.resolve(track, device.annotations(), metric, Purpose::At)?,
+            Some(when) => device.instant(when, metric, Purpose::At)?,
         };
         let layout = Layout::at(track, instant);
-        let grouper = Grouper::new(device, device.sites(), &options.filter, options.by).inferring(
+        let grouper = Grouper::new(device, device.deep_sites(), &options.filter, options.by).inferring(
             device,
             options.inference,
             metric,
@@ -176,18 +183,20 @@ impl DeviceFragmentation {
             layout.stray.iter().fold(0, |sum: u64, &index| sum.wrapping_add(history.allocations[index].size));
         let segments = layout.segments.iter().map(|segment| SegmentFragmentation {
             figures: Figures::of_segment(history, &layout, segment),
-            made_by: device.sites().site(segment.stack),
+            made_by: device.deep_sites().site(segment.stack),
             segment: segment.clone(),
         });
         let figures = Figures::of(history, &layout);
         let is_played = options.plays && points.is_none() && figures.pins_much();
+        let pools = pools(device, &layout);
         Ok(Self {
             device: device.id(),
             moment: Moment::of(track, device.annotations(), instant),
             is_peak: instant == peak && !history.completeness.no_entries,
             entries: history.entries(),
             figures,
-            pools: pools(history, &layout),
+            stranded: Stranded::of(device, &pools),
+            pools,
             free_blocks: size_classes(history, &layout, layout.segments.iter(), true),
             used_blocks: size_classes(history, &layout, layout.segments.iter(), false),
             by: options.by,
@@ -207,8 +216,9 @@ impl DeviceFragmentation {
 }
 
 /// Segments apart by what the allocator keeps apart.
-fn pools(history: &History, layout: &Layout) -> Vec<PoolFragmentation> {
+fn pools(device: &Device<'_>, layout: &Layout) -> Vec<PoolFragmentation> {
     type Key = (bool, Option<u64>, Option<PoolId>, bool);
+    let (history, private) = (device.history(), PrivatePools::of(device.track, device.sites()));
     let mut groups: IndexMap<Key, Vec<&SegmentLayout>> = IndexMap::new();
     for segment in &layout.segments {
         let large = segment.segment_type == SegmentType::Large;
@@ -218,6 +228,7 @@ fn pools(history: &History, layout: &Layout) -> Vec<PoolFragmentation> {
         segment_type: if large { SegmentType::Large } else { SegmentType::Small },
         stream,
         pool,
+        private: pool.and_then(|id| private.get(id)).cloned(),
         expandable,
         figures: segments
             .iter()

@@ -5,6 +5,7 @@ use super::request::{Request, Serving};
 use super::settings::{Plays, Replayed};
 use crate::allocator::SizeRules;
 use crate::facts::code::sites::Sites;
+use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::model::{Action, AllocatorSettings, BlockState, DEFAULT_POOL, PoolId, SegmentType, StackId};
@@ -71,6 +72,8 @@ pub enum Advice {
         stream: Option<u64>,
         /// Its pool.
         pool: Option<PoolId>,
+        /// What it is for, where it is a private one.
+        kind: Option<PoolKind>,
         /// Its inactive bytes.
         inactive: u64,
         /// Its largest free block.
@@ -254,10 +257,12 @@ fn other_pool(facts: &Facts<'_>, serving: &Serving, layout: &Layout) -> Option<A
     }
     let (&(large, stream, pool), figures) =
         others.iter().min_by_key(|&(key, other)| (Reverse(other.inactive), *key))?;
-    (figures.inactive >= missing).then_some(Advice::OtherPool {
+    let private = PrivatePools::of(facts.track, facts.sites);
+    (figures.inactive >= missing).then(|| Advice::OtherPool {
         segment_type: if large { SegmentType::Large } else { SegmentType::Small },
         stream,
         pool,
+        kind: pool.and_then(|id| private.get(id)).map(|pool| pool.kind),
         inactive: figures.inactive,
         largest: figures.largest_free_block,
     })

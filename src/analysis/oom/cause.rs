@@ -2,6 +2,7 @@
 
 use super::request::{Request, Retry, Serving};
 use crate::allocator::SizeRules;
+use crate::facts::code::sites::Sites;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::pinning::Pinning;
 use crate::replay::{Instant, Metric, Track};
@@ -159,6 +160,7 @@ const NOTABLE_PART: u64 = 10;
 /// What a cause is judged by.
 pub(super) struct Facts<'a> {
     pub track: Track<'a>,
+    pub sites: &'a Sites<'a>,
     /// The `oom` entry.
     pub entry: u32,
     pub request: &'a Request,

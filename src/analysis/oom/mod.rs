@@ -289,7 +289,15 @@ impl Explainer<'_, '_> {
             (attribution, Pinning::of(grouper, layout))
         };
         let retry = Retry::before(track, entry);
-        let facts = cause::Facts { track, entry, request: &request, retry, device_free, figures: &figures };
+        let facts = cause::Facts {
+            track,
+            sites: device.sites(),
+            entry,
+            request: &request,
+            retry,
+            device_free,
+            figures: &figures,
+        };
         let (cause, evidence) = facts.judge(&serving, capacity, &pinning);
         let plays = (detail == Detail::Replayed && !serving.assumed).then_some(plays);
         let advice = advice::Adviser { facts: &facts, serving: &serving, layout, cause, plays };

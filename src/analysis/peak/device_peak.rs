@@ -98,7 +98,7 @@ impl DevicePeak {
     pub(super) fn of(device: &Device<'_>, options: &PeakOptions) -> Result<Self> {
         let (track, history, metric) = (device.track, device.history(), options.metric);
         let resolve = |when: &Option<When>, purpose, default| match when {
-            Some(when) => when.resolve(track, device.annotations(), metric, purpose),
+            Some(when) => device.instant(when, metric, purpose),
             None => Ok(default),
         };
         let from = resolve(&options.from, Purpose::From, 0)?;

@@ -5,7 +5,7 @@
 
 use super::advice::{Advice, Plays, advice};
 use super::checkpoint::{CheckpointOptions, CheckpointReport};
-use super::fragmentation::{FragmentationOptions, FragmentationReport};
+use super::fragmentation::{FragmentationOptions, FragmentationReport, Stranded};
 use super::leaks::growth::{Rate, Verdict};
 use super::leaks::{LeakOptions, LeakReport};
 use super::oom::{Cause, OomOptions, OomReport};
@@ -132,6 +132,8 @@ pub enum Finding {
         /// Bytes of all segments.
         reserved: u64,
     },
+    /// Free memory that only one side stream or pool can use.
+    Stranded(Stranded),
     /// Much of what is reserved when a recording without history was dumped is free.
     Free {
         /// Those bytes.
@@ -175,6 +177,11 @@ const FREE_PART: u64 = 4;
 const WEIGHTS_PART: (u64, u64) = (4, 5);
 
 impl Finding {
+    /// Whether these are activations of which most were made before the kept history, where checkpointing is not the question.
+    fn is_older(&self) -> bool {
+        matches!(self, Self::Activations { bytes, older, .. } if *older > bytes / 2)
+    }
+
     /// That activations hold much of the memory, given who holds it by category.
     pub(crate) fn activations(categories: &Attribution) -> Option<Self> {
         let row = categories.rows.iter().find(|row| row.label == Category::Activation.name())?;
@@ -234,7 +241,7 @@ impl DeviceTriage {
         // Of a pass that runs out of memory nobody knows what checkpointing would do: what fits tells how to make room.
         let is_unfinished = failed && matches!(during.phase, Some(Phase::Forward | Phase::Backward));
         let activations = Finding::activations(&categories).filter(|_| !is_unfinished);
-        findings.extend(activations.filter(|_| can_checkpoint(recording, device)));
+        findings.extend(activations.filter(|found| found.is_older() || can_checkpoint(recording, device)));
         let (advice, nothing) = (Vec::new(), None);
         Ok(Self { peak: sites, categories, failure, during, findings, advice, nothing })
     }
@@ -317,17 +324,20 @@ fn fragmentation(recording: &Devices<'_>, device: &Device<'_>, failure: Option<&
     let options =
         FragmentationOptions { at, top: Some(1), devices: vec![device.id()], ..FragmentationOptions::default() };
     // Recordings without segments have no answer, which is no error here.
-    let report = FragmentationReport::of(recording, &options).ok()?;
-    let figures = report.devices.first()?.figures;
+    let found = FragmentationReport::of(recording, &options).ok()?.devices.into_iter().next()?;
+    let figures = found.figures;
     let is_the_cause = failure.is_some_and(|failure| failure.cause == Cause::Fragmentation);
     let (free, reserved) = (figures.inactive, figures.reserved);
     let is_free = device.history().completeness.no_entries && free >= NOTABLE && free >= reserved / FREE_PART;
-    match () {
+    let in_all = match () {
         () if is_the_cause || figures.pins_much() => {
             Some(Finding::Fragmentation { pinned_free: figures.pinned_free, reserved })
         }
         () => is_free.then_some(Finding::Free { free, reserved }),
-    }
+    };
+    // One line about free memory: where most of it lies on a side stream or in a pool, that is why.
+    let stranded = found.stranded.filter(|stranded| in_all.is_none() || stranded.free >= free / 2);
+    stranded.map(Finding::Stranded).or(in_all)
 }
 
 fn growth(recording: &Devices<'_>, device: &Device<'_>, inference: Inference) -> Result<Option<Finding>> {

@@ -7,10 +7,11 @@ use crate::analysis::diff::{Align, DiffInput, Growth, GrowthLimit, Overlay};
 use crate::analysis::peak::PeakOptions;
 use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
 use crate::cli::format::RowsOrPicture;
+use crate::cli::instants::AtInstant;
 use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::cli::recording::{open, use_threads};
+use crate::cli::recording::{open, size_of_file, use_threads};
 use crate::facts::grouping::GroupBy;
 use crate::facts::time::when::When;
 use crate::replay::Metric;
@@ -20,17 +21,18 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Two recordings side by side: peaks, what holds them, settings
+/// Two recordings side by side, or two instants of one: what holds memory in both
 ///
-/// With -o and a picture, both timelines.
+/// A file may have an instant behind it, FILE@WHEN. Of one file at two instants, the earlier one first, the rows say what was
+/// allocated in between and is still there, what was freed, and what survived. With -o and a picture, both timelines.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
-    ("memviz diff before.pickle after.pickle --fail-on-growth 2%", "as a check"),
+    ("memviz diff run.pickle@step:3:end run.pickle@step:4:end", "what a step left behind"),
 ]))]
-#[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with; - for standard input")))]
+#[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with, or FILE@WHEN; - for standard input")))]
 pub struct Diff {
-    /// Snapshot, profiler trace or memory timeline to compare with; - for standard input
+    /// Snapshot, profiler trace or memory timeline to compare with, or FILE@WHEN; - for standard input
     #[arg(value_name = "BASE")]
     base: PathBuf,
     /// What the rows stand for
@@ -39,7 +41,7 @@ pub struct Diff {
     /// Number of rows that differ; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Another instant of both than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Another instant than the peak, of inputs without one of their own: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// What lies above each other in the picture [default: step where both have steps, else time]
@@ -69,37 +71,52 @@ impl Run for Diff {
     fn run(&self) -> Result<Outcome, Failure> {
         let common = &self.common;
         let format = output::format(common, self.format)?;
-        output::check_target(common, &[&self.base, &common.input])?;
-        if is_stdin(&self.base) && common.is_stdin() {
+        let sides = [&self.base, &common.input].map(|typed| AtInstant::of(typed));
+        let [base_at, new_at] = sides;
+        let (base_at, new_at) = (base_at?, new_at?);
+        output::check_target(common, &[&base_at.file, &new_at.file])?;
+        let is_one = base_at.is_same_file(&new_at) && (base_at.at.is_some() || new_at.at.is_some());
+        if !is_one && is_stdin(&base_at.file) && is_stdin(&new_at.file) {
             return Err(Failure::Message("expected one input from standard input, found two".to_owned()));
         }
         use_threads(common);
         let options = PeakOptions {
             metric: self.metric,
             by: self.by,
-            at: self.at.clone(),
             filter: self.filter.compile()?,
             inference: (&self.infer).into(),
             devices: common.devices(),
             ..PeakOptions::default()
         };
+        let at = |side: &AtInstant| PeakOptions { at: side.at.clone().or(self.at.clone()), ..options.clone() };
+        let (base_options, new_options) = (at(&base_at), at(&new_at));
 
         let (base_path, new_path) = (CommonArgs::shown(&self.base), common.path());
-        let (base, new) = read(self);
-        let base = base.map_err(|error| Failure::about(&base_path, &error))?;
+        let (base, new) = if is_one { (None, read_one(self, &new_at.file)) } else { read(self, &base_at, &new_at) };
+        let base = base.transpose().map_err(|error| Failure::about(&base_path, &error))?;
         let new = new.map_err(|error| Failure::about(&new_path, &error))?;
-        let (base_side, new_side) = rayon::join(|| base.diff_input(&options), || new.diff_input(&options));
+        let base = base.as_ref().unwrap_or(&new);
+        // Of one recording everything is worked out once.
+        let new_devices = new.devices();
+        let base_devices = if is_one { new_devices.clone() } else { base.devices() };
+        let (base_side, new_side) =
+            rayon::join(|| DiffInput::of(&base_devices, &base_options), || DiffInput::of(&new_devices, &new_options));
         let base_side = base_side.map_err(|error| Failure::about(&base_path, &error))?;
         let new_side = new_side.map_err(|error| Failure::about(&new_path, &error))?;
         let top = self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP));
-        let report = DiffReport::of(&base_side, &new_side, top);
+        let report = if is_one {
+            DiffReport::of_instants(&new_devices, (&base_side, &new_side), &options, top)
+                .map_err(|error| Failure::about(&new_path, &error))?
+        } else {
+            DiffReport::of(&base_side, &new_side, top)
+        };
 
         if !common.quiet {
             warn(&base_path, &base_side);
             warn(&new_path, &new_side);
         }
         let sources = Sources {
-            base: Source { path: &base_path, recording: &base },
+            base: Source { path: &base_path, recording: base },
             new: Source { path: &new_path, recording: &new },
         };
         match format {
@@ -109,12 +126,13 @@ impl Run for Diff {
             }
             RowsOrPicture::Picture(format) => {
                 let columns = plot_columns(report.devices.len());
-                let overlay = Overlay::of(&base.devices(), &new.devices(), &report, self.align, columns);
+                let overlay = Overlay::of(&base_devices, &new_devices, &report, self.align, columns);
                 let overlay = overlay.map_err(|error| Failure::Message(format!("{base_path}, {new_path}: {error}")))?;
                 output::write(common, |out| diff::draw(sources, &report, &overlay).write_as(format, out))?;
             }
         }
-        settle(self, &report, base.anomalies() + new.anomalies(), &new_path)
+        let anomalies = if is_one { new.anomalies() } else { base.anomalies() + new.anomalies() };
+        settle(self, &report, anomalies, &new_path)
     }
 }
 
@@ -133,22 +151,31 @@ fn settle(args: &Diff, report: &DiffReport, anomalies: u64, path: &str) -> Resul
     }
 }
 
+/// Reads one recording, for both of its instants.
+fn read_one(args: &Diff, file: &Path) -> crate::Result<Recording> {
+    let progress = Progress::start(size_of_file(file), 1, args.common.quiet);
+    open(file, &args.common, args.common.view_of_one(), progress.bytes.first())
+}
+
 /// Reads both at once, unless a single thread is asked for.
-fn read(args: &Diff) -> (crate::Result<Recording>, crate::Result<Recording>) {
-    let common = &args.common;
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let total = if is_stdin(&args.base) || common.is_stdin() { 0 } else { size(&args.base) + size(&common.input) };
+fn read(
+    args: &Diff,
+    base: &AtInstant,
+    new: &AtInstant,
+) -> (Option<crate::Result<Recording>>, crate::Result<Recording>) {
+    let (common, base, new) = (&args.common, &base.file, &new.file);
+    let total = if is_stdin(base) || is_stdin(new) { 0 } else { size_of_file(base) + size_of_file(new) };
     let progress = Progress::start(total, 2, common.quiet);
-    let read_base = || open(&args.base, common, common.view(), progress.bytes.first());
-    let read_new = || open(&common.input, common, common.view(), progress.bytes.last());
+    let read_base = || open(base, common, common.view(), progress.bytes.first());
+    let read_new = || open(new, common, common.view(), progress.bytes.last());
     if common.threads == Some(1) {
-        return (read_base(), read_new());
+        return (Some(read_base()), read_new());
     }
     thread::scope(|scope| {
         let base = scope.spawn(read_base);
         let new = read_new();
         // A thread that panicked has said why.
-        (base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), new)
+        (Some(base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))), new)
     })
 }
 

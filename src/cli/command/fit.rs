@@ -324,12 +324,13 @@ impl Fit {
             return Err(Failure::Message("expected one input from standard input, found more".to_owned()));
         }
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let progress = Progress::start(self.inputs.iter().map(size).sum(), 1, shared.quiet);
-        let read = |path: &PathBuf| {
-            let recording = open(path, shared, shared.view(), progress.bytes.first());
+        // A counter for each: what is counted becomes the size of the file in the answer.
+        let progress = Progress::start(self.inputs.iter().map(size).sum(), self.inputs.len(), shared.quiet);
+        let read = |(index, path): (usize, &PathBuf)| {
+            let recording = open(path, shared, shared.view(), progress.bytes.get(index));
             recording.map_err(|error| Failure::about(&CommonArgs::shown(path), &error))
         };
-        self.inputs.par_iter().map(read).collect()
+        self.inputs.par_iter().enumerate().map(read).collect()
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Flamegraph {
     /// Groups between the root and the frames
     #[arg(long, value_parser = one_of(&GROUPS))]
     by: Option<GroupBy>,
-    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// Search the peak from this instant on

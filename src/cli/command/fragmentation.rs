@@ -25,7 +25,7 @@ use clap::Args;
 ]))]
 pub struct Fragmentation {
     /// Another instant than the peak of allocated (the picture: than the OOM, else where most is inactive): peak, oom, start,
-    /// end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
     /// Rows along the whole history instead of one instant, none of its peaks of inactive bytes left out

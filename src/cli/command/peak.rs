@@ -26,7 +26,7 @@ pub struct Peak {
     /// Number of rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// The peak of each step, phase or annotation instead of one for all: step, phase, annotation or annotation:REGEX; --top

@@ -30,7 +30,7 @@ pub struct Report {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
     /// What is looked at, instead of the first failed request or the peak: peak, oom, start, end, entry:N, time:12.5s,
-    /// annotation:NAME[#K]
+    /// step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// Draw from this instant on

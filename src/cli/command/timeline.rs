@@ -36,7 +36,7 @@ pub struct Timeline {
     /// Mark the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX
     #[arg(long, value_name = "WHAT")]
     each: Option<Each>,
-    /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Draw from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
     /// Draw up to this instant

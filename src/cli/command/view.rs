@@ -30,7 +30,7 @@ use std::sync::Arc;
     ("memviz view snapshot.pickle --serve", "the same at an address of this machine"),
 ]))]
 pub struct View {
-    /// Only this part, from this instant on: peak, oom, start, end, entry:N, time:12.5s, annotation:NAME[#K]
+    /// Only this part, from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", requires = "input")]
     from: Option<When>,
     /// Only this part, up to this instant
@@ -156,8 +156,7 @@ impl View {
         if self.from.is_none() && self.to.is_none() {
             return Ok(window);
         }
-        let resolve =
-            |when: &When, purpose| when.resolve(device.track, device.annotations(), Metric::Allocated, purpose);
+        let resolve = |when: &When, purpose| device.instant(when, Metric::Allocated, purpose);
         if let Some(from) = &self.from {
             window.from = resolve(from, Purpose::From)?;
         }

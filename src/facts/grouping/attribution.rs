@@ -1,6 +1,7 @@
 //! Who holds the memory at an instant.
 
 use crate::facts::code::sites::CodeOrigin;
+use crate::facts::grouping::private_pools::PrivatePool;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
 use crate::facts::training::Evidence;
 use crate::replay::{History, Instant, Metric};
@@ -49,6 +50,8 @@ pub struct Attribution {
     pub rows: Vec<Row>,
     /// Lines of the user's own that rows of a library's lines stand for: see [`crate::facts::device::Device::deep_sites`].
     pub library_below: Vec<String>,
+    /// The private pools of the device, where rows stand for pools.
+    pub private_pools: Vec<PrivatePool>,
 }
 
 /// What is added up for one key.
@@ -92,7 +95,8 @@ impl Group {
 impl Attribution {
     fn new(grouper: &Grouper<'_>, total_bytes: u64, rows: Vec<(Key, Row)>) -> Self {
         let rows = rows.into_iter().map(|(_, row)| row).collect();
-        Self { by: grouper.by, total_bytes, rows, library_below: grouper.library_below() }
+        let (library_below, private_pools) = (grouper.library_below(), grouper.private_pools());
+        Self { by: grouper.by, total_bytes, rows, library_below, private_pools }
     }
 
     /// Groups everything that counts for a metric at an instant.
@@ -148,7 +152,7 @@ impl Attribution {
             row.blocks += 1;
         }
         let rows = if row.blocks > 0 { vec![row.clone()] } else { Vec::new() };
-        Self { by, total_bytes: row.bytes, rows, library_below: Vec::new() }
+        Self { by, total_bytes: row.bytes, rows, ..Self::default() }
     }
 
     /// Keeps the `top` largest rows and sums up the rest in one labelled [`OTHER`]. Inclusive rows overlap, so there

@@ -4,9 +4,11 @@ use super::filter::{Filter, Passing};
 use super::holder::Holder;
 use super::key::Key;
 use super::labels::{
-    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM,
+    ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_METADATA, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM,
 };
+use super::metadata::Metadata;
 use super::pools::Pools;
+use super::private_pools::{PrivatePool, PrivatePools};
 use super::{GroupBy, Inference};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::code::sites::{CodeOrigin, NO_STACK, Sites, backward_of, clipped, line_label};
@@ -30,6 +32,8 @@ pub(crate) struct Grouper<'a> {
     filter: &'a Filter,
     passing: Passing,
     pools: Pools<'a>,
+    private: PrivatePools,
+    metadata: Option<Metadata<'a>>,
     backward: Cow<'a, BackwardSites>,
     training: Training<'a>,
     /// Label of what is from before the first entry and has no stack.
@@ -91,6 +95,8 @@ impl<'a> Grouper<'a> {
             filter,
             passing: filter.over(snapshot),
             pools,
+            private: if by == GroupBy::Pool { PrivatePools::of(track, sites) } else { PrivatePools::default() },
+            metadata: (by == GroupBy::Metadata).then(|| Metadata::of(track)),
             backward: Cow::default(),
             training: Training::of(device, by),
             before: if is_recorded { BASELINE } else { NOT_RECORDED },
@@ -212,8 +218,13 @@ impl<'a> Grouper<'a> {
             }
             GroupBy::Pool => {
                 let recorded = context.and_then(|context| context.pool).or(origin.and_then(|origin| origin.pool));
-                pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
+                self.pool_key(recorded.or_else(|| self.pools.at(holder)?.pool))
             }
+            GroupBy::Metadata => match self.metadata.as_ref().and_then(|metadata| metadata.text(holder)) {
+                Some(text) => Key::Text(clipped(&text).to_owned()),
+                None if holder.baseline => Key::Special(self.before),
+                None => Key::Special(NO_METADATA),
+            },
             GroupBy::Annotation => self.annotation(holder),
             GroupBy::Operator => match self.sites.operator(stack) {
                 Some(operator) => Key::Text(operator),
@@ -240,6 +251,22 @@ impl<'a> Grouper<'a> {
             Training::Categories(categories) => categories.get(holder.index),
             _ => Decision::default(),
         }
+    }
+
+    fn pool_key(&self, pool: Option<PoolId>) -> Key {
+        match pool {
+            None => Key::Special(UNKNOWN_POOL),
+            Some(DEFAULT_POOL) => Key::Special("default pool"),
+            Some(id) => {
+                let kind = self.private.get(id).map(|pool| format!(": {}", pool.kind.words())).unwrap_or_default();
+                Key::Text(format!("private pool ({}, {}){kind}", id.0, id.1))
+            }
+        }
+    }
+
+    /// The private pools, where groups are pools.
+    pub(crate) fn private_pools(&self) -> Vec<PrivatePool> {
+        self.private.all()
     }
 
     /// The phase that a block was made in; `None` for blocks from before the recording.
@@ -336,12 +363,4 @@ impl<'a> Grouper<'a> {
 /// Whether an entry is one of a pair that the allocator made for itself.
 fn is_allocators_own(snapshot: &Snapshot, context: &EntryContext) -> bool {
     snapshot.strings.get(context.internal_metadata) == WITH_ADDRESS
-}
-
-fn pool_key(pool: Option<PoolId>) -> Key {
-    match pool {
-        None => Key::Special(UNKNOWN_POOL),
-        Some(DEFAULT_POOL) => Key::Special("default pool"),
-        Some((first, second)) => Key::Text(format!("private pool ({first}, {second})")),
-    }
 }

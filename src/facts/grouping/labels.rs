@@ -17,3 +17,5 @@ pub const UNKNOWN_POOL: &str = "(pool not recorded)";
 pub const ALLOCATOR: &str = "(allocator itself)";
 /// Label of ranges whose stream the file does not tell.
 pub const UNKNOWN_STREAM: &str = "(stream not recorded)";
+/// Label of blocks of which the program says nothing.
+pub const NO_METADATA: &str = "(no metadata)";

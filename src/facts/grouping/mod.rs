@@ -7,14 +7,17 @@ mod groups;
 mod holder;
 mod key;
 mod labels;
+mod metadata;
 mod pools;
+pub mod private_pools;
 mod told;
 
 pub(crate) use grouper::Grouper;
 pub(crate) use groups::{Groups, RowHead};
 pub(crate) use holder::Holder;
 pub(crate) use key::Key;
-pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_MODULE, NOT_RECORDED, UNKNOWN_POOL, UNKNOWN_STREAM};
+pub use labels::{ALLOCATOR, BASELINE, FILTERED, NO_ANNOTATION, NO_METADATA, NO_MODULE, NOT_RECORDED};
+pub use labels::{UNKNOWN_POOL, UNKNOWN_STREAM};
 
 use crate::error::{Error, Result};
 use crate::replay::Metric;
@@ -43,6 +46,10 @@ pub enum GroupBy {
     Stream,
     /// The memory pool.
     Pool,
+    /// What the program says of it (`_set_memory_metadata`, `_annotate_tensor`).
+    ///
+    /// `metadata:KEY` picks a key of dictionaries.
+    Metadata,
     /// The open `record_function` ranges.
     Annotation,
     /// The operator (profiler traces, with what each allocated and freed; snapshots with C++ stacks).
@@ -63,7 +70,7 @@ pub enum GroupBy {
 
 impl GroupBy {
     /// Every way to group.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Site,
         Self::Stack,
         Self::Function,
@@ -71,6 +78,7 @@ impl GroupBy {
         Self::Module,
         Self::Stream,
         Self::Pool,
+        Self::Metadata,
         Self::Annotation,
         Self::Operator,
         Self::NnModule,
@@ -89,6 +97,7 @@ impl GroupBy {
             Self::Module => "module",
             Self::Stream => "stream",
             Self::Pool => "pool",
+            Self::Metadata => "metadata",
             Self::Annotation => "annotation",
             Self::Operator => "operator",
             Self::NnModule => "nn_module",

@@ -26,6 +26,11 @@ impl<'a> Pools<'a> {
         Self { ranges }
     }
 
+    /// The ranges that are there at the end, each with its segment.
+    pub(super) fn segments(&self) -> impl Iterator<Item = (&'a SegmentSpan, &'a Segment)> {
+        self.ranges.iter().copied()
+    }
+
     /// The segment that a block was made in, if that segment lived on to the end.
     pub(super) fn at(&self, holder: &Holder) -> Option<&'a Segment> {
         let after = self.ranges.partition_point(|(span, _)| span.addr <= holder.addr);

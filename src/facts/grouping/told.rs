@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::facts::code::frames::{FrameKind, dispatched_operator};
 use crate::facts::device::{Device, Devices};
 use crate::facts::training::Phase;
-use crate::model::FrameId;
+use crate::model::{FrameId, StrId};
 
 impl GroupBy {
     /// What a recording's blocks can be grouped by: what [`crate::analysis::peak::PeakReport::of`] does not refuse.
@@ -25,6 +25,7 @@ impl GroupBy {
             Self::Annotation => !snapshot.annotations.is_empty(),
             Self::Stream => snapshot.notes.format.has_segments(),
             Self::Pool => has_pools(recording),
+            Self::Metadata => snapshot.contexts.iter().any(|context| context.user_metadata != StrId::EMPTY),
             Self::Operator => has_operators(recording),
             Self::NnModule => has_kind(recording, FrameKind::NnModule),
             Self::Phase => has_phases(recording),
@@ -36,6 +37,7 @@ impl GroupBy {
             Self::Annotation => "ranges of record_function",
             Self::Stream => "a snapshot, which has streams,",
             Self::Pool => "a snapshot of PyTorch 2.1 or later, which has pools,",
+            Self::Metadata => "metadata, which torch.cuda.memory._set_memory_metadata sets (PyTorch 2.11 and later),",
             Self::Operator => "a profiler trace, or a snapshot with C++ stacks (stacks=\"all\"),",
             Self::NnModule => "a profiler trace with calls of modules (with_stack=True)",
             _ => "forward, backward or optimizer in stacks or ranges",

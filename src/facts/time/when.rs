@@ -1,4 +1,4 @@
-//! Instants as people name them: `peak`, `oom`, `end`, `entry:N`, `time:12.5s`, `annotation:NAME#K`.
+//! Instants as people name them: `peak`, `oom`, `end`, `entry:N`, `time:12.5s`, `step:N:end`, `annotation:NAME#K:start`.
 
 use super::annotations::{AnnotationRange, Annotations};
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::replay::{Instant, Metric, Track};
 use std::str::FromStr;
 
 /// A named instant, resolved for each device on its own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
     /// Where the metric first reaches its maximum.
     Peak,
@@ -21,9 +21,32 @@ pub enum When {
     Entry(u32),
     /// The device's last entry at most this many microseconds after the first one of the recording.
     Time(i64),
-    /// A `record_function` range by name, and which of its occurrences, counted from 1.
+    /// A step, counted from 1, or one of its ends.
+    Step(u32, Option<Edge>),
+    /// A `record_function` range by name, which of its occurrences, counted from 1, and which of its ends.
     Annotation(String),
 }
+
+/// An end of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Before its first entry.
+    Start,
+    /// After its last one.
+    End,
+}
+
+impl Edge {
+    /// What stands in front of `:start` or `:end`, and which of them it is.
+    fn split(text: &str) -> Option<(&str, Self)> {
+        let start = text.strip_suffix(":start").map(|range| (range, Self::Start));
+        start.or_else(|| text.strip_suffix(":end").map(|range| (range, Self::End)))
+    }
+}
+
+/// The forms of an instant, as messages name them.
+const FORMS: &str =
+    "peak, oom, start, end, entry:N, time:12.5s, step:N[:start|:end] or annotation:NAME[#K][:start|:end]";
 
 /// What an instant is wanted for: a range of annotations has a start, an end and a highest point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +64,13 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
-            let forms = "peak, oom, start, end, entry:N, time:12.5s or annotation:NAME[#K]";
             // A bare number, or one with a unit, lacks only what it counts.
             let kind = match text.parse::<u32>() {
                 Ok(_) => Some("entry"),
                 Err(_) => parse_duration(text).map(|_| "time"),
             };
             let meant = kind.map(|kind| format!("; is {kind}:{text} meant?")).unwrap_or_default();
-            Error::Request(format!("expected {forms}, found {text:?}{meant}"))
+            Error::Request(format!("expected {FORMS}, found {text:?}{meant}"))
         };
         match text.split_once(':') {
             None => match text {
@@ -60,6 +82,10 @@ impl FromStr for When {
             },
             Some(("entry", number)) => number.parse().map(Self::Entry).map_err(|_| bad()),
             Some(("time", duration)) => parse_duration(duration).map(Self::Time).ok_or_else(bad),
+            Some(("step", step)) => {
+                let (number, edge) = Edge::split(step).map_or((step, None), |(number, edge)| (number, Some(edge)));
+                number.parse().ok().filter(|&number| number > 0).map(|number| Self::Step(number, edge)).ok_or_else(bad)
+            }
             Some(("annotation", name)) if !name.is_empty() => Ok(Self::Annotation(name.to_owned())),
             Some(_) => Err(bad()),
         }
@@ -75,16 +101,13 @@ fn parse_duration(text: &str) -> Option<i64> {
 }
 
 impl When {
-    /// The instant on one device, or why it has none.
-    ///
-    /// # Errors
-    /// When the device's trace has no such entry, time, annotation or oom.
-    pub fn resolve(
+    /// The instant on one device, or why it has none, given how to find the instants at which its steps end.
+    pub(in crate::facts) fn resolve(
         &self,
         track: Track<'_>,
         annotations: &Annotations,
-        metric: Metric,
-        purpose: Purpose,
+        step_ends: impl FnOnce() -> Result<Vec<Instant>>,
+        (metric, purpose): (Metric, Purpose),
     ) -> Result<Instant> {
         let Track { snapshot, history } = track;
         let device = history.device;
@@ -113,30 +136,64 @@ impl When {
                 let limit = first.saturating_add(*offset);
                 Ok(times.partition_point(|&time| time <= limit) as Instant)
             }
+            Self::Step(number, edge) => {
+                let ends = step_ends()?;
+                let index = *number as usize - 1;
+                let end = *ends.get(index).ok_or_else(|| {
+                    let count = ends.len();
+                    Error::Request(format!("device {device} has {count} steps, so none with number {number}"))
+                })?;
+                // A step reaches from the end of the one before it.
+                let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+                Ok(within(track, (start, end), metric, edge.map_or(purpose, Purpose::from)))
+            }
             Self::Annotation(name) => {
-                let range = find(snapshot, annotations, name)?;
+                let (range, edge) = find(snapshot, annotations, name)?;
                 let start = times.partition_point(|&time| time < range.start_us) as Instant;
                 let end = times.partition_point(|&time| time < range.end_us) as Instant;
-                Ok(match purpose {
-                    Purpose::From => start,
-                    Purpose::To => end,
-                    Purpose::At => track.highest(metric, start, end).instant,
-                })
+                Ok(within(track, (start, end), metric, edge.map_or(purpose, Purpose::from)))
             }
         }
     }
 }
 
-/// The range that `name` means: an exact name first, since names such as `ProfilerStep#3` contain a `#` themselves.
-fn find<'a>(snapshot: &Snapshot, annotations: &'a Annotations, name: &str) -> Result<&'a AnnotationRange> {
+impl From<Edge> for Purpose {
+    fn from(edge: Edge) -> Self {
+        match edge {
+            Edge::Start => Self::From,
+            Edge::End => Self::To,
+        }
+    }
+}
+
+/// The instant of a range that is wanted.
+fn within(track: Track<'_>, (start, end): (Instant, Instant), metric: Metric, purpose: Purpose) -> Instant {
+    match purpose {
+        Purpose::From => start,
+        Purpose::To => end,
+        Purpose::At => track.highest(metric, start, end).instant,
+    }
+}
+
+/// The range that `name` means, and which end of it: an exact name first, since names such as `ProfilerStep#3` contain a `#`
+/// themselves.
+fn find<'a>(
+    snapshot: &Snapshot,
+    annotations: &'a Annotations,
+    name: &str,
+) -> Result<(&'a AnnotationRange, Option<Edge>)> {
     let by_name = |name: &str, occurrence| {
         annotations.ranges.iter().filter(|range| snapshot.strings.get(range.name) == name).nth(occurrence)
     };
-    let numbered = || {
+    let numbered = |name: &str| {
         let (name, occurrence) = name.rsplit_once('#')?;
         by_name(name, occurrence.parse::<usize>().ok()?.checked_sub(1)?)
     };
-    by_name(name, 0).or_else(numbered).ok_or_else(|| {
+    let named = |name: &str| by_name(name, 0).or_else(|| numbered(name));
+    let whole = named(name).map(|range| (range, None));
+    let edge = || Edge::split(name).and_then(|(name, edge)| Some((named(name)?, Some(edge))));
+    whole.or_else(edge).ok_or_else(|| {
+        let name = Edge::split(name).map_or(name, |(name, _)| name);
         let known = annotations.known_names(snapshot);
         Error::Request(format!("expected an annotation named {name:?}, {known}"))
     })
@@ -154,7 +211,11 @@ mod tests {
         assert_eq!("time:3ms".parse::<When>().unwrap(), When::Time(3000));
         assert_eq!("time:2".parse::<When>().unwrap(), When::Time(2_000_000));
         assert_eq!("annotation:a:b#2".parse::<When>().unwrap(), When::Annotation("a:b#2".to_owned()));
-        for bad in ["", "top", "entry:", "entry:-1", "time:x", "time:-1s", "time:infs", "annotation:", "step:1"] {
+        assert_eq!("step:3".parse::<When>().unwrap(), When::Step(3, None));
+        assert_eq!("step:3:end".parse::<When>().unwrap(), When::Step(3, Some(Edge::End)));
+        let bad =
+            ["", "top", "entry:", "entry:-1", "time:x", "time:-1s", "time:infs", "annotation:", "step:0", "step:1:mid"];
+        for bad in bad {
             assert!(bad.parse::<When>().is_err(), "{bad:?}");
         }
     }

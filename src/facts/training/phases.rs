@@ -99,6 +99,8 @@ enum Hint {
     None,
     /// Python code that runs before, between and after the phases: what is around it decides.
     Plain,
+    /// The same, in a function of `torch.nn.functional`: behind a call of a module it goes on with what that made.
+    Functional,
     /// The same, giving memory back: no input is brought onto the device by that.
     Release,
     /// `zero_grad`, which programs call anywhere in a step: it says nothing about its neighbours.
@@ -225,6 +227,7 @@ fn hints(track: Track<'_>, roles: &Roles, frees_tell: bool) -> Vec<Hint> {
             Role::Silent => Hint::None,
             Role::Plain if roles.is_plain_step(stack) => Hint::Step,
             Role::Plain if gives_back => Hint::Release,
+            Role::Plain if roles.is_functional(stack) => Hint::Functional,
             Role::Plain => Hint::Plain,
             Role::Module => Hint::Sure(Phase::Forward),
             Role::Setup => Hint::Sure(Phase::Other),
@@ -264,7 +267,8 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
             phases.push(match hint {
                 Hint::None => last,
                 Hint::Release if plain == Phase::Data && last != Phase::Data => Phase::Other,
-                Hint::Plain | Hint::Step | Hint::Release => plain,
+                Hint::Functional if plain == Phase::Data && before == Some(Phase::Forward) => Phase::Forward,
+                Hint::Plain | Hint::Functional | Hint::Step | Hint::Release => plain,
                 Hint::ZeroGrad => Phase::Optimizer,
                 Hint::Sure(phase) => *phase,
             });
@@ -307,7 +311,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Hint::{None as Silent, Plain, Release, Step, Sure, ZeroGrad};
+    use Hint::{Functional, None as Silent, Plain, Release, Step, Sure, ZeroGrad};
     use Phase::{Backward, Data, Forward, Optimizer, Other};
 
     #[test]
@@ -353,6 +357,12 @@ mod tests {
             inferred(&[Plain, Sure(Forward), Plain, Sure(Forward), Plain]),
             [Data, Forward, Data, Forward, Other]
         );
+    }
+
+    #[test]
+    fn functions_between_modules_are_part_of_forward() {
+        let calls = [Functional, Sure(Forward), Functional, Sure(Forward), Plain, Functional, Sure(Forward)];
+        assert_eq!(inferred(&calls), [Data, Forward, Forward, Forward, Data, Forward, Forward]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ mod mark {
     pub const STEP: u32 = 1 << 16;
     /// `nn.Module._apply`: a module is moved or cast.
     pub const MOVE: u32 = 1 << 17;
+    /// `torch.nn.functional`.
+    pub const FUNCTIONAL: u32 = 1 << 18;
 }
 
 /// The marks of every frame and stack of a snapshot.
@@ -138,6 +140,11 @@ impl Roles {
     /// Whether a stack leads through a `step` of the user's own that neither calls a module nor `backward`.
     pub fn is_plain_step(&self, stack: StackId) -> bool {
         self.marks(stack) & mark::STEP != 0
+    }
+
+    /// Whether a stack leads through `torch.nn.functional`.
+    pub fn is_functional(&self, stack: StackId) -> bool {
+        self.marks(stack) & mark::FUNCTIONAL != 0
     }
 
     /// Whether any stack is part of a backward pass or an optimizer.
@@ -271,6 +278,7 @@ fn python_marks(path: &str, name: &str, kind: FrameKind) -> u32 {
         ("torch/nn/modules/module.py", "_apply") => mark::SETUP | mark::MOVE,
         ("torch/nn/modules/module.py", "convert") | ("torch/nn/init.py" | "torch/nn/parameter.py", _) => mark::SETUP,
         ("torch/autograd/function.py", "apply") => mark::FUNCTION_CALL,
+        ("torch/nn/functional.py", _) => mark::FUNCTIONAL,
         ("torch/_tensor.py", "backward") => mark::BACKWARD,
         ("torch/autograd/__init__.py", "_make_grads") => mark::BACKWARD | mark::FIRST_GRADIENTS,
         ("torch/autograd/__init__.py", "backward" | "grad") | ("torch/autograd/graph.py", "_engine_run_backward") => {

@@ -68,14 +68,17 @@ pub enum CheckOutcome<'a> {
 /// One budget on one device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckRow {
-    /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `baseline-peak` or
-    /// `baseline-reserved`.
+    /// What is limited: `max-peak`, `max-reserved`, `max-fragmentation`, `max-leak`, `max-site`, `max-residue`, `baseline-peak`
+    /// or `baseline-reserved`.
     pub name: &'static str,
     /// The entry of `memviz.toml` that limits it; null for flags.
     pub budget: Option<String>,
     /// The expression of `max-site`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The instants of `max-residue`, as `A..B`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<String>,
     /// The device; null where the recording has none.
     pub device: Option<i32>,
     /// The limit. Null where the baseline that sets it does not have it, and for `max-fragmentation`.
@@ -104,7 +107,7 @@ pub struct CheckRow {
     /// Number of recorded sites at the peak that the expression of `max-site` matches: 0 where it is about none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matching_sites: Option<usize>,
-    /// What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned` or `leaked`.
+    /// What the bytes of `sites` are: `held`, `grown`, `reserved`, `pinned`, `leaked` or `born`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<&'static str>,
     /// The sites behind a limit that is not kept, the largest first.
@@ -178,6 +181,10 @@ impl From<&Check> for CheckRow {
                 CheckKind::MaxSite(pattern) => Some(pattern.clone()),
                 _ => None,
             },
+            between: match &check.kind {
+                CheckKind::MaxResidue(between) => Some(between.clone()),
+                _ => None,
+            },
             device: check.device,
             limit_bytes: bytes(check.limit),
             measured_bytes: bytes(measured),
@@ -202,6 +209,7 @@ fn basis(basis: Basis) -> &'static str {
         Basis::Reserved => "reserved",
         Basis::Pinned => "pinned",
         Basis::Leaked => "leaked",
+        Basis::Born => "born",
     }
 }
 

@@ -31,10 +31,15 @@ fn next(inputs: &[CheckedInput]) -> Option<Next> {
     let failed = |input: &&CheckedInput| input.checks().iter().any(|check| check.verdict == CheckVerdict::Failed);
     let input = inputs.iter().find(failed)?;
     let check = input.checks().iter().find(|check| check.verdict == CheckVerdict::Failed)?;
-    let (name, about) = match check.kind {
+    let (name, about) = match &check.kind {
         CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => ("peak", "all that holds memory then"),
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
             ("fragmentation", "what is reserved and not in use, and why")
+        }
+        CheckKind::MaxResidue(between) => {
+            let (from, to) = between.split_once("..")?;
+            let [from, to] = [from, to].map(|at| format!("{}@{at}", input.path));
+            return Some(Next::new("diff", &[&from, &to], "", "all that is left behind, and what was freed"));
         }
         CheckKind::MaxLeak => ("leaks", "what grows step after step, with stacks"),
     };

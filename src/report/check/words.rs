@@ -68,7 +68,7 @@ pub fn summary(checks: &[Check]) -> String {
 /// The name of a check, with its entry in front: `train step: max-peak`, `max-site attention\.py`.
 pub fn name(check: &Check) -> String {
     let kind = match &check.kind {
-        CheckKind::MaxSite(pattern) => format!("{} {pattern}", check.kind.name()),
+        CheckKind::MaxSite(which) | CheckKind::MaxResidue(which) => format!("{} {which}", check.kind.name()),
         kind => kind.name().to_owned(),
     };
     match &check.budget {
@@ -158,6 +158,7 @@ pub fn basis(check: &Check) -> &'static str {
         Basis::Reserved => "what its segments were reserved for",
         Basis::Pinned => "what keeps free memory from being released",
         Basis::Leaked => "what leaks, per step",
+        Basis::Born => "what is left behind",
     }
 }
 

@@ -10,6 +10,8 @@ use crate::analysis::peak::comparison::Comparison;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Reason;
 use crate::facts::grouping::attribution::{Attribution, Row};
+use crate::facts::grouping::private_pools::{PoolEvidence, PoolKind, PrivatePool};
+use crate::model::PoolId;
 use crate::replay::{Anomalies, Counters, Maximum, Metric};
 use crate::report::{Answer, Source};
 use crate::wire::SCHEMA_VERSION;
@@ -180,6 +182,29 @@ pub struct AttributionRows {
     /// holds most there. Left out where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub library_below: Vec<String>,
+    /// The private pools of the device. Left out unless rows stand for pools, and where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub private_pools: Vec<PrivatePoolFacts>,
+}
+
+/// What is known of a private pool.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PrivatePoolFacts {
+    /// Its id.
+    pub pool_id: PoolId,
+    /// What it is for.
+    pub kind: PoolKind,
+    /// What tells that.
+    pub evidence: PoolEvidence,
+    /// The line of the first recorded request that it served; null where no stack tells.
+    pub first_used: Option<String>,
+}
+
+impl From<&PrivatePool> for PrivatePoolFacts {
+    fn from(pool: &PrivatePool) -> Self {
+        let PrivatePool { id, kind, evidence, first_used } = pool;
+        Self { pool_id: *id, kind: *kind, evidence: *evidence, first_used: first_used.clone() }
+    }
 }
 
 /// One group.
@@ -239,6 +264,7 @@ impl From<&Attribution> for AttributionRows {
             inclusive: attribution.by.is_inclusive(),
             rows: rows.collect(),
             library_below: attribution.library_below.clone(),
+            private_pools: attribution.private_pools.iter().map(PrivatePoolFacts::from).collect(),
         }
     }
 }

@@ -4,12 +4,13 @@ use super::rehearsed;
 use super::words::count;
 use crate::Recording;
 use crate::allocator::SettingsWarning;
-use crate::analysis::fragmentation::DeviceFragmentation;
+use crate::analysis::fragmentation::{DeviceFragmentation, Stranded};
 use crate::analysis::oom::DeviceOoms;
 use crate::analysis::oom::{IN_FULL, ROWS_LATER};
 use crate::analysis::peak::DevicePeak;
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::Attribution;
+use crate::facts::grouping::private_pools::{PoolEvidence, PrivatePool};
 use crate::facts::time::moment::Moment;
 use crate::model::bytes::Bytes;
 use crate::model::profile::DeviceType;
@@ -493,6 +494,35 @@ pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
     (!lines.is_empty())
         .then(|| format!("lines of the library whose model {lines} runs stand for it; --own '' shows it"))
+}
+
+/// Free memory that only one stream or pool can use.
+pub fn stranded(stranded: &Stranded) -> String {
+    let Stranded { stream, pool: (first, second), free, reserved, first_used } = stranded;
+    let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
+    let (place, other) = match (first, second) {
+        (0, 0) => (format!("on stream {stream}"), "stream"),
+        _ => (format!("in private pool ({first}, {second})"), "pool"),
+    };
+    let (free, reserved) = (Bytes(*free), Bytes(*reserved));
+    format!("{free} of {reserved} reserved are free {place}{used}; no other {other} can use them")
+}
+
+/// What is known of each private pool, where rows stand for pools.
+pub fn private_pools(attribution: &Attribution) -> Vec<String> {
+    attribution.private_pools.iter().map(private_pool).collect()
+}
+
+/// What a private pool is for, what tells that, and where it was first used.
+pub fn private_pool(pool: &PrivatePool) -> String {
+    let PrivatePool { id: (first, second), kind, evidence, first_used } = pool;
+    let evidence = match evidence {
+        PoolEvidence::Id => "its id",
+        PoolEvidence::Stack => "stacks of its requests",
+        PoolEvidence::Stream => "its requests on the default stream",
+    };
+    let used = first_used.as_ref().map(|site| format!(", first used at {}", safe(site))).unwrap_or_default();
+    format!("private pool ({first}, {second}): {}, by {evidence}{used}", kind.words())
 }
 
 /// What the star behind a site means, where a command cannot be told not to infer.

@@ -24,11 +24,16 @@ pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> 
         "stack",
         "base_bound",
         "new_bound",
+        "born_bytes",
+        "freed_bytes",
+        "survived_bytes",
     ])
     .map_err(io_error)?;
     for device in &report.devices {
         let bound = |bound: Option<Bound>| bound.map_or("exact", Bound::name);
         for row in &device.rows {
+            let lives = row.lives.map(|it| [it.born, it.freed, it.survived].map(|share| share.bytes.to_string()));
+            let [born, freed, survived] = lives.unwrap_or_default();
             csv.write_record([
                 &device.new.device().to_string(),
                 &device.base.device().to_string(),
@@ -46,6 +51,9 @@ pub(crate) fn write(report: &DiffReport, out: &mut dyn Write) -> io::Result<()> 
                 &cell(&row.stack.join(";")),
                 bound(device.base.bound),
                 bound(device.new.bound),
+                &born,
+                &freed,
+                &survived,
             ])
             .map_err(io_error)?;
         }

@@ -2,7 +2,7 @@
 
 use crate::analysis::diff as analysis;
 use crate::analysis::diff::{DeviceDiff, DiffReport};
-use crate::analysis::diff::{DiffInputDevice, Fate, SettingDiff};
+use crate::analysis::diff::{DiffInputDevice, Fate, Lives, SettingDiff};
 use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::Figures;
 use crate::replay::{Bound, Metric};
@@ -69,6 +69,41 @@ pub struct DiffDevice {
     pub unchanged: Unchanged,
     /// Rows that `--top` summed up in one labelled `(other)`; inclusive ones are left out.
     pub left_out: usize,
+    /// What became of all blocks. Left out unless both sides are instants of one recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lives: Option<BlockLives>,
+}
+
+/// What became of blocks from one instant of a recording to a later one: `born` and `survived` sum to what is there at the
+/// later one, `freed` and `survived` to what is there at the earlier one.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct BlockLives {
+    /// Bytes that are there at the later instant only.
+    pub born_bytes: u64,
+    /// Blocks of them.
+    pub born_blocks: u64,
+    /// Bytes that are there at the earlier instant only.
+    pub freed_bytes: u64,
+    /// Blocks of them.
+    pub freed_blocks: u64,
+    /// Bytes that are there at both.
+    pub survived_bytes: u64,
+    /// Blocks of them.
+    pub survived_blocks: u64,
+}
+
+impl From<&Lives> for BlockLives {
+    fn from(lives: &Lives) -> Self {
+        let Lives { born, freed, survived } = lives;
+        Self {
+            born_bytes: born.bytes,
+            born_blocks: born.blocks,
+            freed_bytes: freed.bytes,
+            freed_blocks: freed.blocks,
+            survived_bytes: survived.bytes,
+            survived_blocks: survived.blocks,
+        }
+    }
 }
 
 /// One side of a device.
@@ -135,6 +170,9 @@ pub struct DiffRow {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; of the base, where it has vanished.
     pub stack: Vec<String>,
+    /// What became of its blocks. Left out unless both sides are instants of one recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lives: Option<BlockLives>,
 }
 
 /// Where a row is.
@@ -208,6 +246,7 @@ impl From<&analysis::DiffRow> for DiffRow {
             new_blocks: row.new_blocks,
             inferred: row.inferred,
             stack: row.stack.clone(),
+            lives: row.lives.as_ref().map(BlockLives::from),
         }
     }
 }
@@ -226,6 +265,7 @@ impl From<&DeviceDiff> for DiffDevice {
             rows: device.rows.iter().map(DiffRow::from).collect(),
             unchanged: Unchanged { rows: device.unchanged.rows, bytes: device.unchanged.bytes },
             left_out: device.left_out,
+            lives: device.lives.as_ref().map(BlockLives::from),
         }
     }
 }

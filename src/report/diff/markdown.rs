@@ -1,8 +1,8 @@
 //! `memviz diff` as Markdown.
 
 use super::words;
-use crate::analysis::diff::Fate;
-use crate::analysis::diff::{DeviceDiff, DiffReport};
+use crate::analysis::diff::{DeviceDiff, DiffReport, Fate, Lives};
+use crate::model::bytes::Bytes;
 use crate::report::Sources;
 use crate::report::common::markdown::{cell, code, escape, star};
 use crate::report::common::notes::signed;
@@ -37,6 +37,9 @@ fn diff_device(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
     for place in words::places(device) {
         writeln!(out, "- {}", escape(&place))?;
     }
+    if let Some(lives) = &device.lives {
+        writeln!(out, "- {}", words::lives(lives))?;
+    }
     writeln!(out)?;
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
@@ -44,7 +47,10 @@ fn diff_device(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
     if device.is_empty() {
         return writeln!(out, "Nothing differs.\n");
     }
-    rows(device, out)?;
+    match &device.lives {
+        Some(lives) => lives_rows(device, lives, out)?,
+        None => rows(device, out)?,
+    }
     writeln!(out, "<details><summary>Counters and fragmentation</summary>\n")?;
     writeln!(out, "| | Base | New | Growth |\n|---|--:|--:|--:|")?;
     for figure in words::figures(device) {
@@ -69,5 +75,24 @@ fn rows(device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {
     let metric = device.metric();
     let [base, new] = [&device.base, &device.new].map(|side| signed(side.peak.at.get(metric)));
     writeln!(out, "| **{}** | **{base}** | **{new}** | **total** |\n", words::delta(device.delta_bytes))?;
+    star(device.rows.iter().any(|row| row.inferred), device.by(), out)
+}
+
+/// Rows of what was born, freed and survived in one recording.
+fn lives_rows(device: &DeviceDiff, all: &Lives, out: &mut dyn Write) -> io::Result<()> {
+    let columns = |lives: &Lives| {
+        [lives.born, lives.freed, lives.survived]
+            .map(|share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { String::new() })
+    };
+    writeln!(out, "| Born | Freed | Survived | {} |\n|--:|--:|--:|---|", device.by().name())?;
+    for row in &device.rows {
+        let [born, freed, survived] = row.lives.as_ref().map(columns).unwrap_or_default();
+        writeln!(out, "| {born} | {freed} | {survived} | {} |", cell(&starred(&row.label, row.inferred)))?;
+    }
+    if let Some(unchanged) = words::unchanged(device) {
+        writeln!(out, "| | | | {unchanged} |")?;
+    }
+    let [born, freed, survived] = columns(all);
+    writeln!(out, "| **{born}** | **{freed}** | **{survived}** | **total** |\n")?;
     star(device.rows.iter().any(|row| row.inferred), device.by(), out)
 }

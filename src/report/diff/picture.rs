@@ -1,14 +1,14 @@
 //! `memviz diff -o`: the memory of both recordings over time, on one axis, and what makes the difference.
 
 use super::words;
-use crate::analysis::diff::{Curve, DeviceOverlay, DiffInputDevice, Overlay};
-use crate::analysis::diff::{DeviceDiff, DiffReport};
+use crate::analysis::diff::{Curve, DeviceDiff, DeviceOverlay, DiffInputDevice, DiffReport, Lives, Overlay};
+use crate::model::bytes::Bytes;
 use crate::report::Sources;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::{self, safe, signed};
-use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
+use crate::report::common::picture::pair::{BASE, NEW, Scale, both, one, point};
 use crate::report::common::picture::palette::{self, Color};
-use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels};
+use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_HEIGHT, vertical};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
 use crate::report::common::picture::{LINE_WIDTH, Picture, Room, TITLE_WIDTH, WIDTH, panels, stacked, warnings};
 use crate::report::common::words::starred;
@@ -58,7 +58,8 @@ fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
         let what = text(34.0, y, Anchor::Start, palette::MUTED, what);
         Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what).add(name)
     };
-    let title = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, "two recordings");
+    let what = if report.is_of_instants() { "two instants" } else { "two recordings" };
+    let title = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
     let base = name(28.0, BASE, "base", sources.base.path);
     let body = Group::new().add(title).add(base).add(name(50.0, NEW, "new", sources.new.path));
     let (body, height) = warnings(body, 54.0, &words::files(sources, report));
@@ -68,12 +69,20 @@ fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
 fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&words::headline(device), TITLE_WIDTH));
     let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
-    let lines = if room.notes { words::limits(device) } else { Vec::new() };
+    let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
+    lines.extend(device.lives.as_ref().map(words::lives));
+    lines.extend(curves.parting.as_ref().map(|(_, parting)| words::parting(parting)));
     let (body, y) = warnings(body, 20.0, &lines);
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;
-    let mut plot = both(curves, &scale).set("transform", format!("translate(0 {})", px(top)));
+    let curve = if device.lives.is_some() { one(curves, &scale) } else { both(curves, &scale) };
+    let mut plot = curve.set("transform", format!("translate(0 {})", px(top)));
     let mut labels = Labels::default();
+    if let Some((column, _)) = &curves.parting {
+        let x = scale.x(*column);
+        plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), NEW).set("stroke-dasharray", "4 3"));
+        plot = labels.add(plot, x, "they part", palette::TEXT);
+    }
     // Of two labels that collide the lower one is that of the new recording.
     plot = mark(plot, &mut labels, &device.new, &curves.new, &scale, ("new", NEW));
     plot = mark(plot, &mut labels, &device.base, &curves.base, &scale, ("base", BASE));
@@ -102,28 +111,40 @@ fn mark(
 /// The rows that grew and shrank most, and the sum.
 fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let right = f64::from(WIDTH) - 16.0;
-    let room = right - 13.0 * MONO_WIDTH - LEGEND;
+    let (head, width) = if device.lives.is_some() { ("born, freed", 26.0) } else { ("growth", 13.0) };
+    let room = right - width * MONO_WIDTH - LEGEND;
     let mut y = LEGEND_TOP;
     let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };
     let by = format!("by {}{star}", device.by().name());
     plot = plot.add(text(LEGEND, y, Anchor::Start, palette::MUTED, &by));
-    plot = plot.add(text(right, y, Anchor::End, palette::MUTED, "growth"));
-    let amount = |y: f64, bytes: i64| {
-        let amount = text(right, y, Anchor::End, palette::TEXT, &words::delta(bytes));
-        amount.set("font-family", MONO).set("font-size", MONO_SIZE)
+    plot = plot.add(text(right, y, Anchor::End, palette::MUTED, head));
+    let number = |x: f64, y: f64, content: &str| {
+        let number = text(x, y, Anchor::End, palette::TEXT, content);
+        number.set("font-family", MONO).set("font-size", MONO_SIZE)
+    };
+    let amount = |y: f64, bytes: i64, lives: Option<Lives>| match lives {
+        None => Group::new().add(number(right, y, &words::delta(bytes))),
+        Some(Lives { born, freed, .. }) => {
+            let born = number(right - 13.0 * MONO_WIDTH, y, &format!("+{}", Bytes(born.bytes)));
+            Group::new().add(born).add(number(right, y, &format!("-{}", Bytes(freed.bytes))))
+        }
     };
     for row in device.rows.iter().take(ROWS) {
         y += LEGEND_LINE;
         let label = format!("{}{}", starred(&row.label, row.inferred), words::fate(row));
         let title = format!("{label}\n{} -> {}", signed(row.base_bytes), signed(row.new_bytes));
-        plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes())));
+        plot = plot.add(titled(&title).add(code(LEGEND, y, room, &label)).add(amount(y, row.delta_bytes(), row.lives)));
     }
     let rest = device.rows.get(ROWS..).unwrap_or(&[]);
     let hidden = rest.iter().fold(0, |sum: i64, row| sum.wrapping_add(row.delta_bytes()));
     if !rest.is_empty() && !device.by().is_inclusive() {
         y += LEGEND_LINE;
         let label = format!("({} more)", rest.len().saturating_add(device.left_out.saturating_sub(1)));
-        plot = plot.add(code(LEGEND, y, room, &label)).add(amount(y, hidden));
+        plot = plot.add(code(LEGEND, y, room, &label)).add(amount(
+            y,
+            hidden,
+            rest.iter().filter_map(|row| row.lives).reduce(Lives::plus),
+        ));
     }
     if let Some(unchanged) = words::unchanged(device) {
         y += LEGEND_LINE;
@@ -131,5 +152,5 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     }
     y += LEGEND_LINE;
     let name = code(LEGEND, y, room, device.metric().name()).set("font-weight", 600);
-    plot.add(name).add(amount(y, device.delta_bytes).set("font-weight", 600))
+    plot.add(name).add(amount(y, device.delta_bytes, device.lives).set("font-weight", 600))
 }

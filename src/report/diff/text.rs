@@ -1,9 +1,9 @@
 //! `memviz diff` as text.
 
 use super::words;
-use crate::analysis::diff::Fate;
-use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
+use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow, Fate, Lives, Share};
 use crate::facts::grouping::GroupBy;
+use crate::model::bytes::Bytes;
 use crate::report::Sources;
 use crate::report::common::fit::shorten;
 use crate::report::common::next::Next;
@@ -45,6 +45,9 @@ impl TextStyle {
             writeln!(out, "{}", self.bold(&line))?;
         }
         words::places(device).iter().try_for_each(|place| self.words("  ", place, out))?;
+        if let Some(lives) = &device.lives {
+            self.words("  ", &words::lives(lives), out)?;
+        }
         self.notes(&words::limits(device), out)?;
         if device.is_empty() {
             return writeln!(out, "  {}", self.dim("nothing differs"));
@@ -60,7 +63,47 @@ impl TextStyle {
             writeln!(out, "{}", line(figure.name, base, new, delta))?;
         }
         writeln!(out)?;
-        self.diff_rows(device, out)
+        match &device.lives {
+            Some(lives) => self.lives_rows(device, lives, out),
+            None => self.diff_rows(device, out),
+        }
+    }
+
+    /// Rows of what was born, freed and survived in one recording.
+    fn lives_rows(&self, device: &DeviceDiff, all: &Lives, out: &mut dyn Write) -> io::Result<()> {
+        let by = device.by();
+        let columns = |born: &str, freed: &str, survived: &str| {
+            let survived = if self.has(SIDES_FROM) { format!(" {survived:>11}") } else { String::new() };
+            format!("{born:>11} {freed:>11}{survived}")
+        };
+        let shown = |lives: &Lives| {
+            let bytes = |share: Share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { "-".to_owned() };
+            columns(&bytes(lives.born), &bytes(lives.freed), &bytes(lives.survived))
+        };
+        let head = columns("born", "freed", "survived");
+        writeln!(out, "{}", self.dim(&format!("{head}  {}", by.name())))?;
+        for row in &device.rows {
+            let label = starred(&safe(&row.label), row.inferred && by != GroupBy::Category);
+            let columns = row.lives.map_or_else(|| columns("-", "-", &signed(row.new_bytes)), |lives| shown(&lives));
+            writeln!(out, "{columns}  {}", shorten(&label, self.room(head.width() + 2)))?;
+            if by == GroupBy::Stack {
+                let room = self.room(head.width() + 4);
+                for frame in &row.stack {
+                    let frame = shorten(&safe(frame), room);
+                    writeln!(out, "{:indent$}{}", "", self.dim(&frame), indent = head.width() + 4)?;
+                }
+            }
+        }
+        if by.is_inclusive() && device.left_out > 0 {
+            let more = format!("{} more; --top shows them", count(device.left_out, "row"));
+            writeln!(out, "{}  {}", columns("", "", ""), self.dim(&more))?;
+        }
+        if let Some(unchanged) = words::unchanged(device) {
+            writeln!(out, "{}  {}", columns("", "", ""), self.dim(&unchanged))?;
+        }
+        let total = if by.is_inclusive() { "in all" } else { "total" };
+        writeln!(out, "{}  {}", shown(all), self.dim(&format!("{total}, by {}", by.name())))?;
+        if device.rows.iter().any(|row| row.inferred) { self.legend(notes::inferred(by), out) } else { Ok(()) }
     }
 
     fn diff_rows(&self, device: &DeviceDiff, out: &mut dyn Write) -> io::Result<()> {

@@ -1,14 +1,14 @@
 //! What reports say about two recordings, in words and numbers; shared by text, Markdown and pictures.
 
-use crate::analysis::diff::{CodePlace, DiffInputDevice, Fate, Growth, GrowthLimit, SettingDiff};
-use crate::analysis::diff::{DeviceDiff, DiffReport, DiffRow};
+use crate::analysis::diff::{Asked, CodePlace, DeviceDiff, DiffInputDevice, DiffReport, DiffRow, Fate, Growth};
+use crate::analysis::diff::{GrowthLimit, Lives, Parting, SettingDiff};
 use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::Figures;
 use crate::model::Format;
 use crate::model::bytes::Bytes;
 use crate::replay::{Bound, Counters, Metric};
 use crate::report::Sources;
-use crate::report::common::notes::{self, device_name, signed};
+use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::count;
 
 /// A figure of both sides.
@@ -62,24 +62,48 @@ pub fn places(device: &DeviceDiff) -> [String; 2] {
     [("base", &device.base), ("new", &device.new)].map(|(name, side)| format!("{name}: {}", notes::place(&side.peak)))
 }
 
+/// What became of all blocks from one instant of a recording to the other.
+pub fn lives(lives: &Lives) -> String {
+    let [born, freed, survived] = [lives.born, lives.freed, lives.survived].map(|share| Bytes(share.bytes));
+    format!("{born} allocated in between and still there, {freed} freed, {survived} there at both")
+}
+
+/// Where two recordings part, and what was asked for there.
+pub fn parting(parting: &Parting) -> String {
+    let asked = |(name, asked): (&str, Option<&Asked>)| match asked {
+        None => format!("{name} ends"),
+        Some(Asked { entry, bytes, failed, site, .. }) => {
+            let asks = if *failed { "fails to get" } else { "asks for" };
+            format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
+        }
+    };
+    let [base, new] = parting.sides().map(asked);
+    format!("they part after {} alike: {base}, {new}", count(parting.alike as u64, "request"))
+}
+
 /// What both devices' histories lack, a line each; what both lack alike is said once.
 pub fn limits(device: &DeviceDiff) -> Vec<String> {
     let (base, new) = (notes::device(&device.base.peak), notes::device(&device.new.peak));
-    let in_base =
-        base.iter().map(|line| if new.contains(line) { format!("both: {line}") } else { format!("base: {line}") });
+    let mut lines = of_both(&base, &new, device.lives.is_some());
+    lines.extend(notes::grouping(device.by()).map(str::to_owned));
+    lines
+}
+
+/// Lines about both sides: each says which it is about, unless both are one recording.
+fn of_both(base: &[String], new: &[String], is_one: bool) -> Vec<String> {
+    let shared = |line: &String| match new.contains(line) {
+        true if is_one => line.clone(),
+        true => format!("both: {line}"),
+        false => format!("base: {line}"),
+    };
     let in_new = new.iter().filter(|line| !base.contains(line)).map(|line| format!("new: {line}"));
-    let grouping = notes::grouping(device.by()).map(str::to_owned);
-    in_base.chain(in_new).chain(grouping).collect()
+    base.iter().map(shared).chain(in_new).collect()
 }
 
 /// What must be said of the files, a line each.
 pub fn files(sources: Sources<'_>, report: &DiffReport) -> Vec<String> {
     let [base, new] = [sources.base, sources.new].map(|source| notes::source(&source.recording.snapshot));
-    let mut lines: Vec<String> = base
-        .iter()
-        .map(|line| if new.contains(line) { format!("both: {line}") } else { format!("base: {line}") })
-        .collect();
-    lines.extend(new.iter().filter(|line| !base.contains(line)).map(|line| format!("new: {line}")));
+    let mut lines = of_both(&base, &new, report.is_of_instants());
     let by = report.devices.first().map_or_else(GroupBy::default, DeviceDiff::by);
     lines.extend(report.formats.and_then(|formats| unlike(formats, by)));
     lines
@@ -109,7 +133,7 @@ pub fn unpaired(report: &DiffReport) -> Vec<String> {
     base.chain(report.only_new.iter().map(|device| line(device, "the new recording"))).collect()
 }
 
-/// Counters and fragmentation of both sides.
+/// Counters and fragmentation of both sides. What is said of a whole recording is left out where both sides are one.
 pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     let (base, new) = (&device.base.peak, &device.new.peak);
     let counters = |name, from: i64, to: i64| Figure {
@@ -120,9 +144,9 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
     };
     let maxima: [Counters; 2] = [base.maxima.into(), new.maxima.into()];
     let names = ["allocated, maximum", "active, maximum", "requested, maximum", "reserved, maximum"];
-    let mut figures: Vec<Figure> = (names.into_iter().zip(Metric::ALL))
-        .map(|(name, metric)| counters(name, maxima[0].get(metric), maxima[1].get(metric)))
-        .collect();
+    let maximum = |(name, metric)| counters(name, maxima[0].get(metric), maxima[1].get(metric));
+    let is_one = device.lives.is_some();
+    let mut figures: Vec<Figure> = names.into_iter().zip(Metric::ALL).filter(|_| !is_one).map(maximum).collect();
     figures.push(counters("reserved, here", base.at.reserved, new.at.reserved));
     let (from, to) = (device.base.figures.as_ref(), device.new.figures.as_ref());
     let mut bytes = |name, value: fn(&Figures) -> u64| {
@@ -142,6 +166,9 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
         let shown = |share: Option<f64>| share.map(|share| format!("{share:.1}%"));
         let delta = from.zip(to).filter(|_| shown(from) != shown(to)).map(|(from, to)| format!("{:+.1}", to - from));
         figures.push(Figure { name: "inactive share", base: shown(from), new: shown(to), delta });
+    }
+    if is_one {
+        return figures;
     }
     figures.push(counters("allocated, end", base.end.allocated, new.end.allocated));
     figures.push(counters("reserved, end", base.end.reserved, new.end.reserved));

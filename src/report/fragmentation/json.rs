@@ -2,7 +2,7 @@
 
 use crate::analysis::fragmentation::over_time::OverTimeRow;
 use crate::analysis::fragmentation::{
-    DeviceFragmentation, FragmentationReport, PoolFragmentation, SegmentFragmentation,
+    DeviceFragmentation, FragmentationReport, PoolFragmentation, SegmentFragmentation, Stranded,
 };
 use crate::facts::grouping::GroupBy;
 use crate::facts::segments::figures::{Figures, SizeClass};
@@ -12,7 +12,7 @@ use crate::model::{PoolId, SegmentType};
 use crate::play::{SettingsAdvice, Trust};
 use crate::replay::History;
 use crate::report::Source;
-use crate::report::common::json::{CounterBytes, Head};
+use crate::report::common::json::{CounterBytes, Head, PrivatePoolFacts};
 use crate::report::common::notes;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -49,6 +49,9 @@ pub struct FragmentationDevice {
     pub most_inactive: MostInactiveInstant,
     /// What the allocator keeps apart, the largest first; sums to the figures above.
     pub pools: Vec<Pool>,
+    /// Free memory that only one side stream or pool can use. Left out where there is not much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stranded: Option<StrandedMemory>,
     /// What rows of `pinning` stand for.
     pub by: GroupBy,
     /// Whether those rows overlap.
@@ -139,6 +142,26 @@ pub struct MostInactiveInstant {
     pub reserved_bytes: i64,
 }
 
+/// Free memory that only one stream or pool can use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StrandedMemory {
+    /// Its stream.
+    pub stream: u64,
+    /// Its pool, (0, 0) for the default one.
+    pub pool_id: PoolId,
+    /// The free bytes.
+    pub free_bytes: u64,
+    /// The line of its first recorded request; null where no stack tells.
+    pub first_used: Option<String>,
+}
+
+impl From<&Stranded> for StrandedMemory {
+    fn from(stranded: &Stranded) -> Self {
+        let Stranded { stream, pool, free, first_used, .. } = stranded;
+        Self { stream: *stream, pool_id: *pool, free_bytes: *free, first_used: first_used.clone() }
+    }
+}
+
 /// Segments whose free blocks serve the same requests.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Pool {
@@ -148,6 +171,9 @@ pub struct Pool {
     pub stream: Option<u64>,
     /// Pool id, (0, 0) for the default one; null when the file does not tell.
     pub pool_id: Option<PoolId>,
+    /// What is known of a private pool. Left out of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private: Option<PrivatePoolFacts>,
     /// Whether its segments are expandable.
     pub expandable: bool,
     /// Sums over its segments.
@@ -317,6 +343,7 @@ impl From<&PoolFragmentation> for Pool {
             segment_type: segment_type(pool.segment_type),
             stream: pool.stream,
             pool_id: pool.pool,
+            private: pool.private.as_ref().map(PrivatePoolFacts::from),
             expandable: pool.expandable,
             figures: (&pool.figures).into(),
             free_blocks: pool.free_blocks.iter().map(FreeBlocks::from).collect(),
@@ -373,6 +400,7 @@ impl From<&DeviceFragmentation> for FragmentationDevice {
             stray_blocks: device.stray.0,
             stray_bytes: device.stray.1,
             counters: (&device.counters).into(),
+            stranded: device.stranded.as_ref().map(StrandedMemory::from),
             most_inactive: MostInactiveInstant {
                 entry: History::entry_before(device.most_inactive.instant),
                 inactive_bytes: device.most_inactive.inactive,

@@ -37,6 +37,9 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
     for line in notes::fragmentation(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
+    if let Some(stranded) = &device.stranded {
+        writeln!(out, "{}\n", escape(&notes::stranded(stranded)))?;
+    }
     if let Some(rows) = &device.over_time {
         return over_time(rows, out);
     }

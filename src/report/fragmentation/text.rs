@@ -5,6 +5,7 @@ use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::attribution::Row;
+use crate::facts::grouping::private_pools::PrivatePool;
 use crate::facts::segments::figures::{Figures, SizeClass};
 use crate::facts::segments::pinning::{Pinning, PinningRow};
 use crate::model::HOST_DEVICE;
@@ -118,6 +119,7 @@ impl TextStyle {
         };
         let head = line("reserved", "inactive", "pinned", "largest free");
         writeln!(out, "\n{}", self.dim(&format!("{head}pool")))?;
+        let mut private: Vec<&PrivatePool> = device.pools.iter().filter_map(|pool| pool.private.as_ref()).collect();
         for pool in &device.pools {
             let [reserved, inactive, pinned, largest] = [
                 pool.figures.reserved,
@@ -130,6 +132,15 @@ impl TextStyle {
             let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
             let room = self.room(line.width());
             writeln!(out, "{line}{}", shorten_end(&name, room))?;
+        }
+        if let Some(stranded) = &device.stranded {
+            self.words("  ", &notes::stranded(stranded), out)?;
+        }
+        private.sort_by_key(|pool| pool.id);
+        private.dedup_by_key(|pool| pool.id);
+        for pool in private {
+            let line = notes::private_pool(pool);
+            self.broken(2, &line).iter().try_for_each(|line| writeln!(out, "  {}", self.dim(line)))?;
         }
         Ok(())
     }

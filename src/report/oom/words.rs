@@ -244,12 +244,13 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
                 Bytes(needed)
             ),
         ),
-        Advice::OtherPool { segment_type, stream, pool: id, inactive, largest } => statement(
+        Advice::OtherPool { segment_type, stream, pool: id, kind, inactive, largest } => statement(
             "other_pool",
             [("inactive_bytes", inactive), ("largest_free_block_bytes", largest)],
             format!(
-                "{} has {} inactive (largest free block {}) that this request ({}) could not use",
+                "{}{} has {} inactive (largest free block {}) that this request ({}) could not use",
                 pool(segment_type, stream, id, false),
+                kind.map(|kind| format!(" ({})", kind.words())).unwrap_or_default(),
                 Bytes(inactive),
                 Bytes(largest),
                 serving(oom)

@@ -78,7 +78,8 @@ pub(crate) fn table(attribution: &Attribution, names: [&str; 3], total: &str, ou
     }
     writeln!(out, "| **{}** | | | **{total}** |\n", Bytes(attribution.total_bytes))?;
     star(attribution.rows.iter().any(|row| row.inferred), attribution.by, out)?;
-    notes::library_below(attribution).map_or(Ok(()), |line| writeln!(out, "{}\n", escape(&line)))
+    let below = notes::library_below(attribution).into_iter().chain(notes::private_pools(attribution));
+    below.into_iter().try_for_each(|line| writeln!(out, "{}\n", escape(&line)))
 }
 
 /// What passed through each operator.

@@ -93,6 +93,9 @@ impl TextStyle {
         if let Some(line) = notes::library_below(attribution) {
             self.broken(13, &line).iter().try_for_each(|line| writeln!(out, "{:13}{}", "", self.dim(line)))?;
         }
+        for line in notes::private_pools(attribution) {
+            self.broken(13, &line).iter().try_for_each(|line| writeln!(out, "{:13}{}", "", self.dim(line)))?;
+        }
         let anonymous: u64 = attribution.rows.iter().filter(|row| row.label == NO_STACK).map(|row| row.bytes).sum();
         if is_snapshot && percent(anonymous, attribution.total_bytes) >= WORTH_A_HINT {
             let hint =

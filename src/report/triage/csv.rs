@@ -38,6 +38,14 @@ pub(crate) fn write(report: &TriageReport, out: &mut dyn Write) -> io::Result<()
                 Finding::Fragmentation { pinned_free, .. } => {
                     line("fragmentation", "", pinned_free.to_string(), false)?;
                 }
+                Finding::Stranded(stranded) => {
+                    line(
+                        "stranded",
+                        stranded.first_used.as_deref().unwrap_or_default(),
+                        stranded.free.to_string(),
+                        false,
+                    )?;
+                }
                 Finding::Free { free, .. } => line("free", "", free.to_string(), false)?,
                 Finding::Growth { is_leak, label, inferred, bytes_per_step, .. } => {
                     let kind = if *is_leak { "leak_per_step" } else { "growth_per_step" };

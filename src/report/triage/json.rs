@@ -78,6 +78,8 @@ pub struct FindingRow {
 pub enum FindingKind {
     /// Free memory that blocks in use keep from being given back, or much free memory where no history was recorded.
     Fragmentation,
+    /// Free memory that only one side stream or pool can use.
+    Stranded,
     /// Blocks that nothing ever frees.
     Leak,
     /// Blocks that pile up.
@@ -130,6 +132,7 @@ impl From<&Finding> for FindingRow {
         let words::Line { text, command } = words::finding(finding);
         let (kind, bytes, label) = match finding {
             Finding::Fragmentation { pinned_free, .. } => (FindingKind::Fragmentation, *pinned_free as i64, None),
+            Finding::Stranded(stranded) => (FindingKind::Stranded, stranded.free as i64, stranded.first_used.clone()),
             Finding::Free { free, .. } => (FindingKind::Fragmentation, *free as i64, None),
             Finding::Growth { is_leak, label, bytes_per_step, .. } => {
                 let kind = if *is_leak { FindingKind::Leak } else { FindingKind::Growth };

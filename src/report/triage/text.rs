@@ -88,8 +88,9 @@ impl TextStyle {
 
     /// Where most of the memory is not known, what would show it: how to record, or else how to mark the program.
     fn would_show(&self, device: &DeviceTriage, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        // The lines that record it better say the same.
-        let told = advice(source.recording).is_some();
+        // The lines that record it better say the same, and other programs than PyTorch's have no such ranges.
+        let is_foreign = source.recording.snapshot.notes.format.is_one_instant();
+        let told = is_foreign || advice(source.recording).is_some();
         let Some(sentence) = words::would_show(device).filter(|_| !told) else { return Ok(()) };
         writeln!(out)?;
         self.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))

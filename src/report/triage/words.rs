@@ -5,7 +5,7 @@ use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::common::notes::{device_name, safe, signed};
+use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{count, starred};
 use crate::report::percent;
 
@@ -53,8 +53,8 @@ pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
     let is_most = most > device.categories.total_bytes / 2;
     (is_most && unknown > 0).then_some(
-        "what most of it is for is not known: its stacks lead through no module, backward pass or optimizer. Ranges of \
-         torch.profiler.record_function(\"forward\"), (\"backward\") and (\"optimizer\") show that",
+        "neither stacks nor the order of entries show what most of it is for; ranges of \
+         torch.profiler.record_function(\"forward\"), (\"backward\") and (\"optimizer\") do",
     )
 }
 
@@ -151,6 +151,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
             ),
             command: "fragmentation",
         },
+        Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },
         Finding::Free { free, reserved } => Line {
             text: format!("{} of {} reserved are free", Bytes(*free), Bytes(*reserved)),
             command: "fragmentation",
@@ -163,7 +164,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         }
         Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line {
             text: format!(
-                "activations hold {} ({:.0}%), most since before the kept history; torch.no_grad() keeps none where no \
+                "activations hold {} ({:.0}%), most of them kept by earlier forward passes; torch.no_grad() keeps none where no \
                  backward follows",
                 Bytes(*bytes),
                 percent(*bytes, *total)

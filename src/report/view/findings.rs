@@ -60,7 +60,9 @@ pub fn findings(devices: &Devices<'_>) -> Result<String> {
         found.extend(device.advice.iter().take(cures::MOST).map(|advice| cure(device, advice)));
         for finding in &device.findings {
             found.push(match finding {
-                Finding::Fragmentation { .. } | Finding::Free { .. } => fragmentation(devices, device, finding),
+                Finding::Fragmentation { .. } | Finding::Stranded(_) | Finding::Free { .. } => {
+                    fragmentation(devices, device, finding)
+                }
                 Finding::Growth { .. } => growth(device, &leaks, finding),
                 Finding::Activations { .. } => activations(devices, device, finding)?,
             });

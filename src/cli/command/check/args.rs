@@ -1,7 +1,7 @@
 //! What can be typed behind `memviz check`.
 
 use crate::analysis::check::budget::at_most_all;
-use crate::analysis::check::{Ceiling, SiteLimit};
+use crate::analysis::check::{Ceiling, ResidueLimit, SiteLimit};
 use crate::analysis::diff::GrowthLimit;
 use crate::cli::args::{SharedArgs, parse_regex};
 use crate::cli::command::examples;
@@ -37,6 +37,10 @@ pub struct Check {
     /// The most that sites may hold at the peak whose label, or a frame of whose stack, matches; may be repeated
     #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
     pub(super) max_site: Vec<SiteLimit>,
+    /// The most that may be allocated between two instants, as --at names them, and still be there at the second one; may be
+    /// repeated
+    #[arg(long, value_name = "A..B=SIZE", allow_hyphen_values = true)]
+    pub(super) max_residue: Vec<ResidueLimit>,
     /// Memory of the device, such as 80GiB, which percentages are of
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_device)]
     pub(super) capacity: Option<Bytes>,

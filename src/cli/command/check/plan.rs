@@ -102,6 +102,7 @@ fn flags(args: &Check) -> Result<Budgets, Failure> {
         max_fragmentation: args.max_fragmentation,
         max_leak: args.max_leak.map(|size| size.0),
         max_sites: args.max_site.clone(),
+        max_residues: args.max_residue.clone(),
         steps: args.steps.clone(),
         baseline: None,
         tolerance: args.tolerance.unwrap_or_default(),
@@ -121,6 +122,9 @@ fn replaced(entries: Vec<BudgetSet>, args: &Check) -> Vec<BudgetSet> {
         budgets.max_leak = budgets.max_leak.filter(|_| args.max_leak.is_none());
         if !args.max_site.is_empty() {
             budgets.max_sites.clear();
+        }
+        if !args.max_residue.is_empty() {
+            budgets.max_residues.clear();
         }
         budgets.steps = args.steps.clone().or(budgets.steps);
         budgets.tolerance = args.tolerance.unwrap_or(budgets.tolerance);

@@ -16,6 +16,11 @@ pub(crate) const AREA: &str = "0.35";
 
 /// Both curves and their axes.
 pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
+    one(curves, scale).add(line(outline(&curves.new, scale), NEW).set("stroke-width", "1.6"))
+}
+
+/// The base's curve and the axes.
+pub(crate) fn one(curves: &DeviceOverlay, scale: &Scale) -> Group {
     let area = Area { left: LEFT, top: 0, width: PLOT_WIDTH, height: PLOT_HEIGHT };
     let base = outline(&curves.base, scale);
     let filled = Path::new().set("d", format!("{base}V{PLOT_HEIGHT}H{LEFT}z")).set("fill", BASE.light);
@@ -23,7 +28,6 @@ pub(crate) fn both(curves: &DeviceOverlay, scale: &Scale) -> Group {
         .add(filled.set("fill-opacity", AREA))
         .add(line(base, BASE).set("stroke-width", 1))
         .add(Blob::new(chart::draw(area, scale.x, scale.y, scale.x_title, &[])))
-        .add(line(outline(&curves.new, scale), NEW).set("stroke-width", "1.6"))
 }
 
 /// From bytes and columns to pixels.

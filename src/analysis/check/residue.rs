@@ -1,0 +1,60 @@
+//! What is left behind between two instants.
+
+use super::budget::ResidueLimit;
+use super::measure::Measured;
+use crate::analysis::diff::lives::{self, LivesOfGroup};
+use crate::error::{Error, Result};
+use crate::facts::device::Device;
+use crate::facts::doubts::{self, Doubt, Leaves};
+use crate::facts::grouping::filter::Filter;
+use crate::facts::grouping::{GroupBy, Grouper, Inference};
+use crate::facts::time::when::Purpose;
+use crate::replay::{Instant, Metric};
+
+/// What was allocated between two instants and is there at the second one.
+pub(super) struct Residue {
+    pub(super) measured: Measured,
+    /// By site.
+    pub(super) sites: Vec<LivesOfGroup>,
+}
+
+/// Measures it. What happened before the first instant does not matter.
+pub(super) fn of(device: &Device<'_>, limit: &ResidueLimit) -> Residue {
+    let unknown = |doubt| Residue { measured: Measured::unknown(doubt), sites: Vec::new() };
+    let between = match instants(device, limit) {
+        Ok(between) => between,
+        Err(error) => return unknown(Doubt::Refused(error.to_string())),
+    };
+    let completeness = &device.history().completeness;
+    let doubt = match doubts::of_device(device.track) {
+        Some((doubt, Leaves::Nothing)) => Some(doubt),
+        _ if completeness.no_entries => Some(Doubt::NoHistory),
+        _ if completeness.truncated => Some(Doubt::CutOff),
+        _ if completeness.sampled => Some(Doubt::Sampled),
+        _ => None,
+    };
+    if let Some(doubt) = doubt {
+        return unknown(doubt);
+    }
+    let filter = Filter::default();
+    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site);
+    let grouper = grouper.inferring(device, Inference::On, Metric::Allocated, None);
+    let (all, sites) = lives::of_groups(&grouper, Metric::Allocated, between);
+    let bytes = all.born.bytes;
+    let measured = if completeness.no_free_requested {
+        Measured { at_least: None, at_most: Some(bytes), doubt: Some(Doubt::NoFreeRequested) }
+    } else {
+        Measured::exact(bytes)
+    };
+    Residue { measured, sites }
+}
+
+fn instants(device: &Device<'_>, limit: &ResidueLimit) -> Result<(Instant, Instant)> {
+    let from = device.instant(&limit.from, Metric::Allocated, Purpose::At)?;
+    let to = device.instant(&limit.to, Metric::Allocated, Purpose::At)?;
+    if from > to {
+        let (between, id) = (&limit.between, device.id());
+        return Err(Error::Request(format!("expected the earlier instant first on device {id}, found {between}")));
+    }
+    Ok((from, to))
+}

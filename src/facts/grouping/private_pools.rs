@@ -1,0 +1,156 @@
+//! What private pools are for, as far as the recording tells.
+
+use super::pools::Pools;
+use crate::facts::code::sites::Sites;
+use crate::model::{Action, DEFAULT_POOL, PoolId, StackId};
+use crate::replay::{Instant, Track};
+use indexmap::IndexMap;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// A pool other than the default one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivatePool {
+    /// Its id.
+    pub id: PoolId,
+    /// What it is for.
+    pub kind: PoolKind,
+    /// What tells that.
+    pub evidence: PoolEvidence,
+    /// The line of the first recorded request that it served.
+    pub first_used: Option<String>,
+}
+
+/// What a pool is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// The CUDA graph that made it.
+    CapturedGraph,
+    /// The CUDA graphs of `torch.compile(mode="reduce-overhead")`.
+    CudagraphTrees,
+    /// Tensors of symmetric memory.
+    SymmetricMemory,
+    /// `torch.cuda.MemPool`.
+    MemPool,
+    /// `torch.cuda.MemPool`, or graphs that share a `graph_pool_handle`: their ids are alike.
+    MemPoolOrHandle,
+}
+
+/// What tells the kind of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PoolEvidence {
+    /// Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
+    Id,
+    /// A frame on the stack of a request.
+    Stack,
+    /// Requests on the default stream, on which no graph can be captured.
+    Stream,
+}
+
+impl PoolKind {
+    /// The kind in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::CapturedGraph => "captured graph",
+            Self::CudagraphTrees => "cudagraph trees",
+            Self::SymmetricMemory => "symmetric memory",
+            Self::MemPool => "MemPool",
+            Self::MemPoolOrHandle => "MemPool or graph_pool_handle",
+        }
+    }
+
+    /// The kind that a file on a stack tells.
+    fn of_file(file: &str) -> Option<Self> {
+        let file = file.replace('\\', "/");
+        match () {
+            () if file.ends_with("torch/_inductor/cudagraph_trees.py") => Some(Self::CudagraphTrees),
+            () if file.contains("torch/distributed/_symmetric_memory") => Some(Self::SymmetricMemory),
+            () if file.ends_with("torch/cuda/graphs.py") => Some(Self::CapturedGraph),
+            () => None,
+        }
+    }
+}
+
+/// The private pools of a device.
+#[derive(Clone, Debug, Default)]
+pub struct PrivatePools(IndexMap<PoolId, PrivatePool>);
+
+/// What is known of a pool before it is judged.
+#[derive(Default)]
+struct Used {
+    first: Option<(Instant, StackId)>,
+    stacks: HashSet<StackId>,
+    on_default_stream: bool,
+}
+
+impl Used {
+    fn add(&mut self, made: Instant, stack: StackId, stream: u64) {
+        self.on_default_stream |= stream == 0;
+        if made > 0 && self.first.is_none_or(|(first, _)| made < first) {
+            self.first = Some((made, stack));
+        }
+        self.stacks.insert(stack);
+    }
+}
+
+impl PrivatePools {
+    /// Looks at what every private pool served. Before PyTorch 2.15 only segments that are there at the end tell of them.
+    pub fn of(track: Track<'_>, sites: &Sites<'_>) -> Self {
+        let mut used: IndexMap<PoolId, Used> = IndexMap::new();
+        let is_private = |pool: Option<PoolId>| pool.filter(|&pool| pool != DEFAULT_POOL);
+        if track.snapshot.contexts.iter().any(|context| is_private(context.pool).is_some()) {
+            for (entry, action) in (0..).zip(track.actions()) {
+                let asks = matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap);
+                let context = track.context(entry);
+                if let Some(pool) = is_private(context.pool).filter(|_| asks) {
+                    let used = used.entry(pool).or_default();
+                    used.add(entry.saturating_add(1), track.stack(entry), context.stream);
+                }
+            }
+        }
+        for (span, segment) in Pools::of(track).segments() {
+            if let Some(pool) = is_private(segment.pool) {
+                let used = used.entry(pool).or_default();
+                used.add(span.made, span.stack, segment.stream);
+                used.stacks.extend(segment.blocks.iter().map(|block| block.stack));
+            }
+        }
+        let judged = used.into_iter().map(|(id, used)| (id, judge(id, &used, sites)));
+        Self(judged.collect())
+    }
+
+    /// A pool by its id.
+    pub fn get(&self, id: PoolId) -> Option<&PrivatePool> {
+        self.0.get(&id)
+    }
+
+    /// Every pool, by its id.
+    pub fn all(&self) -> Vec<PrivatePool> {
+        let mut pools: Vec<PrivatePool> = self.0.values().cloned().collect();
+        pools.sort_by_key(|pool| pool.id);
+        pools
+    }
+}
+
+fn judge(id: PoolId, used: &Used, sites: &Sites<'_>) -> PrivatePool {
+    let snapshot = sites.snapshot();
+    let of_stack = |&stack: &StackId| {
+        let mut frames = snapshot.stacks.frame_ids(stack).iter().filter_map(|&frame| snapshot.stacks.frame(frame));
+        frames.find_map(|frame| PoolKind::of_file(snapshot.strings.get(frame.filename)))
+    };
+    // Trees are captured as graphs are, and say more.
+    let kinds: Vec<PoolKind> = used.stacks.iter().filter_map(of_stack).collect();
+    let told = [PoolKind::CudagraphTrees, PoolKind::SymmetricMemory, PoolKind::CapturedGraph];
+    let (kind, evidence) = match told.into_iter().find(|kind| kinds.contains(kind)) {
+        Some(kind) => (kind, PoolEvidence::Stack),
+        None if id.1 == 0 => (PoolKind::CapturedGraph, PoolEvidence::Id),
+        None if used.on_default_stream => (PoolKind::MemPool, PoolEvidence::Stream),
+        None => (PoolKind::MemPoolOrHandle, PoolEvidence::Id),
+    };
+    let first = used.first.map(|(_, stack)| stack).filter(|&stack| stack != StackId::EMPTY);
+    PrivatePool { id, kind, evidence, first_used: first.map(|stack| sites.site(stack)) }
+}
