@@ -5,8 +5,10 @@
 use crate::support::{REQUIRE_CORPUS, assert_none, names, open, read_text, skipped};
 use memviz::Recording;
 use memviz::analysis::advice::{Advice, Lowered, Plays, Saving};
+use memviz::analysis::fit::FitPlans;
 use memviz::analysis::triage::TriageOptions;
 use memviz::play::Trust;
+use memviz::play::plans::PlanOptions;
 use serde_json::Value;
 use std::path::Path;
 
@@ -24,6 +26,10 @@ const NOT_KNOWN: [(&str, &str, &str); 3] = [
 
 /// Of the peak, in thousandths.
 const MOST_OFF: u64 = 20;
+/// Of what the cured program needs, in thousandths.
+const MOST_OFF_NEEDS: u64 = 30;
+/// Bytes.
+const SMALL_DEVICE: u64 = 64 << 20;
 
 struct Case {
     name: String,
@@ -44,6 +50,40 @@ fn all_stories_are_found() {
         return skipped(&format!("there is no {MORE}; {REQUIRE_CORPUS}=1 makes that a failure"));
     }
     assert_none(&problems(MORE));
+}
+
+/// The device that a program needs with the cure is the one that the cured program needs, both as `fit` says.
+#[test]
+fn fit_says_what_a_cured_program_needs() {
+    let root = if Path::new(MORE).is_dir() { MORE } else { FIXTURE };
+    let flawed = names(root).into_iter().filter(|name| name.ends_with("_flawed"));
+    let pairs = flawed.filter(|name| Path::new(&format!("{root}/{}", cured(name))).is_dir());
+    let compared: Vec<Option<String>> = pairs.filter_map(|name| needs(root, &name)).collect();
+    assert!(!compared.is_empty(), "{root} has no pairs that fit answers");
+    assert_none(&compared.into_iter().flatten().collect::<Vec<String>>());
+}
+
+fn cured(flawed: &str) -> String {
+    flawed.replace("_flawed", "_cured")
+}
+
+/// What is wrong with the device that `fit` names for a cure, if something is; `None` where it names none.
+fn needs(root: &str, name: &str) -> Option<Option<String>> {
+    let story: Value = serde_json::from_str(&read_text(&format!("{root}/{name}/story.json"))).unwrap();
+    // So small that nothing fits: what each program needs is looked for.
+    let options = PlanOptions::default().capacity(Some(SMALL_DEVICE)).context(Some(0));
+    let ask = |name: &str| {
+        let recording: Recording = open(&format!("{root}/{name}/snapshot.pickle.gz"));
+        FitPlans::of(&recording.devices(), &options).unwrap()
+    };
+    let flawed = ask(name);
+    let mut cures = flawed.cures.into_iter().flatten();
+    let cure = cures.find(|cure| Some(cure.advice.story.name()) == story["story"].as_str())?;
+    let Saving::Played { needs: Some(said), trust, .. } = cure.advice.saving else { return None };
+    let truth = ask(&cured(name)).plans.devices.iter().find_map(|device| device.as_it_is.as_ref()?.needs)?;
+    let is_known = trust != Trust::Uncertain && !NOT_KNOWN.iter().any(|(of, _, _)| *of == name);
+    let is_off = is_known && said.abs_diff(truth) > truth / 1000 * MOST_OFF_NEEDS;
+    Some(is_off.then(|| format!("{name}: the cured program needs {truth} bytes, not {said}")))
 }
 
 fn problems(root: &str) -> Vec<String> {

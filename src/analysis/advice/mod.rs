@@ -177,6 +177,8 @@ enum Remedy {
 /// Which cures are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plays {
+    /// All, and each with the smallest device on which it works.
+    Needs,
     /// All.
     All,
     /// Those of a recording that is played in an instant; of others the list says what plays them.
@@ -187,6 +189,9 @@ pub enum Plays {
 /// Entries of a device that are played in an instant.
 const QUICK: u32 = 60_000;
 
+/// Steps played for the smallest device of one cure.
+const STEPS_OF_NEEDS: u64 = 4_000_000;
+
 impl Plays {
     /// Why the cures of a device are not played; `None` where they are.
     fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
@@ -195,7 +200,7 @@ impl Plays {
 
     /// Whether the cures of a device are played.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
-        self == Self::All || device.history().entries() <= QUICK
+        self != Self::Quick || device.history().entries() <= QUICK
     }
 }
 
@@ -229,7 +234,7 @@ pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     if found.is_empty() {
         return Vec::new();
     }
-    let trial = Trial::new(device, plays.obstacle(device));
+    let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
     let mut advice: Vec<Advice> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.
     advice.sort_by_key(|advice| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));

@@ -21,6 +21,9 @@ pub enum Saving {
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
+        /// A device on which the program always works with the cure, in bytes that the allocator can use: the smallest, as far as
+        /// known. `None` where that was not asked.
+        needs: Option<u64>,
         /// How far to trust both.
         trust: Trust,
         /// Why no further; empty where they are exact.
@@ -71,11 +74,13 @@ pub(super) struct Trial<'d, 'a> {
     editor: Editor<'d, 'a>,
     /// The program and how it goes under the recorded settings, or why it cannot be played.
     testbed: Result<(Testbed, Outcome), &'static str>,
+    /// Steps that are played for the smallest device of each cure.
+    budget: u64,
 }
 
 impl<'d, 'a> Trial<'d, 'a> {
     /// Gets ready to play; an obstacle says why nothing is played.
-    pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>) -> Self {
+    pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>, budget: u64) -> Self {
         let program = obstacle.map_or_else(|| program(device), Err);
         let testbed = program.map(|program| {
             let mut testbed = Testbed::new(device.track, program, None, None);
@@ -84,7 +89,7 @@ impl<'d, 'a> Trial<'d, 'a> {
             let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
             (testbed, outcome)
         });
-        Self { device, editor: Editor::new(device), testbed }
+        Self { device, editor: Editor::new(device), testbed, budget }
     }
 
     /// What a finding is worth; `None` where its cure saves too little.
@@ -109,14 +114,14 @@ impl<'d, 'a> Trial<'d, 'a> {
             Err(because) => return self.not_played(remedy, (*because).to_owned()),
         };
         let settings = &testbed.settings;
-        let changed = |edited: &Edited| testbed.run_changed(edited, &[], settings, true, 0);
+        let changed = |edited: &Edited| testbed.run_changed(edited, &[], settings, true, self.budget);
         let run = match remedy {
             Remedy::Lives(lives) => Ok(changed(&self.editor.with_lives(&testbed.program, lives))),
             Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
                 Ok(edited) => Ok(changed(&edited)),
                 Err(refusal) => Err(refusal.because),
             },
-            Remedy::Settings(settings) => Ok(testbed.run(settings, false, 0)),
+            Remedy::Settings(settings) => Ok(testbed.run(settings, false, self.budget)),
             Remedy::Unplayed(because) => Err((*because).to_owned()),
         };
         let run = match run {
@@ -127,7 +132,8 @@ impl<'d, 'a> Trial<'d, 'a> {
         let allocated = Lowered { before: before.max_allocated, after: after.max_allocated };
         let reserved = Lowered { before: before.max_reserved, after: after.max_reserved };
         let is_worth_it = allocated.is_notable() || reserved.is_notable();
-        is_worth_it.then_some(Saving::Played { allocated, reserved, trust: run.trust, because: run.because })
+        let needs = run.capacities.enough.filter(|_| self.budget > 0);
+        is_worth_it.then_some(Saving::Played { allocated, reserved, needs, trust: run.trust, because: run.because })
     }
 
     /// A cure that is not played: `None` where it could save too little.

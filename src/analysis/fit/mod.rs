@@ -5,6 +5,7 @@
 
 mod align;
 mod completed;
+mod cured;
 mod growth;
 mod largest;
 mod prediction;
@@ -14,6 +15,7 @@ mod staged;
 mod sums;
 
 pub use completed::{plans_beside, ran_out};
+pub use cured::{FitCure, FitPlans};
 pub use largest::Largest;
 pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;

@@ -2,7 +2,7 @@
 
 use super::{Run, examples};
 use crate::Recording;
-use crate::analysis::fit::{FitInput, FitOptions, FitReport, plans_beside, ran_out};
+use crate::analysis::fit::{FitInput, FitOptions, FitPlans, FitReport, plans_beside, ran_out};
 use crate::cli::args::{CommonArgs, SharedArgs};
 use crate::cli::changes::ChangeArgs;
 use crate::cli::device_memory::{DeviceMemoryArgs, TOTAL};
@@ -14,7 +14,7 @@ use crate::cli::recording::{open, use_threads};
 use crate::facts::device::Devices;
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
-use crate::play::plans::{PlanOptions, PlanReport};
+use crate::play::plans::PlanOptions;
 use crate::report::{AnswerFormat, Source, fit};
 use clap::Args;
 use rayon::prelude::*;
@@ -182,11 +182,16 @@ impl Fit {
             options.capacity = Some(rehearsal.memory);
             options.context = options.context.or(Some(rehearsal.context));
         }
-        let report = recording.plan(&options);
+        let report = FitPlans::of(&recording.devices(), &options);
         let mut report = report.map_err(|error| Failure::about(&CommonArgs::shown(&self.inputs[0]), &error))?;
         if let Some(rehearsal) = rehearsal {
             let lacks = rehearsal.lacks(self.memory.is_elsewhere(rehearsal));
-            report.devices.iter_mut().filter(|device| device.lacks.is_empty()).for_each(|device| device.lacks = lacks);
+            report
+                .plans
+                .devices
+                .iter_mut()
+                .filter(|device| device.lacks.is_empty())
+                .for_each(|device| device.lacks = lacks);
         }
         self.write_plans(&report, &recordings, format)
     }
@@ -203,7 +208,7 @@ impl Fit {
         let (failed, other) = if ran_out(one) { (one, other) } else { (other, one) };
         let report = plans_beside(failed, other, &self.plan_options());
         let report = report.map_err(|error| Failure::Message(error.to_string()))?;
-        self.write_plans(&report, recordings, format)
+        self.write_plans(&FitPlans::without_cures(report), recordings, format)
     }
 
     /// The format of plans; what is not for them is a mistake.
@@ -252,7 +257,7 @@ impl Fit {
 
     fn write_plans(
         &self,
-        report: &PlanReport,
+        report: &FitPlans,
         recordings: &[Recording],
         format: AnswerFormat,
     ) -> Result<Outcome, Failure> {

@@ -67,7 +67,7 @@ impl From<&Advice> for AdviceRow {
         let line =
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
         let (allocated, reserved, trust, because) = match &advice.saving {
-            Saving::Played { allocated, reserved, trust, because } => {
+            Saving::Played { allocated, reserved, trust, because, .. } => {
                 (Some(allocated.by()), Some(reserved.by()), *trust, because.clone())
             }
             Saving::NotPlayed { because, .. } => (None, None, Trust::Refused, because.clone()),

@@ -5,6 +5,7 @@ use crate::analysis::fit::FitReport;
 use crate::analysis::fit::{Check, DeviceFit, Largest, Measured, Prediction};
 use crate::play::{Outcome, Trust};
 use crate::report::Source;
+use crate::report::common::cures::AdviceRow;
 use crate::report::common::json::{AttributionRows, InputHead};
 use crate::report::fit::single::json::FitSearch;
 use crate::wire::SCHEMA_VERSION;
@@ -47,8 +48,22 @@ pub struct FitDevice {
     pub scaling: FitScaling,
     /// What holds memory at the peak, at the number asked for or the largest that fits; null where neither is.
     pub peak: Option<FitPeak>,
+    /// Cures of known mistakes in the program of a single recording that does not fit as it is.
+    pub cures: Vec<FitCureRow>,
     /// What makes a single recording fit the device; null where there are several recordings, or nothing is played.
     pub search: Option<FitSearch>,
+}
+
+/// The cure of a known mistake.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitCureRow {
+    /// The mistake and its cure.
+    pub advice: AdviceRow,
+    /// A device on which the program always works with the cure, in bytes that the allocator can use; null where nothing was
+    /// played.
+    pub needs_bytes: Option<u64>,
+    /// Whether the program fits with this cure alone; null where that is not known.
+    pub fits: Option<bool>,
 }
 
 /// Runs at other numbers.
@@ -238,6 +253,7 @@ impl FitDevice {
                 .peak
                 .as_ref()
                 .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
+            cures: Vec::new(),
             search: None,
         }
     }

@@ -1,32 +1,38 @@
 //! `memviz fit` of one recording as Markdown.
 
 use super::words;
+use crate::analysis::fit::{FitCure, FitPlans};
 use crate::model::bytes::Bytes;
-use crate::play::plans::{DevicePlans, Plan, PlanReport};
+use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
+use crate::report::common::cures::{MOST, change};
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name};
 use std::io::{self, Write};
 
-pub(crate) fn write(sources: &[Source<'_>], report: &PlanReport, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(sources: &[Source<'_>], report: &FitPlans, out: &mut dyn Write) -> io::Result<()> {
     let paths: Vec<String> = sources.iter().map(|source| code(source.path)).collect();
     writeln!(out, "## What makes {} fit\n", paths.join(", "))?;
     for line in sources.iter().flat_map(|source| notes::source(&source.recording.snapshot)) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    if report.devices.is_empty() {
+    if report.plans.devices.is_empty() {
         writeln!(out, "No memory was allocated on any device while recording.")?;
     }
-    report.devices.iter().try_for_each(|device| plans(device, out))
+    let mut devices = report.plans.devices.iter().zip(&report.cures);
+    devices.try_for_each(|(device, cures)| plans(device, cures, out))
 }
 
-fn plans(device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "### {}: {}\n", device_name(device.device), escape(&words::headline(device)))?;
+fn plans(device: &DevicePlans, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### {}: {}\n", device_name(device.device), escape(&words::headline_with(device, cures)))?;
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
     for line in words::facts(device) {
         writeln!(out, "- {}", escape(&line))?;
+    }
+    for cure in cures.iter().take(MOST) {
+        writeln!(out, "- {}: {}", escape(&change(&cure.advice)), escape(&words::cure(cure)))?;
     }
     let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
     writeln!(out, "\n| Needs | Reserved | Allocated | Retries | Runs again | Trust | What is changed |")?;

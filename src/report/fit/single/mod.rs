@@ -6,15 +6,17 @@ pub(crate) mod markdown;
 pub(crate) mod text;
 pub(crate) mod words;
 
-use super::json::{Fit, FitDevice, FitScaling};
-use crate::play::plans::{DevicePlans, PlanReport};
+use super::json::{Fit, FitCureRow, FitDevice, FitScaling};
+use crate::analysis::advice::Saving;
+use crate::analysis::fit::{FitCure, FitPlans};
+use crate::play::plans::DevicePlans;
 use crate::report::common::json::InputHead;
 use crate::report::common::no_commands;
 use crate::report::{Answer, Rows, Source, TextStyle};
 use crate::wire::SCHEMA_VERSION;
 use std::io::{self, Write};
 
-impl Answer for PlanReport {
+impl Answer for FitPlans {
     const COMMAND: &'static str = "fit";
     /// The recordings, as they were named.
     type About<'a> = &'a [Source<'a>];
@@ -33,14 +35,23 @@ impl Answer for PlanReport {
     }
 }
 
-impl Rows for PlanReport {
+impl Rows for FitPlans {
     fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        csv::write(self, out)
+        csv::write(&self.plans, out)
     }
 }
 
 /// The answer about one device.
-fn device(device: &DevicePlans) -> FitDevice {
+fn device((device, cures): (&DevicePlans, &Vec<FitCure>)) -> FitDevice {
+    let needs = |saving: &Saving| match saving {
+        Saving::Played { needs, .. } => *needs,
+        Saving::NotPlayed { .. } => None,
+    };
+    let cure = |cure: &FitCure| FitCureRow {
+        advice: (&cure.advice).into(),
+        needs_bytes: needs(&cure.advice.saving),
+        fits: cure.fits,
+    };
     FitDevice {
         device: device.device,
         refused: device.refused.map(str::to_owned),
@@ -52,16 +63,17 @@ fn device(device: &DevicePlans) -> FitDevice {
         context_bytes: device.context,
         scaling: FitScaling::none(),
         peak: None,
+        cures: cures.iter().map(cure).collect(),
         search: device.refused.is_none().then(|| device.into()),
     }
 }
 
 /// The whole answer of `memviz fit` about plans.
-fn answer<'a>(sources: &[Source<'a>], report: &PlanReport) -> Fit<'a> {
+fn answer<'a>(sources: &[Source<'a>], report: &FitPlans) -> Fit<'a> {
     Fit {
         schema_version: SCHEMA_VERSION,
         command: "fit",
         inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
-        devices: report.devices.iter().map(device).collect(),
+        devices: report.plans.devices.iter().zip(&report.cures).map(device).collect(),
     }
 }

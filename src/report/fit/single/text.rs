@@ -1,9 +1,11 @@
 //! `memviz fit` of one recording as text.
 
 use super::words;
+use crate::analysis::fit::{FitCure, FitPlans};
 use crate::model::bytes::Bytes;
-use crate::play::plans::{DevicePlans, Plan, PlanReport};
+use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
+use crate::report::common::cures::{MOST, change};
 use crate::report::common::fit::broken;
 use crate::report::common::notes::{device_name, safe};
 use crate::report::common::text::TextStyle;
@@ -14,25 +16,22 @@ const DETAILS_FROM: usize = 100;
 /// Columns of the name of a plan at their least.
 const NAME: usize = 20;
 
-pub(crate) fn write(
-    text: TextStyle,
-    sources: &[Source<'_>],
-    report: &PlanReport,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub(crate) fn write(text: TextStyle, sources: &[Source<'_>], report: &FitPlans, out: &mut dyn Write) -> io::Result<()> {
     let Some((&last, others)) = sources.split_last() else { return Ok(()) };
     others.iter().try_for_each(|&source| text.file_notes(source, out))?;
-    text.devices(last, &report.devices, out, TextStyle::plans)
+    let devices: Vec<(&DevicePlans, &Vec<FitCure>)> = report.plans.devices.iter().zip(&report.cures).collect();
+    text.devices(last, &devices, out, |text, &(device, cures), out| text.plans(device, cures, out))
 }
 
 impl TextStyle {
-    fn plans(&self, device: &DevicePlans, out: &mut dyn Write) -> io::Result<()> {
-        let title = format!("{}: {}", device_name(device.device), words::headline(device));
+    fn plans(&self, device: &DevicePlans, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
+        let title = format!("{}: {}", device_name(device.device), words::headline_with(device, cures));
         for (index, line) in self.broken(2, &title).iter().enumerate() {
             writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
         }
         words::facts(device).iter().try_for_each(|line| self.words("  ", line, out))?;
         self.notes(&words::limits(device), out)?;
+        self.fit_cures(cures, out)?;
         let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
         writeln!(out)?;
         let head = ["needs", "reserved", "allocated", "retries", "runs again"];
@@ -59,6 +58,22 @@ impl TextStyle {
             writeln!(out)?;
         }
         below.iter().try_for_each(|line| self.legend(line, out))
+    }
+
+    /// The first few cures, each with whether it is enough.
+    fn fit_cures(&self, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
+        if cures.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n  {}", self.bold("What to change first"))?;
+        for (number, cure) in (1..).zip(cures.iter().take(MOST)) {
+            for (index, line) in self.broken(7, &change(&cure.advice)).iter().enumerate() {
+                let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
+                writeln!(out, "    {mark} {line}")?;
+            }
+            self.words("       ", &words::cure(cure), out)?;
+        }
+        Ok(())
     }
 
     fn plan(&self, device: &DevicePlans, plan: &Plan) -> String {

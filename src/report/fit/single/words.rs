@@ -1,5 +1,7 @@
 //! Sentences about plans, the same in every format.
 
+use crate::analysis::advice::Saving;
+use crate::analysis::fit::FitCure;
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer};
@@ -38,6 +40,29 @@ pub fn headline(device: &DevicePlans) -> String {
         }
         _ => format!("does not fit: needs {needed} of {there}; no change that was tried lowers that"),
     }
+}
+
+/// Whether a cure is enough, and how far that is to be trusted.
+pub fn cure(cure: &FitCure) -> String {
+    let (needs, trust) = match &cure.advice.saving {
+        Saving::Played { reserved, needs, trust, .. } => (Bytes(needs.unwrap_or(reserved.after)), trust.name()),
+        Saving::NotPlayed { because, .. } => return format!("not simulated: {because}"),
+    };
+    match cure.fits {
+        Some(true) => format!("fits with this change alone: needs {needs} ({trust})"),
+        Some(false) => format!("not enough alone: needs {needs} ({trust})"),
+        None => format!("needs {needs} up to the end of the recording ({trust})"),
+    }
+}
+
+/// The verdict, where the mistakes that are known are cured first.
+pub fn headline_with(device: &DevicePlans, cures: &[FitCure]) -> String {
+    let enough = cures.iter().find(|cure| cure.fits == Some(true));
+    let line = enough.and_then(|cure| cure.advice.line.as_ref());
+    let Some(line) = line.filter(|_| !device.fits && device.refused.is_none()) else { return headline(device) };
+    let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
+    let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
+    format!("does not fit: needs {needed} of {there}; fits with one change, at {}", line.label)
 }
 
 /// What a plan is called.
