@@ -181,3 +181,16 @@ fn memory_of_a_side_stream_is_named_with_its_line() {
     let sentence = "200.00 MiB of 600.00 MiB reserved are free on stream 7, first used at run.py:11 prefetch";
     assert!(text.replace("\n  ", " ").contains(sentence), "{text}");
 }
+
+#[test]
+fn lines_of_code_are_shown_where_they_are_asked_for() {
+    let folder = "fixtures/stories/duplicate_model_mlp_flawed";
+    let recording = format!("{folder}/snapshot.pickle.gz");
+    let line = "9 | best={name:value.clone()";
+    let shown = memviz(&[&recording, "--source", folder]);
+    assert!(shown.expect(0).stdout.contains(line), "{}", shown.stdout);
+    // What goes to a file or a pipe may be passed on.
+    assert!(!memviz(&[&recording]).expect(0).stdout.contains(line));
+    let elsewhere = memviz(&[&recording, "--source", "fixtures/snapshots"]);
+    assert!(!elsewhere.expect(0).stdout.contains(" | "), "{}", elsewhere.stdout);
+}

@@ -1179,6 +1179,22 @@ class FitCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitCureRow:
+    """The cure of a known mistake."""
+
+    advice: AdviceRow
+    """The mistake and its cure."""
+
+    fits: bool | None
+    """Whether the program fits with this cure alone; null where that is not known."""
+
+    needs_bytes: int | None
+    """A device on which the program always works with the cure, in bytes that the allocator can use; null where
+    nothing was played.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitDevice:
     """`memviz fit`, one device."""
 
@@ -1198,6 +1214,9 @@ class FitDevice:
 
     context_bytes: int | None
     """Bytes beside these that CUDA keeps of the device; null where none was named."""
+
+    cures: tuple[FitCureRow, ...]
+    """Cures of known mistakes in the program of a single recording that does not fit as it is."""
 
     device: int
     """Device."""

@@ -73,8 +73,6 @@ pub enum Story {
     SideStreamStranding,
     /// Segments that an earlier phase left behind.
     ReleaseCache,
-    /// Casts and copies that one operator makes of a whole tensor.
-    CastCopy,
     /// Temporaries of one line make the peak.
     Temporary,
     /// What a library sets aside for inference beside a training.
@@ -101,7 +99,6 @@ impl Story {
             Self::FragmentationVarlen => "fragmentation_varlen",
             Self::SideStreamStranding => "side_stream_stranding",
             Self::ReleaseCache => "release_cache",
-            Self::CastCopy => "cast_copy",
             Self::Temporary => "temporary",
             Self::InferenceCache => "inference_cache",
         }
@@ -205,9 +202,9 @@ impl Plays {
 }
 
 /// Finders, the most telling first: those that look at the calls of models, then all others.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 4] =
-    [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find];
-const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 5] =
+    [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find, release_cache::find];
+const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 12] = [
     zero_grad_late::find,
     duplicate_model::find,
     frozen::find,
@@ -219,7 +216,6 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 13] = [
     inference_cache::find,
     varying_lengths::find,
     side_stream::find,
-    release_cache::find,
     temporaries::find,
 ];
 

@@ -1,77 +1,89 @@
 //! Segments that an earlier phase left behind: free, reserved, and of no use for what comes next.
 
+use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::Phase;
 use crate::model::bytes::Bytes;
+use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Instant, Metric};
 
 /// One part in so many of the most that is reserved is left behind at least.
 const PART_LEFT: i64 = 5;
-/// Models that are called in turn are no phases: a phase has so many passes at least.
-const LEAST_PASSES: usize = 2;
+/// Models that are called in turn are no phases: a phase has so many calls at least.
+const LEAST_CALLS: usize = 2;
 
-/// Where most is left behind by what the program did before.
-pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+/// Where much is left behind by what the program did before.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let highest = device.history().maxima[Metric::Reserved as usize];
-    let boundary = boundaries(device).into_iter().take_while(|&at| at < highest.instant);
-    let mut largest: Option<(Instant, i64)> = None;
-    let mut boundary = boundary.peekable();
-    device.track.walk_to(highest.instant, |instant, now| {
-        if boundary.next_if(|&at| at <= instant).is_some() {
-            let left = now.reserved - now.active;
-            if largest.is_none_or(|(_, known)| left > known) {
-                largest = Some((instant, left));
-            }
-        }
-    });
-    let Some((instant, left)) = largest.filter(|&(_, left)| left > 0 && left >= highest.bytes / PART_LEFT) else {
+    // What comes again and again, as an evaluation after each epoch, would pay for it again and again.
+    let boundaries = boundaries(device, calls);
+    let &[boundary] = boundaries.as_slice() else { return Vec::new() };
+    let mut left = 0;
+    device.track.walk_to(boundary.end, |_, now| left = now.reserved - now.active);
+    if boundary.end >= highest.instant || left <= 0 || left < highest.bytes / PART_LEFT {
         return Vec::new();
-    };
-    let next = (instant..device.history().entries()).map(|entry| device.track.stack(entry));
-    let line =
-        next.take(64).find_map(|stack| device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame)));
+    }
     vec![Finding {
         story: Story::ReleaseCache,
-        line,
+        line: line_behind(device, boundary),
         cure: "call torch.cuda.empty_cache() once before this line".to_owned(),
         evidence: format!(
             "{} of segments are free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
-        cost: Some("the next passes reserve memory again".to_owned()),
+        cost: Some("the next phase reserves memory again".to_owned()),
         code: vec!["torch.cuda.empty_cache()  # once, not in the loop".to_owned()],
-        remedy: Remedy::Lives(Lives { emptied: vec![instant], ..Lives::default() }),
+        remedy: Remedy::Lives(Lives { emptied: vec![boundary.end], ..Lives::default() }),
     }]
 }
 
-/// Instants at which the program goes on with something else: the first forward pass behind what loads and builds, several that no
-/// backward pass follows behind several that it does, and the other way round.
-fn boundaries(device: &Device<'_>) -> Vec<Instant> {
-    let mut passes: Vec<(Instant, bool)> = Vec::new();
-    let mut is_open = false;
-    for span in &device.phases().spans {
-        match span.phase {
-            Phase::Forward if !is_open => {
-                passes.push((span.start, false));
-                is_open = true;
-            }
-            Phase::Backward => {
-                if let Some(last) = passes.last_mut() {
-                    last.1 = true;
-                }
-                is_open = false;
-            }
-            Phase::Data | Phase::Other => is_open = false,
-            // `zero_grad` comes anywhere in a step.
-            Phase::Forward | Phase::Optimizer => {}
+/// Where the program goes on with something else.
+#[derive(Clone, Copy, Debug)]
+struct Boundary {
+    /// The end of what it did before.
+    end: Instant,
+    /// The first call of a model behind it: what comes between may belong to either.
+    call: Instant,
+}
+
+/// Where the program has done one thing and goes on with another: several calls of models that are trained before several
+/// that are not, or the other way round.
+fn boundaries(device: &Device<'_>, calls: &ModelCalls) -> Vec<Boundary> {
+    let is_trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();
+    let mut boundaries = Vec::new();
+    let mut start = 0;
+    for run in is_trained.chunk_by(|one, next| one == next) {
+        let end = start + run.len();
+        let next = is_trained[end..].chunk_by(|one, next| one == next).next().map_or(0, <[bool]>::len);
+        if run.len() >= LEAST_CALLS && next >= LEAST_CALLS {
+            let call = &calls.all[end];
+            boundaries.push(Boundary { end: end_before(device, call), call: call.start });
         }
+        start = end;
     }
-    let runs: Vec<&[(Instant, bool)]> = passes.chunk_by(|a, b| a.1 == b.1).collect();
-    let changes = runs.windows(2).filter(|pair| pair.iter().all(|run| run.len() >= LEAST_PASSES));
-    // What a late recording starts with may be the cache of steps like those that follow.
-    let is_late = device.history().completeness.has_baseline;
-    let first = passes.first().map(|&(start, _)| start).filter(|_| !is_late);
-    first.into_iter().chain(changes.filter_map(|pair| pair[1].first()).map(|&(start, _)| start)).collect()
+    boundaries
+}
+
+/// The end of the last phase before a call: what comes between are its inputs.
+fn end_before(device: &Device<'_>, call: &ModelCall) -> Instant {
+    let is_phase = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer);
+    let spans = device.phases().spans.iter().rev();
+    let mut ended = spans.filter(|span| is_phase(span.phase) && span.end <= call.start);
+    ended.next().map_or(call.start, |span| span.end)
+}
+
+/// The line of the user's own that leads to the next phase, and did not lead to what came before.
+fn line_behind(device: &Device<'_>, boundary: Boundary) -> Option<FrameId> {
+    let (track, sites) = (device.track, device.sites());
+    let own = |stack: StackId| -> Vec<FrameId> {
+        let frames = device.snapshot().stacks.frame_ids(stack).iter().rev();
+        frames.copied().filter(|&frame| sites.is_own(frame)).collect()
+    };
+    let known = |entry: Instant| Some(own(track.stack(entry))).filter(|frames| !frames.is_empty());
+    let behind = (boundary.call..track.entries()).find_map(known)?;
+    let before = (0..boundary.end).rev().find_map(known).unwrap_or_default();
+    let shared = behind.iter().zip(&before).take_while(|(one, other)| one == other).count();
+    behind.get(shared).or(behind.last()).copied()
 }

@@ -1,6 +1,6 @@
 //! Plays cures, to see what they save.
 
-use super::{Advice, CodeLine, Finding, Remedy};
+use super::{Advice, CodeLine, Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
@@ -11,6 +11,8 @@ use crate::replay::Metric;
 /// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
+/// To empty the cache costs time each time: only where it saves one part in so many of what is reserved.
+const PART_RELEASED: u64 = 8;
 
 /// What a cure saves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +97,15 @@ impl<'d, 'a> Trial<'d, 'a> {
     /// What a finding is worth; `None` where its cure saves too little.
     pub fn advice(&self, finding: Finding) -> Option<Advice> {
         let saving = self.saving(&finding.remedy)?;
+        let is_worth_it = match &saving {
+            Saving::Played { reserved, .. } if finding.story == Story::ReleaseCache => {
+                reserved.by() >= reserved.before / PART_RELEASED
+            }
+            _ => true,
+        };
+        if !is_worth_it {
+            return None;
+        }
         let Finding { story, line, cure, evidence, cost, code, .. } = finding;
         let line = line.and_then(|frame| self.line(frame));
         Some(Advice { story, line, cure, evidence, cost, code, saving })
