@@ -1,13 +1,14 @@
 //! Lengths that vary from pass to pass: what was freed fits nothing that comes later, so that reserved memory exceeds what is
 //! allocated by far.
 
-use super::stacks::{Marked, common_line};
+use super::stacks::common_line;
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
+use crate::facts::segments::expandable::conflicts;
 use crate::facts::training::Phase;
 use crate::input::alloc_conf::{Rest, parse};
 use crate::model::bytes::Bytes;
-use crate::model::{AllocatorSettings, PoolId, StackId};
+use crate::model::{AllocatorSettings, StackId};
 use crate::play::recorded_settings;
 use crate::replay::{History, Metric};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,20 +109,11 @@ fn history_blocks<'d>(device: &'d Device<'_>) -> impl Iterator<Item = (usize, &'
     device.history().allocations.iter().enumerate()
 }
 
-/// What does not go together with segments that grow in place, as far as the recording shows it, and what else would help.
+/// What keeps segments from growing in place, as far as the recording shows it, and what else would help.
 fn limits(device: &Device<'_>) -> String {
-    let shared = Marked::of(device, |path, name, _| {
-        path.starts_with("torch/multiprocessing/") || path.ends_with("custom_all_reduce.py") || name.contains("cudaIpc")
-    });
-    let is_private = |pool: Option<PoolId>| pool.is_some_and(|pool| pool != PoolId::default());
-    let captures = device.track.segments().iter().any(|segment| is_private(segment.pool));
-    let mut words = "needs a GPU and a platform with virtual memory management".to_owned();
-    if shared.any() {
-        words.push_str("; this program shares memory between processes, which segments that grow in place may refuse");
-    }
-    if captures {
-        words.push_str("; pools of captured graphs may not grow in place before PyTorch 2.9");
-    }
-    words.push_str("; padding lengths to a few buckets helps as well");
-    words
+    let platform = "needs a GPU and a platform with virtual memory management";
+    let other = "padding lengths to a few buckets helps as well";
+    let parts: Vec<&str> =
+        [platform].into_iter().chain(conflicts(device.track, device.sites())).chain([other]).collect();
+    parts.join("; ")
 }

@@ -6,6 +6,7 @@ use super::settings::{Plays, Replayed};
 use crate::allocator::SizeRules;
 use crate::facts::code::sites::Sites;
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
+use crate::facts::segments::expandable::conflicts;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::Layout;
 use crate::model::{Action, AllocatorSettings, BlockState, DEFAULT_POOL, PoolId, SegmentType, StackId};
@@ -38,6 +39,8 @@ pub enum Advice {
     },
     /// How the same requests fare with `expandable_segments:True` from the start: whether it would have helped.
     ExpandableSegments(Replayed),
+    /// Why `expandable_segments:True`, which would have helped, may fail in this program.
+    ExpandableConflict(&'static str),
     /// Other settings that would have served it, where `expandable_segments:True` would not, or is not for these settings.
     Settings {
         /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
@@ -161,7 +164,9 @@ impl Adviser<'_> {
             let expandable = AllocatorSettings { expandable_segments: true, ..settings.clone() };
             match plays.replay(&expandable, entry, capacity) {
                 Some(replayed) if replayed.fails_at.is_none() && plays.may_trust(entry, capacity) => {
-                    return vec![Advice::ExpandableSegments(replayed)];
+                    let conflicts =
+                        conflicts(self.facts.track, self.facts.sites).into_iter().map(Advice::ExpandableConflict);
+                    return [Advice::ExpandableSegments(replayed)].into_iter().chain(conflicts).collect();
                 }
                 Some(replayed) if replayed.fails_at.is_some() && is_told => {
                     advice.push(Advice::ExpandableSegments(replayed));

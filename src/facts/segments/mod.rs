@@ -1,5 +1,6 @@
 //! The allocator's segments at an instant: what lies in them, how they are used, and who keeps them.
 
+pub(crate) mod expandable;
 pub mod figures;
 pub mod layout;
 pub mod pinning;

@@ -203,6 +203,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             )
         }
         Advice::ExpandableSegments(replayed) => expandable(oom, replayed),
+        Advice::ExpandableConflict(because) => statement("expandable_conflict", [], format!("try it first: {because}")),
         Advice::Settings { ref alloc_conf, replayed: Replayed { reserved, capacity, .. } } => {
             let settings = if alloc_conf.is_empty() {
                 "the allocator's default settings".to_owned()

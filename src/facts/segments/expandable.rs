@@ -1,0 +1,44 @@
+//! What a program does that does not go together with segments that grow in place.
+
+use crate::facts::code::frames::installed_path;
+use crate::facts::code::sites::Sites;
+use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
+use crate::replay::Track;
+
+/// Why `expandable_segments:True` may fail in this program, as far as its recording shows that, each as part of a sentence.
+pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str> {
+    let snapshot = track.snapshot;
+    let shares = snapshot.stacks.all_frames().any(|frame| {
+        let path = installed_path(snapshot.strings.get(frame.filename)).unwrap_or("").replace('\\', "/");
+        path.starts_with("torch/multiprocessing/")
+            || path.ends_with("custom_all_reduce.py")
+            || snapshot.strings.get(frame.name).contains("cudaIpc")
+    });
+    let is_graph = |kind: PoolKind| matches!(kind, PoolKind::CapturedGraph | PoolKind::CudagraphTrees);
+    let captures = PrivatePools::of(track, sites).all().iter().any(|pool| is_graph(pool.kind));
+    let shares = shares.then_some("this program shares memory between processes, which expandable segments may refuse");
+    let captures = captures
+        .then_some("this program captures graphs, whose pools may not use expandable segments before PyTorch 2.9");
+    shares.into_iter().chain(captures).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recording;
+
+    /// The parts of the sentence for the first device of a recording.
+    fn said(name: &str) -> Vec<&'static str> {
+        let path = format!("fixtures/snapshots/{name}/snapshot.pickle.gz");
+        let recording = Recording::open(path.as_ref(), &crate::input::ReadOptions::default()).unwrap();
+        let devices = recording.devices();
+        let device = &devices.all()[0];
+        conflicts(device.track, device.sites())
+    }
+
+    #[test]
+    fn captured_graphs_are_a_conflict() {
+        assert!(said("cuda_graph").iter().any(|part| part.contains("captures graphs")));
+        assert!(said("gpt_train").is_empty());
+    }
+}
