@@ -435,6 +435,7 @@ fn served(advice: &Advice, oom: &Oom) -> Result<(), TestCaseError> {
             }
         }
         Advice::ExpandableSegments(replayed) => prop_assert!(replayed.reserved <= replayed.capacity),
+        Advice::ExpandableConflict(because) => prop_assert!(!because.is_empty()),
         Advice::Settings { replayed, .. } => {
             prop_assert!(replayed.fails_at.is_none() && replayed.reserved <= replayed.capacity);
         }
