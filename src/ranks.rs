@@ -30,7 +30,7 @@ pub struct RanksOptions {
     pub summary: SummaryOptions,
     /// How files are read. Where there are at least as many as threads, each is read by one thread alone.
     pub read: ReadOptions,
-    /// What standard input is called: rows show it, and the rank is taken from it.
+    /// Name for standard input: rows show it, and the rank is taken from it.
     pub stdin_name: Option<String>,
     /// Files read at a time; one per core when absent.
     pub threads: Option<NonZeroUsize>,

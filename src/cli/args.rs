@@ -27,10 +27,10 @@ pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = Group
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct FilterArgs {
-    /// Attribute only to stacks with a frame that matches; may be repeated
+    /// Count only stacks with a matching frame; may be repeated
     #[arg(long, value_name = "REGEX")]
     include: Vec<String>,
-    /// Leave out stacks with a frame that matches; may be repeated
+    /// Leave out stacks with a matching frame; may be repeated
     #[arg(long, value_name = "REGEX")]
     exclude: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl FilterArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct FrameArgs {
-    /// Show the C++ frames of stacks, too, those of allocator, dispatcher and interpreter included
+    /// Also show C++ frames, including those of the allocator, dispatcher and interpreter
     #[arg(long)]
     all_frames: bool,
 }
@@ -62,7 +62,7 @@ impl FrameArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct InferArgs {
-    /// Do not infer which lines of forward the memory of backward passes goes back to
+    /// Do not infer which forward lines the memory of backward passes belongs to
     #[arg(long)]
     no_infer: bool,
 }
@@ -109,10 +109,10 @@ impl std::ops::Deref for CommonArgs {
 #[command(next_help_heading = "Common options")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
-    /// Write the answer to a file, in the format that its name stands for; - for standard output
+    /// Write the answer to a file, in the format of its extension; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Open the output file in the program that the desktop has for it
+    /// Open the output file in the desktop's default program
     #[arg(long, requires = "output")]
     pub open: bool,
     /// Overwrite the output file if it exists
@@ -121,32 +121,32 @@ pub struct SharedArgs {
     /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
-    /// Code that is your own, too: Python files whose path or package matches; may be repeated. Without it sites go down
-    /// to a library's lines where its model holds most below one of yours; '' turns that off and names nothing
+    /// Python files, by path or package, that also count as your own code; may be repeated. Without it, sites descend
+    /// into a library's lines where its model holds most of the memory below one of your lines; '' turns that off
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
-    /// The key of dictionaries that --by metadata groups by; --by metadata:KEY is the same
+    /// The dictionary key that --by metadata groups by; same as --by metadata:KEY
     #[arg(long, value_name = "KEY")]
     metadata_key: Option<String>,
     /// Exit with 1 if the recording contradicts itself
     #[arg(long)]
     pub strict: bool,
-    /// Analyse a file that was cut off, up to the cut
+    /// Analyse a truncated file up to where it ends
     #[arg(long)]
     pub allow_truncated: bool,
-    /// Use colours; the `NO_COLOR` variable turns them off, too
+    /// When to use colours; the `NO_COLOR` variable also turns them off
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// The most memory to take; more ends with exit code 2
+    /// Most memory that memviz itself may use; more ends with exit code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
-    /// Take any processor time, instead of 10 s for up to 20 MB of input and 1 s for each 2 MB more
+    /// Lift the limit on processor time: 10 s for up to 20 MB of input, 1 s for each 2 MB more
     #[arg(long)]
     no_limit: bool,
-    /// Number of threads for the replay [default: one per core]; ranks reads as many files at a time, others one by two
+    /// Number of threads for the replay, and of files that ranks reads at a time [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
-    /// No progress bar, no warnings, and no advice on what to do next
+    /// Print no progress bar, no warnings and no suggested commands
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -16,7 +16,7 @@ const LARGEST: u64 = 4 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Common options")]
 pub struct SourceArgs {
-    /// Show the lines of code to change, from files in this folder [default: on a terminal, from where the recording says]
+    /// Show the lines of code to change, read from this folder [default: on a terminal, from the recorded paths]
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
 }

@@ -14,10 +14,10 @@ pub const TOTAL: &str = "total";
 /// How much memory a device has.
 #[derive(Debug, Args)]
 pub struct DeviceMemoryArgs {
-    /// Memory of the device, such as 80GiB: its total as PyTorch's messages name it [default: what an oom entry shows]
+    /// Memory of the device, such as 80GiB: the total in PyTorch's OOM message [default: from an oom entry]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device, group = TOTAL)]
     capacity: Option<Bytes>,
-    /// The device by its name, such as h100-80gb, instead of its memory; or a profiler trace recorded on it
+    /// Instead of --capacity, the name of the device, such as h100-80gb, or a profiler trace recorded on it
     #[arg(long, value_name = "NAME|TRACE", value_parser = NamedGpu::parse, group = TOTAL)]
     gpu: Option<NamedGpu>,
 }

@@ -217,7 +217,7 @@ impl Format for CheckFormat {
 pub fn resolve<F: Format>(asked: Option<F>, output: Option<&Path>) -> Result<F, Failure> {
     let extension = output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     let Some(extension) = extension.as_deref() else {
-        return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file with such a name"));
+        return asked.or(F::USUAL).ok_or_else(|| expected::<F>("no output file"));
     };
     let Some(asked) = asked else {
         let fitting = F::value_variants().iter().find(|format| format.extensions().contains(&extension));

@@ -31,9 +31,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// The command that `arguments` ask for.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Box<dyn Run>, clap::Error> {
-    let matches =
-        command_line().try_get_matches_from(with_metadata_key(with_command(arguments.into_iter().collect())))?;
+fn parse(arguments: Vec<OsString>) -> Result<Box<dyn Run>, clap::Error> {
+    let matches = command_line().try_get_matches_from(with_metadata_key(arguments))?;
     if let Some((_, matches)) = matches.subcommand() {
         let memory = matches.try_get_one::<Bytes>("max_memory").ok().flatten();
         let work = !matches.try_get_one::<bool>("no_limit").ok().flatten().copied().unwrap_or(false);
@@ -88,9 +87,10 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// Runs the command line `arguments` (program name first).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
-    let command = match parse(arguments) {
+    let arguments = with_command(arguments.into_iter().collect());
+    let command = match parse(arguments.clone()) {
         Ok(command) => command,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error, arguments.get(1)),
     };
     let result = command.run();
     match result {
@@ -104,7 +104,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
 }
 
 /// Says why there is nothing to run: on one line, unless it is help that was asked for, or that there is no command.
-fn refuse(error: &clap::Error) -> Outcome {
+fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // Help and version are no errors, and clap prints them to standard output.
         let _ = error.print();
@@ -114,7 +114,10 @@ fn refuse(error: &clap::Error) -> Outcome {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);
     let message: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-    let tip = lines.find(|line| line.starts_with("tip: ")).map(|tip| format!(" ({tip})")).unwrap_or_default();
+    let swapped =
+        with_swapped_letters(error, command).map(|flag| format!("tip: a similar argument exists: '--{flag}'"));
+    let tip = swapped.or_else(|| lines.find(|line| line.starts_with("tip: ")).map(str::to_owned));
+    let tip = tip.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let message = message.join(" ");
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
@@ -127,6 +130,21 @@ fn refuse(error: &clap::Error) -> Outcome {
     }
     complain(&format!("{}{tip}", message.strip_prefix("error: ").unwrap_or(&message)));
     Outcome::Failed
+}
+
+/// The flag of a command that an unknown one is in another order of letters. Clap's measure of likeness finds no `--top` in
+/// `--tpo`.
+fn with_swapped_letters(error: &clap::Error, command: Option<&OsString>) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let sorted = |flag: &str| {
+        let mut letters: Vec<char> = flag.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let typed = sorted(typed.strip_prefix("--")?);
+    let entry = COMMANDS.iter().find(|entry| command.is_some_and(|command| command == entry.name))?;
+    let command = entry.command();
+    command.get_arguments().filter_map(|flag| flag.get_long()).find(|flag| sorted(flag) == typed).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -162,6 +162,13 @@ impl Snapshot {
         self.traces.iter().filter_map(first).min()
     }
 
+    /// Time of the last entry.
+    pub fn last_time(&self) -> Option<i64> {
+        let times = self.entries.times();
+        let last = |trace: &DeviceTrace| times.get(trace.rows.clone())?.last().copied();
+        self.traces.iter().filter_map(last).max()
+    }
+
     /// Whether PyTorch 2.0 wrote it: no segment has a pool, which all later releases tell, and neither times nor settings
     /// are there, which come with 2.3.
     pub fn is_of_2_0(&self) -> bool {

@@ -57,7 +57,7 @@ pub struct Releases {
     pub retries: u32,
     /// Calls of `empty_cache`.
     pub empty_cache: u32,
-    /// Of these, those that may as well be retries of the next request: what they gave back has no stack, as in PyTorch 2.0.
+    /// Of these, those that may as well be retries of the next request: what they released has no stack, as in PyTorch 2.0.
     pub uncertain_calls: u32,
     /// Of the former, those that may as well be `empty_cache` right before a request: neither has a stack.
     pub uncertain: u32,

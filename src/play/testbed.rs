@@ -46,7 +46,7 @@ pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     if let Some(reason) = refusal(device) {
         return Err(reason);
     }
-    Program::of(device.track).ok_or("the recording has more streams and pools than can be played")
+    Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")
 }
 
 /// Why settings cannot be played on a device whose size is known or not.
@@ -67,7 +67,7 @@ pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
     match () {
         () if !snapshot.notes.format.has_segments() => Some("only snapshots tell what was asked of the allocator"),
-        () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators is played"),
+        () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators can be simulated"),
         () if history.entries() == 0 => Some("no history was recorded"),
         () if history.completeness.truncated => Some("the file ends inside the history"),
         () => None,

@@ -132,7 +132,7 @@ fn what_is_missing_can_be_recorded() {
         ("no_history", "no entries were recorded", new),
         ("no_history_t231", "no entries were recorded", new),
         ("no_history_t201", "no entries were recorded", old),
-        ("state_only", "a single entry was kept", new),
+        ("state_only", "only one entry was kept", new),
     ] {
         let path = fixture(name);
         for command in ["peak", "info", "oom", "leaks", "checkpoint", "fragmentation"] {

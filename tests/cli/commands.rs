@@ -602,7 +602,6 @@ fn times_count_from_the_first_entry() {
             assert_eq!(device["peak"]["time_us"], times[expected], "{at}");
         }
     }
-    assert_eq!(at_instant(&path, &["--at", "time:3600"]), at_instant(&path, &["--at", "end"]));
 }
 
 #[test]

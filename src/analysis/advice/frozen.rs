@@ -92,7 +92,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         ],
         remedy: Remedy::Lives(Lives {
             removed: removed.iter().map(|&(index, _)| index).collect(),
-            doubt: Some("what forward keeps for the gradients of these weights would go, too, and is not played"),
+            doubt: Some(
+                "what forward keeps for the gradients of these weights would also be freed; that is not simulated",
+            ),
             ..Lives::default()
         }),
     }]

@@ -23,7 +23,7 @@ pub struct Budgets {
     pub max_peak: Option<u64>,
     /// The most bytes that may be reserved.
     pub max_reserved: Option<u64>,
-    /// The largest inactive share of what is reserved, at the peak of allocated bytes.
+    /// Limit on the inactive share of reserved memory, at the peak of allocated bytes.
     pub max_fragmentation: Option<Percent>,
     /// The most bytes that may leak in a step.
     pub max_leak: Option<u64>,

@@ -30,7 +30,7 @@ use judge::Judge;
 pub struct CheckOptions {
     /// The budgets.
     pub budgets: Vec<Budgets>,
-    /// Number of sites that an exceeded budget names.
+    /// Number of sites to list for an exceeded budget.
     pub top: usize,
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CurveOptions {
-    /// What the x axis counts. Running calls again takes no time on it.
+    /// What the x axis shows. Running calls again takes no time on it.
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,

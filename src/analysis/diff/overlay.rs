@@ -33,7 +33,7 @@ pub struct Overlay {
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceOverlay {
-    /// What the x axis counts.
+    /// What the x axis shows.
     pub align: Align,
     /// The last x; the first is 0.
     pub last: i64,

@@ -14,8 +14,8 @@ use crate::play::{DEFAULT_CONTEXT, Program};
 const MOST_OTHER: usize = 20;
 
 /// Why nothing is advised where what is played does not fail as the other recording did.
-const FITS: &str = "the other recording, played, fits the device on which this program ran out of memory: how they differ is not \
-                    known";
+const FITS: &str = "in replay, the other recording fits the device on which this program ran out of memory: how they \
+                    differ is not known";
 
 /// Whether a request was refused in a recording, on any device.
 pub fn ran_out(devices: &Devices<'_>) -> bool {

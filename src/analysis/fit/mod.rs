@@ -345,14 +345,14 @@ fn same_device<'d, 'a>(device: &Device<'_>, devices: &'d Devices<'a>) -> Option<
 
 fn program(device: &Device<'_>) -> std::result::Result<Program, &'static str> {
     if device.id() == HOST_DEVICE {
-        return Err("pinned host memory is not played");
+        return Err("pinned host memory cannot be simulated");
     }
     if let Some(because) = play::refusal(device) {
         return Err(because);
     }
-    let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be played")?;
+    let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")?;
     if program.steps.iter().all(|step| step.kind != StepKind::Alloc) {
-        return Err("no request was recorded that tells which program this is; record some steps");
+        return Err("no recorded request identifies the program; record some steps");
     }
     Ok(program)
 }

@@ -122,7 +122,7 @@ pub fn require_segments(snapshot: &Snapshot) -> Result<()> {
         return Ok(());
     }
     Err(Error::Request(format!(
-        "a {} records no segments; only torch.cuda.memory._dump_snapshot tells how memory is laid out",
+        "a {} records no segments; only torch.cuda.memory._dump_snapshot shows how memory is laid out",
         format.title()
     )))
 }

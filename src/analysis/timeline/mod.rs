@@ -42,7 +42,7 @@ pub struct TimelineOptions {
     /// band of their own, those that hold most over the picture. `at` is an instant to look at instead of the first
     /// failed request or the peak.
     pub peak: PeakOptions,
-    /// What the x axis counts.
+    /// What the x axis shows.
     pub axis: XAxis,
     /// Samples per device.
     pub columns: usize,

@@ -4,7 +4,7 @@ use crate::facts::training::Category;
 use crate::model::Action;
 use crate::replay::{Counters, Instant, Track};
 
-/// What the x axis counts.
+/// What the x axis shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum XAxis {

@@ -26,13 +26,13 @@ pub struct Checkpoint {
     /// Number of candidates [default: 10 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// The cheapest calls to checkpoint so that no more than this is allocated at once, such as 20GiB
+    /// Find the cheapest calls to checkpoint so that at most this is allocated, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     fit: Option<Bytes>,
     /// What the x axis of the picture counts
     #[arg(long, value_enum, default_value_t = XAxis::Entry)]
     x: XAxis,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]

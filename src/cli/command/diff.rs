@@ -21,30 +21,33 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Two recordings side by side, or two instants of one: what holds memory in both
+/// Compare what holds memory in two recordings, or at two instants of one
 ///
-/// A file may have an instant behind it, FILE@WHEN. Of one file at two instants, the earlier one first, the rows say what was
-/// allocated in between and is still there, what was freed, and what survived. With -o and a picture, both timelines.
+/// An instant may follow the name of a file: FILE@WHEN. For two instants of one file, the earlier one first, the rows
+/// show what was allocated in between and is still live, what was freed, and what survived. With -o and a picture: both
+/// timelines.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
     ("memviz diff run.pickle@step:3:end run.pickle@step:4:end", "what a step left behind"),
 ]))]
-#[command(mut_arg("input", |arg| arg.value_name("NEW").help("What the base is compared with, or FILE@WHEN; - for standard input")))]
+#[command(mut_arg("input", |arg| arg.value_name("NEW").help("Recording to compare with the base, or FILE@WHEN; - \
+                   for standard input")))]
 pub struct Diff {
     /// Snapshot, profiler trace or memory timeline to compare with, or FILE@WHEN; - for standard input
     #[arg(value_name = "BASE")]
     base: PathBuf,
-    /// What the rows stand for
+    /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows that differ; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of rows that differ; the rest is summed in one row [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Another instant than the peak, of inputs without one of their own: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Instant to compare instead of the peak, for inputs without @WHEN: peak, oom, start, end, entry:N, time:12.5s,
+    /// step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// What lies above each other in the picture [default: step where both have steps, else time]
+    /// How to align the two timelines in the picture [default: step where both have steps, else time]
     #[arg(long, value_enum)]
     align: Option<Align>,
     /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%
@@ -53,7 +56,7 @@ pub struct Diff {
     /// Which counter's peak to find and compare
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]

@@ -21,21 +21,21 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What makes a program fit a device; what another batch size, or sequence length, needs, and the largest that fits
+/// How to make a program fit a device; what another batch size or sequence length needs, and the largest that fits
 ///
-/// From one recording: the allocator settings, or the changes of the program, that make it fit, the least trouble first. From two
-/// or three that differ in a number: their requests are aligned, extrapolated and played. With -o and a picture, the peak against
-/// what varies.
+/// From one recording: the allocator settings, or changes to the program, that make it fit, easiest first. From two or
+/// three that differ in one number: their requests are aligned, extrapolated and simulated. With -o and a picture: the
+/// peak over that number.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
     ("memviz fit snapshot.pickle --gpu h100-80gb", "what makes it fit there"),
 ]))]
 pub struct Fit {
-    /// A snapshot, or two or three of one program that differ in a number, plain or compressed with gzip, zstd or zip
+    /// A snapshot, or two or three of one program that differ in one number, plain or compressed with gzip, zstd or zip
     #[arg(value_name = "INPUT", required = true)]
     inputs: Vec<PathBuf>,
-    /// What the recordings differ in, and its value in each, in their order, such as batch=4,8 [default: the number that
+    /// The number in which the recordings differ, and its value in each, in order, such as batch=4,8 [default: the number that
     /// differs between the inputs' names]
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
@@ -44,16 +44,16 @@ pub struct Fit {
     at: Vec<At>,
     #[command(flatten)]
     memory: DeviceMemoryArgs,
-    /// What CUDA keeps of the device [default: what an oom entry of a single recording shows, else 500MiB]
+    /// Memory that CUDA itself uses [default: from an oom entry of a single recording, else 500MiB]
     #[arg(long, value_name = "SIZE", requires = TOTAL, value_parser = Bytes::of_device)]
     context: Option<Bytes>,
-    /// Allocator settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them [default: those recorded]
+    /// Allocator settings to simulate, in the syntax of `PYTORCH_CUDA_ALLOC_CONF` [default: those recorded]
     #[arg(long, value_name = "CONF")]
     alloc_conf: Option<String>,
-    /// Lines that hold memory at the peak; the rest becomes one [default: 10 in text and Markdown, all in JSON]
+    /// Number of lines of code to show at the peak; the rest is summed in one [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]
@@ -304,7 +304,12 @@ impl Fit {
         let vary = match &self.vary {
             Some(vary) => vary.clone(),
             None => from_names(&self.inputs).ok_or_else(|| {
-                let expected = "expected --vary NAME=N,N: the names of the inputs do not differ in a single number";
+                if self.inputs.iter().all(|input| *input == self.inputs[0]) {
+                    let same = CommonArgs::shown(&self.inputs[0]);
+                    return Failure::Message(format!("expected recordings that differ, found {same} more than once"));
+                }
+                let expected = "expected --vary NAME=N,N, or file names that differ in one number only, such as \
+                                run_batch4.pickle and run_batch8.pickle";
                 Failure::Message(expected.to_owned())
             })?,
         };

@@ -21,29 +21,29 @@ use clap::Args;
     ("memviz flamegraph snapshot.pickle -o stacks.folded", "for other flame graph tools"),
 ]))]
 pub struct Flamegraph {
-    /// Groups between the root and the frames
+    /// Groups to put between the root and the frames
     #[arg(long, value_parser = one_of(&GROUPS))]
     by: Option<GroupBy>,
-    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// Search the peak from this instant on
+    /// Search for the peak from this instant on
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
-    /// Search the peak up to this instant
+    /// Search for the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
     /// Which counter's peak to find and draw
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// A picture, or a line per stack for other flame graph tools [default: what the output file's name stands for, else svg]
+    /// A picture, or a line per stack for other flame graph tools [default: from the output file's extension, else svg]
     #[arg(long, value_enum)]
     format: Option<FlameFormat>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
     infer: InferArgs,
-    /// Keep frames that calls only pass through: `_call_impl` and the like, and C++ ones
+    /// Keep pass-through frames, such as `_call_impl`, and C++ frames
     #[arg(long)]
     all_frames: bool,
     #[command(flatten)]

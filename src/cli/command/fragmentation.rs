@@ -24,23 +24,24 @@ use clap::Args;
     ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
 ]))]
 pub struct Fragmentation {
-    /// Another instant than the peak of allocated (the picture: than the OOM, else where most is inactive): peak, oom, start,
+    /// Instant to show instead of the peak of allocated (in the picture: of the OOM, else of the most inactive):
+    /// peak, oom, start,
     /// end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
-    /// Rows along the whole history instead of one instant, none of its peaks of inactive bytes left out
+    /// Show the whole history instead of one instant, including every peak of inactive bytes
     #[arg(long)]
     over_time: bool,
-    /// Number of rows over time, about [default: 24 in text and Markdown, 400 in JSON and CSV]
+    /// Approximate number of rows over time [default: 24 in text and Markdown, 400 in JSON and CSV]
     #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     points: Option<u32>,
-    /// What the rows of the pinning stand for [default: site]; in the picture, the colours of blocks [default: their state]
+    /// What to group pinning blocks by [default: site]; in the picture, what to colour blocks by [default: their state]
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
-    /// Number of those rows, or colours; the rest becomes one [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of those rows or colours; the rest is summed in one [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use clap::Args;
     ("memviz info trace.json.gz --format json", "the same for a program"),
 ]))]
 pub struct Info {
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
     #[command(flatten)]

@@ -21,19 +21,19 @@ use regex::Regex;
     ("memviz leaks snapshot.pickle --capacity 80GiB", "and when the device is full"),
 ]))]
 pub struct Leaks {
-    /// What the rows stand for
+    /// What to group rows by
     #[arg(long, default_value = GroupBy::Site.name(), value_parser = one_of(&GROUPS))]
     by: GroupBy,
-    /// Annotations that are steps, by name; without it `ProfilerStep#N`, `step_N` and the like, or what repeats
+    /// Names of annotations that mark steps; without it, `ProfilerStep#N`, `step_N` and the like, or whatever repeats
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
-    /// Memory of the device, such as 80GiB, to say when it is full; without it what an oom entry tells
+    /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
     /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
     #[command(flatten)]

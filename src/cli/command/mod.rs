@@ -56,8 +56,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the 
 
 const EXAMPLES: &str = "\
 Examples:
-  memviz snapshot.pickle                        # the verdict in one screen, and what to type next
-  memviz report snapshot.pickle -o report.html  # all of it, on a page";
+  memviz snapshot.pickle                        # the verdict on one screen, and what to run next
+  memviz report snapshot.pickle -o report.html  # the full report, as an HTML page";
 
 /// The whole command line, for clap.
 pub(crate) fn command_line() -> Command {

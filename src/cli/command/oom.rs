@@ -12,22 +12,22 @@ use crate::facts::grouping::GroupBy;
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// Why requests failed, who holds the memory, and what would have helped
+/// Why requests failed, what holds the memory, and what would have helped
 ///
-/// For every request that failed: what was free where, and why it did not fit.
+/// For every failed request: which memory was free, and why it was not enough.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz oom snapshot.pickle", "why it failed, and what would have helped"),
     ("memviz oom snapshot.pickle --by category", "what the memory was for"),
 ]))]
 pub struct Oom {
-    /// What the rows stand for
+    /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest becomes one row [default: 10 in text and Markdown, all in JSON]
+    /// Number of rows; the rest is summed in one row [default: 10 in text and Markdown, all in JSON]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
     #[command(flatten)]

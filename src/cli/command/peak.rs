@@ -20,29 +20,29 @@ use clap::Args;
     ("memviz peak snapshot.pickle --by category --at oom", "what it is for, where memory ran out"),
 ]))]
 pub struct Peak {
-    /// What the rows stand for
+    /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest becomes one row [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of rows; the rest is summed in one row [default: 20 in text and Markdown, all in JSON and CSV]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Another instant than the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// The peak of each step, phase or annotation instead of one for all: step, phase, annotation or annotation:REGEX; --top
+    /// Show the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX; --top
     /// is then the number of rows for each [default: 1 in text and Markdown, 3 in JSON]
     #[arg(long, value_name = "WHAT", conflicts_with = "at")]
     each: Option<Each>,
-    /// Search the peak from this instant on
+    /// Search for the peak from this instant on
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
-    /// Search the peak up to this instant
+    /// Search for the peak up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
     /// Which counter's peak to find and attribute
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
     #[command(flatten)]

@@ -34,14 +34,14 @@ pub struct Ranks {
     /// Which counter's peak to attribute
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// Sites in each summary; the rest becomes one row
+    /// Number of sites in each summary; the rest is summed in one row
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=50))]
     top: u8,
-    /// What standard input is called: rows show it, and the rank is taken from it
+    /// Name for standard input: rows show it, and the rank is taken from it
     #[arg(long, value_name = "NAME")]
     stdin_name: Option<String>,
-    /// Format of the answer; json is a summary on each line, which can be an input again [default: what the output file's
-    /// name stands for, else text]
+    /// Output format; json is a summary on each line, which can be an input again [default: from the output file's
+    /// extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use crate::cli::outcome::{Failure, Outcome};
 use clap::Args;
 use std::io::{self, Write};
 
-/// Print lines of Python that record memory; PyTorch itself does it, 2.1 and later
+/// Print Python code that records memory with PyTorch 2.1 or later
 #[derive(Debug, Args)]
 pub struct Record {
     /// Plain PyTorch, to put into a training script; the recorder of the Python package does more

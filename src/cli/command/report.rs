@@ -13,23 +13,23 @@ use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;
 
-/// Write one file for an issue: the verdict, memory over time, what to do, top sites, flame graph, segment map
+/// Write one file to attach to an issue: the verdict, memory over time, what to do, top sites, flame graph, segment map
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz report snapshot.pickle -o report.html --open", "a page to read"),
     ("memviz report snapshot.pickle -o report.md", "Markdown for an issue"),
 ]))]
 pub struct Report {
-    /// What bands and rows stand for
+    /// What to group bands and rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
     /// What the x axis of the timeline counts
     #[arg(long, value_enum, default_value_t = XAxis::Time)]
     x: XAxis,
-    /// Number of bands and rows, 40 at most; the rest becomes one of each category
+    /// Number of bands and rows, at most 40; the rest becomes one per category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
-    /// What is looked at, instead of the first failed request or the peak: peak, oom, start, end, entry:N, time:12.5s,
+    /// Instant to show instead of the first failed request or the peak: peak, oom, start, end, entry:N, time:12.5s,
     /// step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
@@ -39,7 +39,7 @@ pub struct Report {
     /// Draw up to this instant
     #[arg(long, value_name = "WHEN")]
     to: Option<When>,
-    /// Format of the report [default: what the output file's name stands for]
+    /// Output format [default: from the output file's extension]
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
     #[command(flatten)]

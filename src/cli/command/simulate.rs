@@ -13,31 +13,31 @@ use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::HOST_DEVICE;
 use crate::model::bytes::Bytes;
 use crate::play::Trust;
+use crate::play::changes::Change;
 use crate::report::simulate;
 use clap::Args;
 
-/// What the run would need under other allocator settings, with changes of the program, and on which device
+/// What the run would need with other allocator settings, changes to the program, or another device
 ///
-/// Its requests are played; with -o and a picture, reserved memory as recorded and under the best settings.
+/// The recorded requests are simulated; with -o and a picture: reserved memory as recorded and with the best settings.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
     ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "another optimizer, on a smaller device"),
 ]))]
 pub struct Simulate {
-    /// Settings to play, as `PYTORCH_CUDA_ALLOC_CONF` takes them, such as `expandable_segments:True`; can be given several
-    /// times
+    /// Settings to simulate, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`, such as `expandable_segments:True`; may be repeated
     #[arg(long, value_name = "CONF")]
     alloc_conf: Vec<String>,
-    /// Play the settings that are worth trying, too, and sort by what they need
+    /// Also simulate the settings worth trying, and sort all by the memory they need
     #[arg(long)]
     sweep: bool,
     #[command(flatten)]
     memory: DeviceMemoryArgs,
-    /// What CUDA keeps of the device [default: what an oom entry shows, else 500MiB]
+    /// Memory that CUDA itself uses [default: from an oom entry, else 500MiB]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     context: Option<Bytes>,
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<RowsOrPicture>,
     #[command(flatten)]
@@ -75,6 +75,12 @@ impl Run for Simulate {
                     run.trust = Trust::Predicted;
                     lacks.clone_into(&mut run.because);
                 });
+            }
+            // Calls that no device can checkpoint were named by mistake: rows without them would answer another question.
+            let is_named = !changes.is_empty() && changes.iter().all(|it| matches!(it, Change::Checkpoint { .. }));
+            let changed = || report.devices.iter().filter_map(|device| device.changed()).filter(|_| is_named);
+            if let Some(run) = changed().next().filter(|_| changed().all(|run| run.outcome.is_none())) {
+                return Err(crate::Error::Request(run.because.clone()));
             }
             Ok(match format {
                 RowsOrPicture::Rows(format) => Reply::rows(report, format, style),

@@ -21,16 +21,16 @@ use clap::Args;
     ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by what memory is for"),
 ]))]
 pub struct Timeline {
-    /// What the bands stand for
+    /// What to group bands by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of bands, 40 at most; the rest becomes one of each category
+    /// Number of bands, at most 40; the rest becomes one band per category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
-    /// What the x axis counts
+    /// What the x axis shows
     #[arg(long, value_enum, default_value_t = XAxis::Time)]
     x: XAxis,
-    /// Add a band of what is reserved and inactive
+    /// Add a band for reserved but inactive memory
     #[arg(long)]
     inactive: bool,
     /// Mark the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX
@@ -45,7 +45,7 @@ pub struct Timeline {
     /// Which counter to draw
     #[arg(long, value_enum, default_value_t = Metric::Allocated)]
     metric: Metric,
-    /// Format of the picture [default: what the output file's name stands for, else svg]
+    /// Output format [default: from the output file's extension, else svg]
     #[arg(long, value_enum)]
     format: Option<PictureFormat>,
     #[command(flatten)]

@@ -10,14 +10,14 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// The verdict in one screen, and what to type next; `memviz FILE` is short for it
+/// The verdict on one screen, and what to run next; `memviz FILE` is short for this
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz snapshot.pickle", "the verdict in one screen"),
     ("memviz triage snapshot.pickle --format json", "the same for a program"),
 ]))]
 pub struct Triage {
-    /// Format of the answer [default: what the output file's name stands for, else text]
+    /// Output format [default: from the output file's extension, else text]
     #[arg(long, value_enum)]
     format: Option<AnswerFormat>,
     #[command(flatten)]

@@ -23,27 +23,27 @@ use std::io::{self, Cursor, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Look around in a recording: write a page with it and memviz itself, for a browser, without a network
+/// Write an interactive HTML page of a recording, which works offline
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz view snapshot.pickle -o view.html --open", "a page to look around in, and to attach"),
     ("memviz view snapshot.pickle --serve", "the same at an address of this machine"),
 ]))]
 pub struct View {
-    /// Only this part, from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Show only the part from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN", requires = "input")]
     from: Option<When>,
-    /// Only this part, up to this instant
+    /// Show only the part up to this instant
     #[arg(long, value_name = "WHEN", requires = "input")]
     to: Option<When>,
-    /// Give the page out at an address of this machine that nobody can guess, until Ctrl-C, instead of writing it
+    /// Serve the page on localhost at a random URL until Ctrl-C, instead of writing it
     #[arg(long, conflicts_with_all = ["output", "open", "force"])]
     serve: bool,
-    /// Port of that address [default: one that is free]
+    /// Port to serve on [default: a free one]
     #[arg(long, value_name = "N", requires = "serve", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input;
-    /// without it a page that recordings are dropped on
+    /// without it, an empty page to drop recordings on
     #[arg(value_name = "INPUT", help_heading = None::<&'static str>)]
     input: Option<PathBuf>,
     #[command(flatten)]

@@ -133,6 +133,12 @@ impl When {
                 }
                 let none = || Error::Request("the recording has no entries".to_owned());
                 let first = snapshot.first_time().ok_or_else(none)?;
+                let last = snapshot.last_time().unwrap_or(first).saturating_sub(first);
+                if *offset > last {
+                    let [last, offset] = [last, *offset].map(|micros| micros as f64 / 1e3);
+                    let message = format!("the recording ends after {last:.1} ms, before {offset:.1} ms");
+                    return Err(Error::Request(message));
+                }
                 let limit = first.saturating_add(*offset);
                 Ok(times.partition_point(|&time| time <= limit) as Instant)
             }

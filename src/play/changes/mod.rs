@@ -256,7 +256,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             }
             Change::ShardGradients { ranks } => Ok(Assumed {
                 assumption: shard::apply(rewrite, self.with_states()?, ranks, OtherGradients::Gone),
-                doubt: Some("the buckets in which gradients are reduced are not played".to_owned()),
+                doubt: Some("the buckets in which gradients are reduced are not simulated".to_owned()),
             }),
             Change::ShardOptimizer { ranks, keeps_gradients } => {
                 let others = if keeps_gradients { OtherGradients::Stay } else { OtherGradients::AsRecorded };
@@ -319,7 +319,7 @@ impl<'d, 'a> Editor<'d, 'a> {
             checkpoint::apply(rewrite, &chosen, self.device.history());
             doubts.extend(chosen.unevenness().filter(|_| functions.len() == 1).map(str::to_owned));
             doubts.extend(chosen.is_nested.then(|| {
-                "checkpointed calls lie in others: what is let go of twice when the outer one runs again is not played".to_owned()
+                "checkpointed calls are nested: what the rerun of the outer one frees twice is not simulated".to_owned()
             }));
         }
         Ok((assumptions, doubts))

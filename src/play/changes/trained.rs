@@ -76,7 +76,8 @@ impl Trained {
             .fold(0, |sum, allocation| sum.saturating_add(allocation.size));
         if unclear.saturating_mul(100) > (peak.bytes.max(0) as u64).saturating_mul(MOST_UNCLEAR) {
             return Err(format!(
-                "{} at the peak may be parameters, gradients or states: recording from before the model is made tells",
+                "{} at the peak may be parameters, gradients or states: start recording before the model is created \
+                 to tell them apart",
                 Bytes(unclear)
             ));
         }
@@ -91,7 +92,8 @@ impl Trained {
     pub fn too_many(&self) -> String {
         match self.at_once {
             1..=MOST_STATES if self.at_once < self.per_parameter => format!(
-                "the recorded optimizer makes its {} states of each parameter anew in every step: such a step is not played",
+                "the recorded optimizer allocates its {} states of each parameter again in every step: such a step \
+                 cannot be simulated",
                 self.at_once
             ),
             _ => format!(

@@ -45,7 +45,7 @@ const LATE: &str = "more is live when the recording begins than the device has, 
                     the model is built";
 
 /// Why nothing can be said of a recording that kept nothing of what happened.
-const SINGLE: &str = "a single entry was kept: what the program needs at its most is not known";
+const SINGLE: &str = "only one entry was kept: what the program needs at its most is not known";
 
 /// Why nothing can be said where what is played does not fail as the recording did.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
@@ -200,7 +200,7 @@ impl DevicePlans {
         };
         let mut testbed = Testbed::new(device.track, program, options.capacity, options.context);
         let Some(capacity) = testbed.capacity else {
-            let missing = "expected the memory of the device, such as --capacity 24GiB: no refused request tells it";
+            let missing = "expected the memory of the device, such as --capacity 24GiB: no failed request shows it";
             return Err(Error::Request(missing.to_owned()));
         };
         let goal = Goal::Device(capacity);

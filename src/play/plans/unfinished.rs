@@ -41,8 +41,8 @@ const OTHER: &str = "it runs out of memory at a request that the complete steps 
                      not known";
 const OTHER_SIZES: &str = "the step that runs out of memory asks for other sizes than the complete ones before: what it would have \
                            asked for behind that is not known";
-const REFUSED_OTHERWISE: &str = "the device, played, would have served what was refused: something that is not recorded refused \
-                                 it, such as torch.cuda.set_per_process_memory_fraction";
+const REFUSED_OTHERWISE: &str = "the simulated device would have served the refused request: something that is not \
+                                 recorded refused it, such as torch.cuda.set_per_process_memory_fraction";
 
 /// Of a program that runs out of memory the steps before that are complete, and the last of them as what is repeated. The
 /// reason where there are none, or where the step that failed is another one.

@@ -32,7 +32,9 @@ fn next(inputs: &[CheckedInput]) -> Option<Next> {
     let input = inputs.iter().find(failed)?;
     let check = input.checks().iter().find(|check| check.verdict == CheckVerdict::Failed)?;
     let (name, about) = match &check.kind {
-        CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => ("peak", "all that holds memory then"),
+        CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => {
+            ("peak", "everything that holds memory then")
+        }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
             ("fragmentation", "what is reserved and not in use, and why")
         }

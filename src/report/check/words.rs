@@ -230,7 +230,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that are".to_owned(),
         Doubt::TooFewSteps(steps) => {
-            format!("{} found, and a verdict takes at least {MIN_STEPS}", count(*steps as u64, "step"))
+            format!("{} found, at least {MIN_STEPS} are needed", count(*steps as u64, "step"))
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {

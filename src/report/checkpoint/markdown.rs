@@ -79,7 +79,7 @@ fn candidate(device: &DeviceCheckpoint, best: &Candidate, out: &mut dyn Write) -
 
 /// The other candidates.
 fn table(others: &[Candidate], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "Instead of it ({}):\n", words::ALTERNATIVES)?;
+    writeln!(out, "Other candidates ({}):\n", words::ALTERNATIVES)?;
     writeln!(out, "| Predicted peak | Saved | Held | Runs again | Calls | forward function |")?;
     writeln!(out, "|--:|--:|--:|--:|--:|---|")?;
     for candidate in others {

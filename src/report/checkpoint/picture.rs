@@ -123,7 +123,7 @@ fn legend(mut plot: Group, device: &DeviceCheckpoint, best: &Candidate) -> (Grou
     let others = device.candidates.get(1..).unwrap_or(&[]);
     if !others.is_empty() {
         y += 6.0;
-        plot = plot.add(muted(y, "instead of it"));
+        plot = plot.add(muted(y, "other candidates"));
         y += LEGEND_LINE;
     }
     for candidate in others.iter().take(ROWS) {

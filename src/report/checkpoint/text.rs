@@ -89,7 +89,7 @@ impl TextStyle {
             return Ok(());
         }
         writeln!(out)?;
-        let title = format!("Instead of it ({})", words::ALTERNATIVES);
+        let title = format!("Other candidates ({})", words::ALTERNATIVES);
         self.broken(0, &title).iter().try_for_each(|line| writeln!(out, "{}", self.bold(line)))?;
         if !others.is_empty() {
             let head = self.candidate_columns(["peak", "saved", "held", "runs again", "calls"]);

@@ -60,9 +60,12 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
         let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
         let held = Bytes(held);
         facts.push(if device.without_backward {
-            format!("{held} of it ({share:.1}%) was made in forward and kept for a backward, which the recording does not have")
+            format!(
+                "{held} of it ({share:.1}%) was allocated in forward and kept for a backward pass that the \
+                     recording does not have"
+            )
         } else {
-            format!("{held} of it ({share:.1}%) was made in forward and is freed in backward")
+            format!("{held} of it ({share:.1}%) was allocated in forward and is freed in backward")
         });
     }
     facts.push(match (device.passes, device.forward_us) {
@@ -208,7 +211,7 @@ pub fn saved_percent(device: &DeviceCheckpoint, saved: i64) -> f64 {
 pub fn held(candidate: &Candidate) -> String {
     let calls = count(candidate.calls as u64, "call");
     format!(
-        "{calls} in a forward pass; at the recorded peak they hold {} that would not be there",
+        "{calls} in a forward pass; at the recorded peak they hold {} that checkpointing frees",
         Bytes(candidate.activation_bytes)
     )
 }

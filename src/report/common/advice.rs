@@ -56,11 +56,11 @@ pub fn advice(recording: &Recording) -> Option<Advice> {
             late(snapshot, &recording.histories, "start the profiler before the model is built")
         }
         Format::ProfilerTrace => {
-            let missing = "this trace has no Python stacks, so operators stand for lines of code";
+            let missing = "this trace has no Python stacks, so sites are operators instead of lines of code";
             Some(Advice { missing: missing.to_owned(), code: TRACE })
         }
         Format::MemoryTimeline => {
-            let missing = "a memory timeline has no stacks, a trace with them tells lines of code";
+            let missing = "a memory timeline has no stacks; a trace recorded with stacks shows lines of code";
             Some(Advice { missing: missing.to_owned(), code: TRACE })
         }
         Format::DeviceMemoryProfile => None,
@@ -77,10 +77,10 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     let all = |holds: &dyn Fn(&History) -> bool| devices.iter().all(|history| holds(history));
     let loud = |missing: &str| Some(Advice { missing: missing.to_owned(), code });
     if all(&|history| history.completeness.no_entries) {
-        return loud("no entries were recorded, the dump holds the state alone");
+        return loud("no entries were recorded: the dump holds only the state at its end");
     }
     if all(&|history| history.entries() <= 1 && history.completeness.has_baseline) {
-        return loud("a single entry was kept, so the peak and what led to it are unknown");
+        return loud("only one entry was kept, so the peak and its cause are unknown");
     }
     if snapshot.stacks.len() == 1 {
         return loud("no stacks were recorded, so no line of code can be named");
@@ -107,7 +107,7 @@ fn late(snapshot: &Snapshot, histories: &[History], earlier: &str) -> Option<Adv
         late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
     let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
     let missing = format!(
-        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code made it, {earlier}",
+        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code allocated it, {earlier}",
         Bytes(bytes),
         percent(bytes, peak)
     );

@@ -3,7 +3,7 @@
 use crate::play::changes::CodeChange;
 
 /// Where times come from.
-pub const TIMES: &str = "CPU times of the recording: what launching took on the host, not what the GPU did";
+pub const TIMES: &str = "CPU times of the recording: time to launch on the host, not time on the GPU";
 
 /// A change of code: where, and what to write there.
 pub fn change(change: &CodeChange) -> (String, &'static str) {

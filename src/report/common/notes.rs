@@ -309,7 +309,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     match notes.format {
         Format::CudaSnapshot => {}
         Format::ProfilerTrace => lines.push(FileNote::plain(
-            "a profiler trace has no segments and blocks: of fragmentation only reserved minus allocated is known",
+            "a profiler trace has no segments or blocks: all that is known of fragmentation is reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
             "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
@@ -353,8 +353,8 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     }
     if notes.coarse_times {
         lines.push(
-            "times are whole microseconds (before PyTorch 2.4): what lies at the border of two operators or lines may \
-             be charged to its neighbour"
+            "times are whole microseconds (before PyTorch 2.4): memory between two operators or lines may be \
+             attributed to either"
                 .into(),
         );
     }

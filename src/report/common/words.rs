@@ -11,6 +11,24 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
     format!("{number} {noun}{plural}")
 }
 
+/// What a sentence calls the memory of a category, given the category's name in JSON: `optimizer state`, `activations`.
+pub fn category(name: &str) -> &str {
+    match name {
+        "parameter" => "parameters",
+        "buffer" => "buffers",
+        "gradient" => "gradients",
+        "optimizer_state" => "optimizer state",
+        "model_state" => "model state",
+        "before_recording" => "before the recording",
+        "activation" => "activations",
+        "kv_cache" => "KV cache",
+        "temporary" => "temporary tensors",
+        "input" => "inputs",
+        "workspace" => "workspaces",
+        other => other,
+    }
+}
+
 /// How much of a device CUDA keeps, beside what the allocator can use.
 pub fn kept(capacity: u64, context: u64) -> String {
     format!("CUDA uses {} of {}", Bytes(context), Bytes(capacity.saturating_add(context)))

@@ -58,7 +58,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
         Refusal::Differ(mismatch) => differ(parameter, mismatch),
         Refusal::Change(change, because) => format!("{change}: {because}"),
-        Refusal::Settings(because) => format!("the settings cannot be played: {because}"),
+        Refusal::Settings(because) => format!("the settings cannot be simulated: {because}"),
     }
 }
 

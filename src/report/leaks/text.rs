@@ -26,7 +26,7 @@ const CURVE: usize = 40;
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &LeakReport, out: &mut dyn Write) -> io::Result<()> {
     text.devices(source, &report.devices, out, TextStyle::leaks_device)?;
     let grows = report.devices.iter().flat_map(|device| &device.rows).any(|row| row.verdict != Verdict::Cache);
-    let curve = Next::new("timeline", &[source.path], "-o timeline.svg", "how it grows, and beside what");
+    let curve = Next::new("timeline", &[source.path], "-o timeline.svg", "memory over time, by site");
     text.next(if grows { std::slice::from_ref(&curve) } else { &[] }, out)
 }
 

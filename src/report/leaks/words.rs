@@ -16,12 +16,12 @@ pub fn headline(device: &DeviceLeaks) -> String {
     let (leak, growth) = (rate(&device.leaking), rate(&device.growing));
     let leaks = has(device, Verdict::Leak);
     match (&device.steps, device.is_judged()) {
-        (Err(_), _) => "not known whether anything leaks: no steps found".to_owned(),
-        (_, false) => "not known whether anything leaks: too few steps".to_owned(),
+        (Err(_), _) => "cannot detect leaks: no steps found".to_owned(),
+        (_, false) => "cannot detect leaks: too few steps".to_owned(),
         _ if !device.tells_leaks() && has(device, Verdict::Growth) => {
-            format!("growth of {growth} per turn of a loop; not known whether anything leaks")
+            format!("growth of {growth} per iteration of a loop; cannot tell whether it is a leak")
         }
-        _ if !device.tells_leaks() => "not known whether anything leaks: no steps found".to_owned(),
+        _ if !device.tells_leaks() => "cannot detect leaks: no steps found".to_owned(),
         _ if leaks && has(device, Verdict::Growth) => format!("leaks {leak} per step and grows by {growth}"),
         _ if leaks => format!("leaks {leak} per step"),
         _ if has(device, Verdict::Growth) => format!("no leak in {steps}, but growth of {growth} per step"),
@@ -63,7 +63,7 @@ pub fn steps(device: &DeviceLeaks) -> Option<String> {
         return Some(format!("{what}{every}; {}", training::NO_STEPS));
     }
     Some(match (device.is_judged(), device.warm_up) {
-        (false, _) => format!("{what}; a verdict takes at least {MIN_STEPS}: record more of them{}", levels(device)),
+        (false, _) => format!("{what}; at least {MIN_STEPS} are needed{}", levels(device)),
         (true, 1) => format!("{what}; the first is warm-up{every}"),
         (true, warm_up) => format!("{what}; the first {warm_up} are warm-up{every}"),
     })

@@ -105,11 +105,7 @@ impl TextStyle {
         self.figure("freed by retry", &Bytes(oom.retry.bytes).to_string(), &segments, out)?;
 
         writeln!(out)?;
-        self.words(
-            "  ",
-            &format!("requested by {}, to be served by {}", oom.request.site, oom_words::serving(oom)),
-            out,
-        )?;
+        self.words("  ", &format!("requested by {}, from {}", oom.request.site, oom_words::serving(oom)), out)?;
         let width = self.room(FRAME_INDENT.len());
         for frame in &oom.request.stack {
             writeln!(out, "{FRAME_INDENT}{}", self.dim(&shorten(&safe(frame), width)))?;

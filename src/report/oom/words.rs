@@ -44,7 +44,7 @@ pub fn request(oom: &Oom) -> Vec<String> {
     if !request.same_size.is_empty() {
         let sites: Vec<String> =
             request.same_size.iter().map(|(site, blocks)| format!("{site} ({})", count(*blocks, "block"))).collect();
-        lines.push(format!("live blocks of the same size, a gradient's likely tensors: {}", sites.join(", ")));
+        lines.push(format!("live blocks of the same size (for a gradient, likely its tensor): {}", sites.join(", ")));
     }
     if !request.compile_context.is_empty() {
         lines.push(format!("torch.compile context {}", request.compile_context));
@@ -229,7 +229,7 @@ pub fn advice(oom: &Oom, advice: &Advice) -> Statement {
             "no_settings",
             [("tried", tried as u64)],
             format!(
-                "{} of the allocator would not have served it either (replayed)",
+                "{} of the allocator would not have served it either (in replay)",
                 count(tried as u64, "other setting")
             ),
         ),

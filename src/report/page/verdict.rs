@@ -100,5 +100,5 @@ pub fn savings(device: &DeviceCheckpoint) -> Option<String> {
 /// What is to be let go of.
 fn growth(device: &DeviceTriage) -> Option<String> {
     let finding = device.findings.iter().find(|finding| matches!(finding, Finding::Growth { .. }))?;
-    Some(format!("let go of what {}", triage::finding(finding).text))
+    Some(format!("free what {}", triage::finding(finding).text))
 }

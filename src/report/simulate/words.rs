@@ -38,10 +38,11 @@ pub fn headline(device: &DeviceSimulation) -> String {
     let recorded = device.runs.first().map_or(String::new(), |run| format!("the recorded settings {}", needs(run)));
     if let Some(changed) = device.changed() {
         let changes = changed.changes.join(", ");
+        let needs = |run: &Run| run.needs().map_or("fails".to_owned(), |bytes| format!("needs {}", Bytes(bytes)));
         let unchanged = device.runs.first().map_or(String::new(), needs);
         return match &changed.outcome {
-            Some(_) => format!("with {changes}: {}; without: {unchanged}", needs(changed)),
-            None => format!("{recorded}; with {changes}: not played"),
+            Some(_) => format!("{} with {changes}; {unchanged} without", needs(changed)),
+            None => format!("{recorded}; with {changes}: cannot be simulated"),
         };
     }
     match device.best() {
@@ -63,7 +64,10 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let played = outcome.map(|outcome| (outcome.device_allocs, outcome.device_frees));
         let elsewhere = played.filter(|&played| played != (difference.device_allocs.0, difference.device_frees.0));
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
-            format!("; the rows below are played anew, with other addresses or another limit: {allocs} and {frees}")
+            format!(
+                "; the rows below are simulated from the start, with other addresses or another limit: {allocs} \
+                     and {frees}"
+            )
         });
         return Some(format!(
             "replay matches the recording exactly: {allocs}, {frees}, {maxima}, to the byte{elsewhere}"
@@ -100,12 +104,12 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         let calls = count(releases.empty_cache, "call");
         let doubt = match releases.uncertain_calls {
             0 => String::new(),
-            uncertain => format!(" ({uncertain} of which may be retries: what they gave back has no stack)"),
+            uncertain => format!(" ({uncertain} of which may be retries: what they released has no stack)"),
         };
-        parts.push(format!("{calls} of empty_cache{doubt}, played where they were"));
+        parts.push(format!("{calls} of empty_cache{doubt}, repeated where they were recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that gave memory back first", count(releases.retries, "request")));
+        parts.push(format!("{} that released memory first", count(releases.retries, "request")));
     }
     if releases.uncertain > 0 {
         parts.push(format!("{} of which may be calls of empty_cache: they have no stack", releases.uncertain));
@@ -204,7 +208,9 @@ fn mebibytes(bytes: u64) -> String {
 
 /// How a play ended early, or why it was none.
 pub fn ending(run: &Run) -> Option<String> {
-    let Some(outcome) = &run.outcome else { return Some(format!("{}: not played: {}", name(run), run.because)) };
+    let Some(outcome) = &run.outcome else {
+        return Some(format!("{}: cannot be simulated: {}", name(run), run.because));
+    };
     let entry = outcome.fails_at?;
     Some(format!("{}: out of memory at entry {entry}, a request that succeeded when recorded", name(run)))
 }
@@ -221,7 +227,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
     let mut lines = vec![match serving.as_slice() {
         _ if device.refused_otherwise => format!(
-            "{requests} that this device, played, would serve: something that is not recorded refused it, such as \
+            "{requests} that the simulated device would serve: something that is not recorded refused it, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
         [] => format!("{requests}: none of these settings serves all of them on this device"),
@@ -230,8 +236,8 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let (it, they_are) = if all == 1 { ("it", "it is") } else { ("them", "they are") };
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
-            "the program went on after {it}: as it went, whether {they_are} refused again or not, the recorded settings need \
-             {}; the needs above are those of serving {it}",
+            "the program continued after {it}: for what it did then, whether or not {they_are} refused again, the \
+             recorded settings need {}; the needs above include serving {it}",
             Bytes(bytes)
         ),
         None => format!("needs are those of serving {it}; what the program would have asked for then is not known"),

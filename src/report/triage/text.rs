@@ -10,7 +10,7 @@ use crate::report::common::advice::advice;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;
-use crate::report::common::words::count;
+use crate::report::common::words::{category, count};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 
@@ -79,7 +79,7 @@ impl TextStyle {
             used = used.max(end);
             let is_worth_a_name = index == 0 || percent(row.bytes, total) >= 1.0;
             if index < NAMED && is_worth_a_name {
-                names.push(format!("{fill} {} {:.0}%", row.label, percent(row.bytes, total)));
+                names.push(format!("{fill} {} {:.0}%", category(&row.label), percent(row.bytes, total)));
             }
         }
         writeln!(out, "{bar}")?;
@@ -115,8 +115,10 @@ impl TextStyle {
             .collect();
         // Of a profile of one instant there is no report.
         lines.push(match source.recording.snapshot.notes.format {
-            Format::DeviceMemoryProfile => Next::new("flamegraph", &[path], "-o memory.svg", "all of it, in a picture"),
-            _ => Next::new("report", &[path], "-o report.html", "all of it, on a page"),
+            Format::DeviceMemoryProfile => {
+                Next::new("flamegraph", &[path], "-o memory.svg", "the whole profile, as a picture")
+            }
+            _ => Next::new("report", &[path], "-o report.html", "the full report, as an HTML page"),
         });
         self.commands(&lines, out)
     }

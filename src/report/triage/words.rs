@@ -6,7 +6,7 @@ use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::notes::{self, device_name, safe, signed};
-use crate::report::common::words::{count, starred};
+use crate::report::common::words::{category, count, starred};
 use crate::report::percent;
 
 /// A finding in words.
@@ -28,17 +28,19 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         }
         None if peak.is_early(Metric::Allocated) => {
             let allocated = signed(peak.at.get(Metric::Allocated));
-            format!("{allocated} is allocated when the kept history begins, and never more")
+            format!("The kept history starts at its peak of {allocated} allocated")
         }
         None => format!("Peak of {} allocated{during}", signed(peak.at.get(Metric::Allocated))),
     };
     if let Some(row) = device.categories.rows.first().filter(|row| row.label != Category::Unknown.name()) {
         let is_old = row.label == Category::BeforeRecording.name();
-        let what = if is_old { "from before the recording" } else { &row.label };
-        text += &format!("; {:.0}% is {what}", percent(row.bytes, device.categories.total_bytes));
+        let what = if is_old { "from before the recording" } else { category(&row.label) };
+        // A failed request has other figures in front: this one names what it is a part of.
+        let base = if device.failure.is_some() { " of allocated memory" } else { "" };
+        text += &format!("; {:.0}%{base} is {what}", percent(row.bytes, device.categories.total_bytes));
     }
     if let Some(bytes) = device.findings.iter().find_map(leaked) {
-        text += &format!("; it leaks {} per step", signed(bytes));
+        text += &format!("; leaks {} per step", signed(bytes));
     }
     safe(&text)
 }
@@ -53,8 +55,8 @@ pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
     let is_most = most > device.categories.total_bytes / 2;
     (is_most && unknown > 0).then_some(
-        "neither stacks nor the order of entries show what most of it is for; ranges of \
-         torch.profiler.record_function(\"forward\"), (\"backward\") and (\"optimizer\") do",
+        "neither stacks nor the order of entries show what most of the memory is for; ranges named \"forward\", \
+         \"backward\" and \"optimizer\" (torch.profiler.record_function) would",
     )
 }
 
@@ -109,18 +111,22 @@ pub(crate) fn held(device: &DeviceTriage) -> String {
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
-            "Nothing to change: weights alone are {}, {:.0}% of it. A smaller dtype or fewer of them on this device need less",
+            "Nothing to change: weights are {}, {:.0}% of allocated memory. A smaller dtype, or fewer weights on \
+             this device, would need less",
             Bytes(*bytes),
             percent(*bytes, *total)
         ),
         Nothing::Training { bytes, states, total } => {
             let (what, less) = if *states > 0 {
-                ("weights, gradients and optimizer state", "An optimizer with smaller state, or sharding")
+                (
+                    "weights, gradients and optimizer state",
+                    "An optimizer with smaller state, or sharding over several GPUs,",
+                )
             } else {
-                ("weights and gradients", "Sharding")
+                ("weights and gradients", "Sharding over several GPUs")
             };
             let (bytes, share) = (Bytes(*bytes), percent(*bytes, *total));
-            format!("Nothing to change: {what} are {bytes}, {share:.0}% of it. {less} over several GPUs, needs less")
+            format!("Nothing to change: {what} are {bytes}, {share:.0}% of allocated memory. {less} would need less")
         }
         Nothing::Unknown { label, inferred, bytes, total } => format!(
             "No known mistake found. Most memory, {} ({:.0}%), is allocated at {}; smaller inputs or a smaller dtype there \
@@ -144,11 +150,7 @@ pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
 pub(crate) fn finding(finding: &Finding) -> Line {
     match finding {
         Finding::Fragmentation { pinned_free, reserved } => Line {
-            text: format!(
-                "{} of {} reserved are free, but live blocks keep them",
-                Bytes(*pinned_free),
-                Bytes(*reserved)
-            ),
+            text: format!("{} of {} reserved is free but pinned by live blocks", Bytes(*pinned_free), Bytes(*reserved)),
             command: "fragmentation",
         },
         Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },

@@ -168,11 +168,8 @@ mod binary {
                 "steps are not known: no annotation names them, and no loop around forward and backward shows; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
-            ("oom_forward", "1 step, annotated step_0; a verdict takes at least 4: record more of them"),
-            (
-                "llama_hf_all",
-                "2 steps, annotated Optimizer.step#AdamW.step; a verdict takes at least 4: record more of them",
-            ),
+            ("oom_forward", "1 step, annotated step_0; at least 4 are needed"),
+            ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; at least 4 are needed"),
         ] {
             let run = memviz(&["leaks", &fixture(name)]);
             run.expect(0);

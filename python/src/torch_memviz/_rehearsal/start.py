@@ -35,7 +35,7 @@ def rehearse(
     assume: str | None = None,
     despite_gpu: bool = False,
 ) -> Rehearsal:
-    """Rehearse what follows on a GPU that is not there: PyTorch's CUDA build runs over a stand-in for CUDA.
+    """Rehearse what follows on a GPU that is not there: PyTorch's CUDA build runs on a stand-in for CUDA.
 
     Call it before PyTorch is imported. From then on and to its end, this process has the GPU that was asked for.
     Memory is accounted for as on the GPU, kernels do nothing, and every value that is read from the device is 0.
@@ -52,9 +52,9 @@ def rehearse(
         memory: What PyTorch is to see as the device's memory, `"24 GiB"` for instance, instead of that of `gpu`.
         context: What CUDA itself keeps of it.
         gpus: Number of devices.
-        ranks: Be the first of so many ranks of a distributed program, alone.
-        steps: End the program after so many steps of an optimizer.
-        time_limit: End the program after so many seconds.
+        ranks: Run only rank 0 of a distributed program with this many ranks.
+        steps: End the program after this many optimizer steps.
+        time_limit: End the program after this many seconds.
         most_reads: End the program when one line has read so many values from the device: it may wait for one that is
             not 0. 0 is any number.
         stacks: As for `record`.

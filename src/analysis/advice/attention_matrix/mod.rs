@@ -74,10 +74,10 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         line,
         cure: cure.to_owned(),
         evidence: format!(
-            "attention makes a matrix of {} of all pairs of tokens, in {} calls; such matrices hold {} at the peak",
+            "attention allocates a matrix over all token pairs, up to {}, in {} calls; {} at the peak",
             Bytes(largest.sizes[0]),
             matrices.len(),
-            Bytes(at_peak)
+            if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
         ),
         cost: None,
         code: vec![code.to_owned()],

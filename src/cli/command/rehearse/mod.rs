@@ -15,59 +15,62 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use values::{Largest, Vary};
 
-/// Run a program of PyTorch on a GPU that is not there, and record its memory
+/// Run a PyTorch program without a GPU, and record the memory it would use
 ///
-/// PyTorch's CUDA build runs over a stand-in for CUDA: its own allocator serves every request, kernels do nothing, and every value
-/// read from the device is 0. Linux; the Python of the command needs torch-memviz and a CUDA build of PyTorch.
+/// PyTorch's CUDA build runs on a stand-in for CUDA: its own allocator serves every request, kernels do nothing, and
+/// every value
+/// read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
 #[derive(Debug, Args)]
 #[command(after_help = examples(&[
     ("memviz rehearse --gpu a100-40gb -- python train.py", "its memory on an A100"),
     ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch that fits"),
 ]))]
 pub struct Rehearse {
-    /// Kind of GPU, or the beginning of its name: --list has them [default: that of memviz.toml, or h100-80gb]
+    /// GPU to rehearse on, or the start of its name; --list shows all [default: that of memviz.toml, or h100-80gb]
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
-    /// Memory of the device, as PyTorch's messages name its total [default: that of the GPU]
+    /// Memory of the device: the total in PyTorch's OOM message [default: that of the GPU]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     memory: Option<Bytes>,
-    /// What CUDA keeps of it
+    /// Memory that CUDA itself uses
     #[arg(long, value_name = "SIZE", default_value = "500MiB", value_parser = Bytes::of_device)]
     context: Bytes,
     /// Number of devices
     #[arg(long, value_name = "N", default_value_t = 1)]
     gpus: u32,
-    /// Be the first of so many ranks of a distributed program, alone
+    /// Run only rank 0 of a distributed program with this many ranks
     #[arg(long, value_name = "N", default_value_t = 1)]
     ranks: u32,
-    /// End the program after so many steps of an optimizer
+    /// End the program after this many optimizer steps
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
-    /// End the program after so many seconds
+    /// End the program after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u32>,
-    /// End the program when a line has read so many values of the device: it may wait for one that is not 0; 0 for any number
+    /// End the program when one line has read this many values from the device: it may be waiting for one that is not
+    /// 0; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most_reads: u32,
-    /// Whose driver places segments
+    /// Which driver's placement of segments to follow
     #[arg(long, value_enum, default_value_t = Placement::Linux)]
     placement: Placement,
-    /// Rehearse on a machine with a GPU, which is not used
+    /// Rehearse although this machine has a GPU, which is not used
     #[arg(long)]
     despite_gpu: bool,
-    /// Load the models of transformers from their configuration alone, without reading weights
+    /// Build models of transformers from their configuration, without reading weights
     #[arg(long)]
     no_weights: bool,
-    /// What nonzero and masks find: a share such as nonzero=0.25, or nonzero=FILE.py:FUNCTION, which gives one for a tensor
+    /// The share of elements that nonzero and masks find, such as nonzero=0.25, or nonzero=FILE.py:FUNCTION, which
+    /// returns it for a tensor
     #[arg(long, value_name = "OPERATOR=SHARE")]
     assume: Option<String>,
-    /// Run the command once for each value, {NAME} in it being the value, and hand the recordings to fit
+    /// Run the command once for each value, which replaces {NAME}, and pass the recordings to fit
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
-    /// Run the command with ever larger values, {NAME} in it being the value, and find the largest that fits
+    /// Run the command with larger and larger values, each replacing {NAME}, and find the largest that fits
     #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]
     largest: Option<Largest>,
-    /// The recording [default: that of memviz.toml, or memory.pickle]
+    /// Where to write the recording [default: that of memviz.toml, or memory.pickle]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// List the GPUs
@@ -81,9 +84,9 @@ pub struct Rehearse {
 /// Drivers that place segments in different ways.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Placement {
-    /// The driver of Linux
+    /// The Linux driver
     Linux,
-    /// That of Windows, and of Linux under it
+    /// The Windows driver, also that of WSL
     Windows,
 }
 
