@@ -105,6 +105,7 @@ def test_gpus_are_named_by_the_beginning_of_their_names() -> None:
     assert named("H100").key == "h100-80gb"
     assert named("RTX 3090") == named("rtx-3090") == named("NVIDIA_RTX3090")
     assert len({gpu.key for gpu in gpus()}) == len(gpus())
+    assert f"{named('rtx3090').memory / 2**30:.2f} GiB" == "23.56 GiB"
     with pytest.raises(RehearsalError, match="expected one of v100-16gb, v100-32gb, found 'v100'"):
         named("v100")
 

@@ -120,7 +120,7 @@ fn a_gpu_stands_for_its_memory_and_answers_name_the_context() {
         let device = answer("json").json()["devices"][0].clone();
         assert_eq!(device["context_bytes"], context, "{args:?}");
         let total = device["capacity_bytes"].as_u64().unwrap() + context;
-        assert_eq!(total, 1456 * (1 << 30) / 100, "{args:?}");
+        assert_eq!(total, 14_914 << 20, "{args:?}");
         for format in ["text", "markdown"] {
             let said = answer(format).stdout;
             assert!(said.contains("CUDA uses 500.00 MiB of 14.56 GiB"), "{args:?}: {said}");

@@ -28,19 +28,17 @@ pub struct Entry {
     pub budgets: Budgets,
 }
 
-/// Reads the text of a `memviz.toml`. `capacity` takes the place of every capacity in it.
+/// Reads the text of a `memviz.toml`. `capacity` takes the place of every capacity in it. A file that says how to rehearse
+/// need not have entries.
 ///
 /// # Errors
-/// When it is no TOML, has unknown keys or values that are no limits, or limits nothing.
+/// When it is no TOML, has unknown keys or values that are no limits, or an entry that limits nothing.
 pub fn read(text: &str, capacity: Option<Bytes>) -> Result<Vec<Entry>> {
     let file: File = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         Error::Request(format!("{place}{}", error.message().replace('\n', ", ")))
     })?;
-    if file.budget.is_empty() {
-        return Err(Error::Request("expected at least one [[budget]], found none".to_owned()));
-    }
     let fallback = capacity.or(file.capacity.map(|capacity| capacity.0.0));
     file.budget.into_iter().map(|table| table.into_entry(capacity, fallback)).collect()
 }
@@ -267,8 +265,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_in_one_line() {
         for (text, parts) in [
-            ("", &["[[budget]]"] as &[&str]),
-            ("max-peak = \"5GiB\"", &["line 1", "max-peak"]),
+            ("max-peak = \"5GiB\"", &["line 1", "max-peak"] as &[&str]),
             ("[[budget]]\ninput = \"*\"\nmax-peek = 5", &["line 3", "max-peek", "max-peak"]),
             ("[[budget]]\nmax-peak = \"5GiB\"", &["line 1", "input"]),
             ("[[budget]]\ninput = \"*\"\nmax-peak = 5", &["line 3", "5GiB or 5MiB"]),

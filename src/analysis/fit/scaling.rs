@@ -5,7 +5,7 @@ use super::growth::{Point, Size, size_at, staging_at};
 use super::staged::Staged;
 use super::sums::{Role, Sum, roles, staging};
 use crate::allocator::SizeRules;
-use crate::model::gpu::{GPUS, Threads};
+use crate::model::gpu::{Gpu, Threads};
 use crate::play::{Program, StepKind};
 use crate::replay::Track;
 use std::collections::HashSet;
@@ -314,8 +314,12 @@ fn device(
         runs.iter().zip(asked).map(of).collect()
     };
     let explained = |roles: &[Vec<Role>]| roles.iter().flatten().filter(|role| role.is_buffer).count();
-    let mut known: Vec<Threads> = GPUS.iter().map(|gpu| gpu.threads).collect();
-    known.dedup();
+    let mut known: Vec<Threads> = Vec::new();
+    for gpu in Gpu::known() {
+        if !known.contains(&gpu.threads) {
+            known.push(gpu.threads);
+        }
+    }
     let first = assumed.unwrap_or(known[0]);
     let mut best = (first, read(first));
     let has_buffers = |program: &Program| (0..program.steps.len()).any(|step| staging(program, step).is_some());

@@ -113,10 +113,23 @@ fn what_names_nothing_fails_closed() {
 }
 
 #[test]
+fn a_file_without_budgets_leaves_them_to_flags() {
+    let folder = folder();
+    for text in ["[rehearse]\ngpu = \"l4\"\n", "capacity = \"1GiB\"\n", ""] {
+        folder.write("memviz.toml", text);
+        let run = folder.check(&["runs/tiny.pickle.gz", "--max-peak", "1GiB", "--format", "json"]);
+        assert_eq!(verdicts(run.expect(0)), ["runs/tiny.pickle.gz flag max-peak passed"], "{text:?}");
+        folder.check(&["runs/tiny.pickle.gz", "--max-peak", "1MiB"]).expect(1);
+        folder.check(&["runs/tiny.pickle.gz"]).expect_error("expected a budget");
+        folder.check(&[]).expect_error("memviz.toml: expected at least one [[budget]], found none");
+        folder.check(&["--max-peak", "1GiB"]).expect_error("memviz.toml: expected at least one [[budget]]");
+    }
+}
+
+#[test]
 fn mistakes_in_the_file_are_one_line_and_2() {
     let folder = folder();
     for (text, part) in [
-        ("", "[[budget]]"),
         ("[[budget]]\ninput = \"*\"\nmax-peek = \"4GiB\"\n", "line 3: unknown field `max-peek`"),
         ("budgets = 1\n", "line 1: unknown field `budgets`"),
         ("[[budget]]\ninput = \"*\"\nmax-peak = \"10XB\"\n", "10XB"),

@@ -1,8 +1,9 @@
-"""The GPUs that can be rehearsed, from `gpus.csv`.
+"""The GPUs that can be rehearsed, from `gpus.csv`, which `memviz fit --gpu` reads, too.
 
-Memory is what PyTorch's messages name as the total capacity of the device, as programs that ran out of memory printed
-it (`measured`), or the data sheet's less what drivers keep of such devices. The rest is from NVIDIA's data sheets and
-from the table of compute capabilities in the CUDA programming guide.
+Memory is what PyTorch's messages name as the total capacity of the device: the least that programs that ran out of
+memory printed (`measured`), or what a GPU with the same memory names, or the data sheet's less what drivers keep of
+such devices. The rest is from NVIDIA's data sheets and from the table of compute capabilities in the CUDA programming
+guide.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """Give all that are known, oldest first."""
+    """Give all that are known, those first that recordings most likely come from."""
     with Path(__file__).with_name("gpus.csv").open(newline="", encoding="utf-8") as file:
         return [_gpu(row) for row in csv.DictReader(file)]
 

@@ -158,6 +158,10 @@ impl File {
 
     /// Every input that it names, each with its entries.
     fn inputs(&self) -> Result<IndexMap<PathBuf, Vec<BudgetSet>>, Failure> {
+        if self.entries.is_empty() {
+            let path = self.path.display();
+            return Err(Failure::Message(format!("{path}: expected at least one [[budget]], found none")));
+        }
         let mut inputs: IndexMap<PathBuf, Vec<_>> = IndexMap::new();
         for entry in &self.entries {
             let matching = self.matching(entry)?;
