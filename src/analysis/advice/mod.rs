@@ -219,6 +219,9 @@ const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 12] = [
     temporaries::find,
 ];
 
+/// Findings that are simulated at most, the most telling ones: each takes as long as the recording is.
+const MOST_FOUND: usize = 48;
+
 /// What to change in the program of a device: what saves most first, measured against what it costs.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     if device.id() <= HOST_DEVICE {
@@ -226,10 +229,11 @@ pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
     }
     let calls = ModelCalls::of(device);
     let of_calls = OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls));
-    let found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
+    let mut found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
     if found.is_empty() {
         return Vec::new();
     }
+    found.truncate(MOST_FOUND);
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
     let mut advice: Vec<Advice> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.

@@ -9,7 +9,11 @@ use crate::model::bytes::Bytes;
 use crate::model::{FrameId, PoolId, Segment, StackId};
 use crate::play::changes::Lives;
 use crate::replay::History;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Streams that are looked at, those that ask for most: each finding is simulated.
+const MOST_STREAMS: usize = 8;
 
 /// Requests of one stream.
 #[derive(Default)]
@@ -21,7 +25,7 @@ struct Stream {
     communicates: bool,
 }
 
-/// One finding for each stream beside the one that asks for most.
+/// One finding for each of the streams that ask for most, beside the first.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, history) = (device.track, device.history());
     let communicates = Marked::of(device, |path, name, _| {
@@ -46,12 +50,17 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let Some((&main, first)) = streams.iter().max_by_key(|(_, stream)| stream.bytes) else { return Vec::new() };
     let Some(&other) = first.blocks.first() else { return Vec::new() };
     // Graphs are captured on a stream of their own, into a pool that is theirs.
-    let captures = |number: u64| {
-        let is_private = |segment: &Segment| segment.pool.is_some_and(|pool| pool != PoolId::default());
-        track.segments().iter().any(|segment| segment.stream == number && is_private(segment))
-    };
-    let sides = streams.iter().filter(|&(&number, stream)| number != main && !stream.communicates && !captures(number));
-    sides.map(|(&number, stream)| finding(device, number, stream, other)).collect()
+    let is_private = |segment: &&Segment| segment.pool.is_some_and(|pool| pool != PoolId::default());
+    let capturing: BTreeSet<u64> = track.segments().iter().filter(is_private).map(|segment| segment.stream).collect();
+    let is_side = |number: u64, stream: &Stream| number != main && !stream.communicates && !capturing.contains(&number);
+    let mut sides: Vec<(u64, &Stream)> = streams
+        .iter()
+        .map(|(&number, stream)| (number, stream))
+        .filter(|&(number, stream)| is_side(number, stream))
+        .collect();
+    sides.sort_by_key(|(_, stream)| Reverse(stream.bytes));
+    sides.truncate(MOST_STREAMS);
+    sides.into_iter().map(|(number, stream)| finding(device, number, stream, other)).collect()
 }
 
 fn finding(device: &Device<'_>, number: u64, stream: &Stream, main: u32) -> Finding {
