@@ -50,9 +50,17 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
     if more > 0 {
         writeln!(out, "{}", text.dim(&format!("and {}", count(more, "more device"))))?;
     }
-    text.would_show(first, source, out)?;
+    // Where most of the memory is not known: the lines that record it better say what would show it, or else how to mark the
+    // program does. Other programs than PyTorch's have no such marks.
+    let is_better_recorded = advice(source.recording).is_some();
+    let is_foreign = source.recording.snapshot.notes.format.is_one_instant();
+    let would_show = words::would_show(first).filter(|_| !is_foreign && !is_better_recorded);
+    if let Some(sentence) = would_show {
+        writeln!(out)?;
+        text.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", text.dim(line)))?;
+    }
     text.cures(&first.advice, out)?;
-    let is_told = advice(source.recording).is_some() || words::would_show(first).is_some();
+    let is_told = is_better_recorded || would_show.is_some();
     if let Some(nothing) = first.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown()) {
         writeln!(out)?;
         text.words("", &words::nothing(nothing), out)?;
@@ -84,16 +92,6 @@ impl TextStyle {
         }
         writeln!(out, "{bar}")?;
         self.wrapped("", &names, out)
-    }
-
-    /// Where most of the memory is not known, what would show it: how to record, or else how to mark the program.
-    fn would_show(&self, device: &DeviceTriage, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
-        // The lines that record it better say the same, and other programs than PyTorch's have no such ranges.
-        let is_foreign = source.recording.snapshot.notes.format.is_one_instant();
-        let told = is_foreign || advice(source.recording).is_some();
-        let Some(sentence) = words::would_show(device).filter(|_| !told) else { return Ok(()) };
-        writeln!(out)?;
-        self.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", self.dim(line)))
     }
 
     fn sites(&self, sites: &Attribution, out: &mut dyn Write) -> io::Result<()> {
