@@ -118,7 +118,7 @@ def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
         ("limit_gpu_memory('4 GoB')", "expected a size"),
         ("limit_gpu_memory('4 GiB', metric='cached')", "expected a metric of allocated or reserved"),
         ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
-        ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of v100-16gb"),
+        ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of a100-40gb"),
         ("limit_gpu_memory('4 GiB', rehearse=True)", "memviz.toml: "),
         ("limit_gpu_memory()", "missing 1 required positional argument"),
     ],
