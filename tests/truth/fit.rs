@@ -156,5 +156,8 @@ fn recordings_without_a_request_are_no_base() {
     wire::snapshot::write(&snapshot, &mut File::create(&path).unwrap()).unwrap();
     let path = path.to_str().unwrap().to_owned();
     let fit = predict(&[(4, path.clone()), (8, path)], &FitOptions::default());
-    assert!(matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no request")), "{fit:?}");
+    assert!(
+        matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no recorded request")),
+        "{fit:?}"
+    );
 }
