@@ -58,7 +58,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         cure: "free the gradients before the evaluation".to_owned(),
         evidence: format!("{} of gradients stay alive during the evaluation, which does not use them", Bytes(most)),
         cost: None,
-        code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last step before it".to_owned()],
+        code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last training step".to_owned()],
         remedy: Remedy::Lives(lives),
     }]
 }

@@ -293,7 +293,8 @@ impl<'d, 'a> Editor<'d, 'a> {
                     doubts.extend(choice.is_shared(*function, self.device).then(|| {
                         format!("{label} is a part of many modules: what their callers hold of its calls does not show")
                     }));
-                    let which = if *every == 1 { "every call".to_owned() } else { format!("every {every}. call") };
+                    let which =
+                        if *every == 1 { "every call".to_owned() } else { format!("one of every {every} calls") };
                     assumptions.push(format!("{which} of {label} runs under non-reentrant torch.utils.checkpoint"));
                 }
                 [] => {

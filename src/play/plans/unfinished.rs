@@ -37,10 +37,10 @@ const LOOK_AHEAD: usize = 256;
 
 const NONE: &str = "it runs out of memory before a step with its optimizer is complete: what would have followed is not known; a \
                     recording of a step that fits, with a smaller batch, shows it";
-const OTHER: &str = "it runs out of memory at a request that the complete steps before do not make: what would have followed is \
-                     not known";
-const OTHER_SIZES: &str = "the step that runs out of memory asks for other sizes than the complete ones before: what it would have \
-                           asked for behind that is not known";
+const OTHER: &str = "it runs out of memory at a request that the complete steps before it do not make, so what would have \
+                     followed is not known; a recording of a step that fits, with a smaller batch, shows it";
+const OTHER_SIZES: &str = "the step that runs out of memory requests other sizes than the complete steps before it, so what it \
+                           would have requested next is not known; a recording of a step that fits, with a smaller batch, shows it";
 const REFUSED_OTHERWISE: &str = "the simulated device would have served the refused request: something that is not \
                                  recorded refused it, such as torch.cuda.set_per_process_memory_fraction";
 

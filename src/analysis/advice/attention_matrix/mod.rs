@@ -99,7 +99,7 @@ fn words(device: &Device<'_>, stack: StackId) -> (&'static str, &'static str) {
     } else {
         (
             "compute attention with scaled_dot_product_attention",
-            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # or attn_mask=mask",
+            "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # is_causal=True in a causal decoder",
         )
     }
 }

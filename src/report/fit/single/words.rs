@@ -50,7 +50,7 @@ pub fn cure(cure: &FitCure) -> String {
     };
     match cure.fits {
         Some(true) => format!("fits with this change alone: needs {needs} ({trust})"),
-        Some(false) => format!("not enough alone: needs {needs} ({trust})"),
+        Some(false) => format!("not enough on its own: needs {needs} ({trust})"),
         None => format!("needs {needs} up to the end of the recording ({trust})"),
     }
 }
