@@ -7,7 +7,7 @@ mod targets;
 use arbitrary::{Arbitrary, Unstructured};
 use std::fs;
 use std::path::Path;
-use targets::{bytes, entries, mutation, texts};
+use targets::{bytes, entries, looks, mutation, pairs, plays, texts};
 
 /// Files of a target; there are at least so many.
 fn files(target: &str, least: usize) -> Vec<Vec<u8>> {
@@ -58,4 +58,7 @@ fn what_is_typed_and_written_as_text() {
 fn recordings_that_were_changed_and_made_up() {
     plans_of("snapshot_mutation", mutation::run);
     plans_of("replay", entries::run);
+    plans_of("plays", plays::run);
+    plans_of("looks", looks::run);
+    plans_of("pairs", pairs::run);
 }

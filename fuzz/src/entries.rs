@@ -1,6 +1,8 @@
 //! Any entries and segments at all, replayed, and every question asked about them.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use memviz::Recording;
+use memviz::input::Compression;
 use memviz::model::trace_entry::TraceEntry;
 use memviz::model::{
     Action, AllocatorSettings, Block, BlockState, DeviceTrace, EntryContext, Frame, HOST_DEVICE, Segment, SegmentType,
@@ -71,7 +73,7 @@ struct SegmentPlan {
 
 /// An address or a size.
 #[derive(Clone, Copy, Debug)]
-struct Number(u64);
+pub struct Number(pub u64);
 
 impl<'a> Arbitrary<'a> for Number {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
@@ -133,7 +135,7 @@ fn intern(snapshot: &mut Snapshot, stack: Stack) -> StackId {
     snapshot.stacks.intern_stack(&frames)
 }
 
-/// A segment whose blocks tile it. Like the reader's, it ends below 2^64.
+/// A segment whose blocks tile it, and hold what was asked for. Like the reader's, it ends below 2^64.
 fn segment(device: i32, plan: &SegmentPlan) -> Segment {
     let states = [BlockState::ActiveAllocated, BlockState::ActivePendingFree, BlockState::Inactive];
     let mut next = plan.address.0;
@@ -144,7 +146,7 @@ fn segment(device: i32, plan: &SegmentPlan) -> Segment {
         blocks.push(Block {
             address: next,
             size: size.0,
-            requested_size: requested_size.0,
+            requested_size: requested_size.0.min(size.0),
             state,
             stack: StackId::EMPTY,
             forward: StackId::EMPTY,
@@ -171,10 +173,17 @@ fn segment(device: i32, plan: &SegmentPlan) -> Segment {
     }
 }
 
+impl Plan {
+    /// The recording, replayed.
+    pub fn recording(&self) -> Recording {
+        let snapshot = snapshot(self);
+        let histories = replay(&snapshot);
+        super::check(&snapshot, &histories);
+        Recording { snapshot, histories, compression: Compression::None, bytes: 0 }
+    }
+}
+
 /// Replays the entries, and asks.
 pub fn run(plan: &Plan) {
-    let snapshot = snapshot(plan);
-    let histories = replay(&snapshot);
-    super::check(&snapshot, &histories);
-    super::answer(snapshot, histories);
+    super::answer(&plan.recording());
 }

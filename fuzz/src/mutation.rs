@@ -133,15 +133,22 @@ fn instructions(mut bytes: &[u8]) -> Vec<Instruction> {
     program
 }
 
+impl Plan {
+    /// The changed file.
+    pub fn file(&self) -> Vec<u8> {
+        let mut program = PROGRAMS[usize::from(self.file) % PROGRAMS.len()].clone();
+        // Frames claim a length, which hardly any change would leave true.
+        program.retain(|instruction| instruction[0] != 0x95);
+        for edit in &self.edits {
+            if !program.is_empty() {
+                edit.apply(&mut program);
+            }
+        }
+        program.concat()
+    }
+}
+
 /// Changes a file, and reads what came of it.
 pub fn run(plan: &Plan) {
-    let mut program = PROGRAMS[usize::from(plan.file) % PROGRAMS.len()].clone();
-    // Frames claim a length, which hardly any change would leave true.
-    program.retain(|instruction| instruction[0] != 0x95);
-    for edit in &plan.edits {
-        if !program.is_empty() {
-            edit.apply(&mut program);
-        }
-    }
-    super::read_and_replay(program.concat(), plan.allow_truncated);
+    super::read_and_replay(plan.file(), plan.allow_truncated);
 }

@@ -107,7 +107,7 @@ impl Limits {
         limits
     }
 
-    /// A device with so many bytes for the allocator.
+    /// A device with this many bytes for the allocator.
     pub fn device(capacity: u64) -> Self {
         Self { capacity: Threshold::new(capacity.min(ADDRESS_SPACE)), ..Self::default() }
     }

@@ -251,7 +251,7 @@ impl Allocator {
         block.size + room.map_or(0, |next| next.size)
     }
 
-    /// A free block of at least so many bytes that the driver had to supply: `malloc` after its search has failed.
+    /// A free block of at least this many bytes that the driver had to supply: `malloc` after its search has failed.
     fn grow_or_retry(&mut self, request: &Request) -> Option<u32> {
         self.collect_garbage();
         if let Some(found) = self.grow(request) {

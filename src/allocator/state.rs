@@ -98,7 +98,7 @@ impl Allocator {
         }
     }
 
-    /// Counts what was counted since it stood somewhere so many times more.
+    /// Counts what was counted since it stood somewhere this many times more.
     pub(crate) fn count_again(&mut self, since: &Stats, times: u64) {
         let stats = &mut self.stats;
         stats.retries += (stats.retries - since.retries) * times;

@@ -17,7 +17,7 @@ use crate::replay::Metric;
 
 /// Steps that are played for a line about allocator settings: well below a second.
 const STEPS_OF_SETTINGS: u64 = 8_000_000;
-/// They are played where more than one part in so many of what is reserved is never asked for at once.
+/// They are played where more than 1/N of what is reserved is never asked for at once.
 const ROOM_OF_SETTINGS: i64 = 25;
 
 /// The answers that belong into one report. Unless another instant is asked for, each device is looked at where its first

@@ -4,13 +4,17 @@ use crate::cli::limits;
 use crate::cli::outcome::Failure;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Inference};
+use crate::input::collect::only_recording;
 use crate::input::{Limits, ReadOptions};
 use crate::model::View;
 use crate::model::bytes::Bytes;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use regex::Regex;
 use std::path::{Path, PathBuf};
+
+/// The heading of the options that commands share.
+pub const COMMON: &str = "Common options";
 
 pub fn parse_regex(text: &str) -> Result<Regex, String> {
     // The library draws the expression on several lines; its last one says what is wrong.
@@ -21,6 +25,11 @@ pub fn parse_regex(text: &str) -> Result<Regex, String> {
 pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = GroupBy> {
     PossibleValuesParser::new(groups.iter().filter_map(ValueEnum::to_possible_value))
         .try_map(|name| GroupBy::from_str(&name, false))
+}
+
+/// The value of an input: a folder with one recording stands for that one.
+pub fn one_input() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| only_recording(&path).unwrap_or(path))
 }
 
 /// Which stacks count.
@@ -46,7 +55,7 @@ impl FilterArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct FrameArgs {
-    /// Also show C++ frames, including those of the allocator, dispatcher and interpreter
+    /// Also show C++ frames, and those of the allocator and interpreter
     #[arg(long)]
     all_frames: bool,
 }
@@ -62,7 +71,7 @@ impl FrameArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stacks")]
 pub struct InferArgs {
-    /// Do not infer which forward lines the memory of backward passes belongs to
+    /// Do not infer the forward line that the memory of backward belongs to
     #[arg(long)]
     no_infer: bool,
 }
@@ -88,8 +97,10 @@ pub struct StackArgs {
 /// One input.
 #[derive(Debug, Args)]
 pub struct CommonArgs {
-    /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input
-    #[arg(value_name = "INPUT", help_heading = None::<&'static str>)]
+    /// Snapshot, profiler trace or memory timeline; - for standard input
+    ///
+    /// Plain, or compressed with gzip, zstd or zip. A folder with one recording stands for that one.
+    #[arg(value_name = "INPUT", help_heading = None::<&'static str>, value_parser = one_input())]
     pub input: PathBuf,
     #[command(flatten)]
     shared: SharedArgs,
@@ -106,14 +117,14 @@ impl std::ops::Deref for CommonArgs {
 
 /// What all commands have in common.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Common options")]
+#[command(next_help_heading = COMMON)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SharedArgs {
     /// Write the answer to a file, in the format of its extension; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Open the output file in the desktop's default program
-    #[arg(long, requires = "output")]
+    #[arg(long)]
     pub open: bool,
     /// Overwrite the output file if it exists
     #[arg(long)]
@@ -121,8 +132,10 @@ pub struct SharedArgs {
     /// Device number, -1 for pinned host memory, -2 for CPU memory in a profiler trace, or all; may be repeated
     #[arg(long, value_name = "N|all", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: Vec<DeviceArg>,
-    /// Python files, by path or package, that also count as your own code; may be repeated. Without it, sites descend
-    /// into a library's lines where its model holds most of the memory below one of your lines; '' turns that off
+    /// Python files, by path or package, that also count as your own code; may be repeated
+    ///
+    /// Without it, sites descend into a library's lines where its model holds most of the memory below one of your lines;
+    /// '' turns that off.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     own: Vec<Regex>,
     /// The dictionary key that --by metadata groups by; same as --by metadata:KEY
@@ -137,7 +150,7 @@ pub struct SharedArgs {
     /// When to use colours; the `NO_COLOR` variable also turns them off
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// Most memory that memviz itself may use; more ends with exit code 2
+    /// Limit on the memory of memviz itself; more ends with exit code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
     /// Lift the limit on processor time: 10 s for up to 20 MB of input, 1 s for each 2 MB more

@@ -3,38 +3,48 @@
 use crate::play::changes::Change;
 use clap::Args;
 
-/// Changes of the program, played on its requests.
+/// Changes to the program, applied to its recorded requests.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Changes of the program")]
+#[command(next_help_heading = "Changes to the program")]
 pub struct ChangeArgs {
-    /// Checkpoint the calls of a function, named as `memviz checkpoint` names it, or by a part of that name; with
-    /// :every=N, the first call and every N-th one after it; may be repeated
+    /// Checkpoint the calls of a function; may be repeated
+    ///
+    /// Named as `memviz checkpoint` names it, or by a part of that name; with :every=N, the first call and every N-th one
+    /// after it.
     #[arg(long, value_name = "SITE[:every=N]", value_parser = Change::checkpoint)]
     checkpoint: Vec<Change>,
     /// Use another optimizer: adamw, adam8bit, adafactor, sgd or momentum
     #[arg(long, value_name = "NAME", value_parser = Change::optimizer)]
     optimizer: Option<Change>,
-    /// Shard optimizer state over N ranks (ZeRO-1), seen from the rank with the most; with :keep-gradients, its
-    /// optimizer frees only its own gradients
+    /// Shard optimizer state over N ranks (ZeRO-1)
+    ///
+    /// Seen from the rank with the most; with :keep-gradients, its optimizer frees only its own gradients.
     #[arg(long, value_name = "N", value_parser = Change::shard_optimizer)]
     shard_optimizer: Option<Change>,
     /// Shard optimizer state and gradients over N ranks (ZeRO-2)
     #[arg(long, value_name = "N", value_parser = Change::shard_gradients)]
     shard_gradients: Option<Change>,
-    /// Shard parameters, gradients and optimizer state over N ranks (ZeRO-3, FSDP); the layer in use is gathered
+    /// Shard parameters, too (ZeRO-3, FSDP)
+    ///
+    /// Parameters, gradients and optimizer state; the layer in use is gathered.
     #[arg(long, value_name = "N", value_parser = Change::shard_parameters)]
     shard_parameters: Option<Change>,
-    /// Move to the CPU: optimizer (its state and steps), or activations (what forward saves for backward); may be repeated
+    /// Move to the CPU: optimizer or activations; may be repeated
+    ///
+    /// The optimizer with its state and steps, or the activations that forward saves for backward.
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
-    /// Compute logits and loss in K pieces of the sequence, each checkpointed
+    /// Compute logits and loss in K checkpointed pieces
+    ///
+    /// The pieces divide the sequence.
     #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
     chunk_loss: Option<Change>,
-    /// Run K forward and backward passes per optimizer step, with batches as recorded (K times as many samples per
-    /// step) or, in fit, with batches K times smaller
+    /// Run K forward and backward passes per optimizer step
+    ///
+    /// With batches as recorded, so with K times as many samples per step; in fit, with batches K times smaller.
     #[arg(long, value_name = "K", value_parser = Change::accumulate)]
     accumulate: Option<Change>,
-    /// Run only the forward passes, in evaluation mode and without gradients
+    /// Run only the forward passes, in eval mode and without gradients
     #[arg(long)]
     inference: bool,
 }

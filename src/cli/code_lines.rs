@@ -1,8 +1,8 @@
-//! Lines of the code that a recording names, where its files lie on this machine.
+//! The lines of source code that a recording names, read from files on this machine.
 //!
-//! They are shown on a terminal, or where somebody asks for them: what is written to a file may be passed on, and the code need not.
+//! They are shown on a terminal, or with `--source`: an answer in a file may be passed on, and must not carry the code with it.
 
-use super::args::SharedArgs;
+use super::args::{COMMON, SharedArgs};
 use crate::analysis::advice::Advice;
 use clap::Args;
 use std::fs;
@@ -12,9 +12,9 @@ use std::path::{Component, Path, PathBuf};
 /// Larger files are not read: nobody writes them by hand.
 const LARGEST: u64 = 4 << 20;
 
-/// Where the code lies.
+/// Where the source code is.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Common options")]
+#[command(next_help_heading = COMMON)]
 pub struct SourceArgs {
     /// Show the lines of code to change, read from this folder [default: on a terminal, from the recorded paths]
     #[arg(long, value_name = "DIR")]
@@ -22,7 +22,7 @@ pub struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Adds to each change the text of its line, where its file is found.
+    /// Adds the text of its line to each change whose file is found.
     pub fn fill<'a>(&self, args: &SharedArgs, advice: impl Iterator<Item = &'a mut Advice>) {
         let to_terminal = args.output.is_none() && io::stdout().is_terminal();
         if self.source.is_none() && !to_terminal {
@@ -39,7 +39,7 @@ impl SourceArgs {
     }
 }
 
-/// The file in a folder that has the most of the end of a path.
+/// The file in a folder whose path shares the longest end with `path`.
 fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
     // Recordings of Windows have paths that are one component elsewhere.
     let path = path.to_string_lossy().replace('\\', "/");
@@ -50,7 +50,7 @@ fn below(folder: &Path, path: &Path) -> Option<PathBuf> {
     ends.into_iter().find(|file| file.is_file())
 }
 
-/// A line of a Python file, without what surrounds it.
+/// A line of a Python file, without surrounding whitespace.
 fn nth_line(file: &Path, number: u64) -> Option<String> {
     let is_python = file.extension().is_some_and(|extension| extension == "py");
     let is_small = fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= LARGEST);

@@ -14,10 +14,12 @@ pub const TOTAL: &str = "total";
 /// How much memory a device has.
 #[derive(Debug, Args)]
 pub struct DeviceMemoryArgs {
-    /// Memory of the device, such as 80GiB: the total in PyTorch's OOM message [default: from an oom entry]
+    /// Memory of the device, such as 80GiB [default: from an oom entry]
+    ///
+    /// PyTorch's OOM message names it as the total capacity.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device, group = TOTAL)]
     capacity: Option<Bytes>,
-    /// Instead of --capacity, the name of the device, such as h100-80gb, or a profiler trace recorded on it
+    /// Name of the device instead, such as h100-80gb, or a profiler trace from it
     #[arg(long, value_name = "NAME|TRACE", value_parser = NamedGpu::parse, group = TOTAL)]
     gpu: Option<NamedGpu>,
 }

@@ -75,6 +75,27 @@ impl Drop for Staged {
     }
 }
 
+/// Writes a file of this name that only this user can read, in a new folder among the system's temporary files, and gives its
+/// path.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_temporary(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("memviz-{:016x}", RandomState::new().hash_one(name)));
+    create_private(&folder)?;
+    let path = folder.join(name);
+    Staged::write(&path, write)?.create()?;
+    Ok(path)
+}
+
+/// Creates a folder that only this user can open; on Windows, folders of temporary files are like that.
+fn create_private(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(folder);
+    #[cfg(not(unix))]
+    return fs::create_dir(folder);
+}
+
 /// Gives all files their names, or none: when one cannot have its name, those before it get back what they had.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ mod system {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// Processor time that any run has, in seconds: enough for 20 MB. Each second more takes so many bytes of input.
+    /// Processor time that any run has, in seconds: enough for 20 MB. Each second more takes this many bytes of input.
     const BASE_SECONDS: u64 = 10;
     const BYTES_PER_SECOND: u64 = 2_000_000;
 
@@ -72,13 +72,17 @@ mod system {
         }
     }
 
-    /// Allows the work that an input of so many bytes takes.
+    /// Allows the work that an input of this many bytes takes.
     pub fn grant(bytes: u64) {
         let granted = GRANTED.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if IS_WORK_LIMITED.load(Ordering::Relaxed) {
-            let more = (granted / BYTES_PER_SECOND).saturating_sub(BASE_SECONDS);
-            set(Resource::Cpu, BASE_SECONDS + more);
+            set(Resource::Cpu, seconds(granted));
         }
+    }
+
+    /// Processor time for an input of so many bytes.
+    fn seconds(granted: u64) -> u64 {
+        BASE_SECONDS.max(granted / BYTES_PER_SECOND)
     }
 
     /// Lifts all limits: for other programs, and for what runs until somebody ends it.
@@ -97,8 +101,8 @@ mod system {
             loop {
                 std::thread::sleep(INTERVAL);
                 if signals.pending().next().is_some() && IS_WORK_LIMITED.load(Ordering::Relaxed) {
-                    let input = Bytes(GRANTED.load(Ordering::Relaxed));
-                    let seconds = getrlimit(Resource::Cpu).current.unwrap_or(BASE_SECONDS);
+                    let granted = GRANTED.load(Ordering::Relaxed);
+                    let (seconds, input) = (seconds(granted), Bytes(granted));
                     end(&format!(
                         "expected to be done in {seconds} s of processor time for {input} of input, which is more than \
                          recordings take; --no-limit goes on"

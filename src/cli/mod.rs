@@ -22,9 +22,10 @@ mod serve;
 
 pub use outcome::Outcome;
 
+use crate::input::collect::only_recording;
 use crate::model::bytes::Bytes;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use command::{COMMANDS, Run, command_line};
+use command::{COMMANDS, Run, command_line, help};
 use limits::Limits;
 use outcome::{Failure, complain};
 use std::ffi::OsString;
@@ -33,7 +34,11 @@ use std::path::Path;
 /// The command that `arguments` ask for.
 fn parse(arguments: Vec<OsString>) -> Result<Box<dyn Run>, clap::Error> {
     let matches = command_line().try_get_matches_from(with_metadata_key(arguments))?;
-    if let Some((_, matches)) = matches.subcommand() {
+    let asked = matches.subcommand().map(|(_, matches)| matches);
+    if [Some(&matches), asked].into_iter().flatten().any(help::is_about_common) {
+        return Ok(Box::new(help::CommonOptions));
+    }
+    if let Some(matches) = asked {
         let memory = matches.try_get_one::<Bytes>("max_memory").ok().flatten();
         let work = !matches.try_get_one::<bool>("no_limit").ok().flatten().copied().unwrap_or(false);
         memory.map(|memory| Limits { memory: memory.0, work }).into_iter().for_each(Limits::enforce);
@@ -64,8 +69,8 @@ fn with_metadata_key(arguments: Vec<OsString>) -> Vec<OsString> {
     expanded
 }
 
-/// What was typed, with the command that a file in its place stands for: `memviz FILE` asks for a triage, and several
-/// files, a folder or a pattern for their ranks. The name of a command is that command, and a word that is neither is
+/// What was typed, with the command that a file in its place stands for: `memviz FILE` asks for a triage, `memviz FILE --open`
+/// for the page, and several files, a folder of them or a pattern for their ranks. The name of a command is that command, and a word that is neither is
 /// left for clap to wonder about.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(first) = arguments.get(1) else { return arguments };
@@ -80,9 +85,22 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
         !pair[1].to_string_lossy().starts_with('-') && pair[0] != "--source" && Path::new(&pair[1]).exists()
     };
     let files = arguments.windows(2).filter(is_file).count();
-    let is_one = !name.contains('*') && !Path::new(first).is_dir() && files < 2;
-    arguments.insert(1, if is_one { "triage" } else { "ranks" }.into());
+    let is_folder = Path::new(first).is_dir() && only_recording(Path::new(first)).is_none();
+    let is_one = !name.contains('*') && !is_folder && files < 2;
+    let command = match is_one {
+        true if is_to_open(&arguments) => "view",
+        true => "triage",
+        false => "ranks",
+    };
+    arguments.insert(1, command.into());
     arguments
+}
+
+/// Whether an answer is to be opened that is written nowhere: then it is the page.
+fn is_to_open(arguments: &[OsString]) -> bool {
+    let is_output = |text: &str| text == "--output" || text.starts_with("--output=") || text.starts_with("-o");
+    let texts = || arguments.iter().filter_map(|argument| argument.to_str());
+    cfg!(feature = "view") && texts().any(|text| text == "--open") && !texts().any(is_output)
 }
 
 /// Runs the command line `arguments` (program name first).
@@ -157,7 +175,8 @@ mod tests {
         let mut found = 0;
         for entry in COMMANDS {
             let help = entry.command().render_long_help().to_string();
-            let examples = help.lines().filter_map(|line| line.trim().strip_prefix("memviz ")?.split("  #").next());
+            let examples =
+                help.lines().filter_map(|line| Some(line.trim().strip_prefix("memviz ")?.split_once("  # ")?.0));
             for example in examples {
                 found += 1;
                 let words = ["memviz"].into_iter().chain(example.split_whitespace()).map(OsString::from);

@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Watches the reading of `total` bytes (0 when unknown) in so many inputs. Nothing is shown when `quiet` or when
+    /// Watches the reading of `total` bytes (0 when unknown) in this many inputs. Nothing is shown when `quiet` or when
     /// standard error is no terminal.
     pub fn start(total: u64, inputs: usize, quiet: bool) -> Self {
         let bytes: Vec<Arc<AtomicU64>> = (0..inputs).map(|_| Arc::default()).collect();

@@ -36,15 +36,15 @@ pub enum Doubt {
     UnrecordedFrees,
     /// `free_requested` was not recorded.
     NoFreeRequested,
-    /// Blocks from before the recording whose sizes left no evidence take up to so many bytes more.
+    /// Blocks from before the recording whose sizes left no evidence take up to this many bytes more.
     UncertainSizes(u64),
     /// Memory timelines do not record reserved memory.
     NoReserved,
     /// The instant of the peak is not known exactly, for that reason.
     PeakNotExact(Box<Doubt>),
-    /// Blocks of so many bytes are from before the recording, and what made them is not known.
+    /// Blocks of this many bytes are from before the recording, and what made them is not known.
     UnknownStacks(u64),
-    /// There are only so many steps.
+    /// There are only this many steps.
     TooFewSteps(usize),
     /// What the analysis that was to measure it says.
     Refused(String),
@@ -85,7 +85,7 @@ pub enum Leaves {
     LowerBound,
     /// A lower bound, and an upper one that is so many bytes above it.
     UpTo(u64),
-    /// An upper bound, so many bytes above it.
+    /// An upper bound, this many bytes above it.
     AtMost(u64),
 }
 

@@ -189,7 +189,7 @@ fn enter_recorded(key: &str, value: &str, rest: Rest, settings: &mut AllocatorSe
 /// Sizes that have divisions of their own: 1 MiB, 2 MiB, 4 MiB...
 const INTERVALS: usize = 16;
 
-/// `8`, or `[256:1,512:2,>:4]`: each pair counts for sizes from so many MiB up to twice as many, the first one for all
+/// `8`, or `[256:1,512:2,>:4]`: each pair counts for sizes from this many MiB up to twice as many, the first one for all
 /// smaller ones as well.
 fn divisions(value: &str, rest: Rest) -> Option<[u64; INTERVALS]> {
     let count = |text: &str| text.parse::<u64>().ok().filter(|&count| count == 0 || count.is_power_of_two());

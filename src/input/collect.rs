@@ -22,6 +22,8 @@ pub struct Found {
 
 /// Extensions of recordings and summaries, before that of a compression.
 const EXTENSIONS: [&str; 5] = ["pickle", "pkl", "json", "jsonl", "ndjson"];
+/// How many of them are those of pickles.
+const PICKLES: usize = 2;
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 4] = ["gz", "zst", "zstd", "zip"];
 
@@ -68,12 +70,27 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+/// The one recording that a folder holds, if it holds one: the only file that may be one, else the only pickle among files such
+/// as a run's `config.json`.
+pub fn only_recording(folder: &Path) -> Option<PathBuf> {
+    let mut files = directory(folder).ok()?;
+    if files.len() > 1 {
+        files.retain(|file| has_extension(file, &EXTENSIONS[..PICKLES]));
+    }
+    files.pop().filter(|file| files.is_empty() && no_file(file).is_none())
+}
+
 /// Whether a name looks like that of a recording or a summary.
 fn is_candidate(path: &Path) -> bool {
+    has_extension(path, &EXTENSIONS)
+}
+
+/// Whether a name ends in one of these, before that of a compression.
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_ascii_lowercase) else { return false };
     let mut parts = name.rsplit('.').peekable();
     parts.next_if(|part| COMPRESSED.contains(part));
-    !name.starts_with('.') && parts.next().is_some_and(|part| EXTENSIONS.contains(&part)) && parts.next().is_some()
+    !name.starts_with('.') && parts.next().is_some_and(|part| extensions.contains(&part)) && parts.next().is_some()
 }
 
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {

@@ -57,7 +57,7 @@ pub struct PageReader<R> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a recording, or behind it: so many bytes of the key and of a picture's beginning were just seen.
+    /// Before a recording, or behind it: this many bytes of the key and of a picture's beginning were just seen.
     Searching { key: usize, picture: usize, found: bool },
     /// Behind the key; before its colon.
     Colon { found: bool },

@@ -19,7 +19,7 @@ pub struct AllocatorSettings {
     /// `large_segment_size_mb` of the string, in bytes: segments for requests of the large pool below 10 MiB, and pages
     /// of its expandable segments. `None` for PyTorch's default of 20 MiB.
     pub large_segment_size: Option<u64>,
-    /// `max_non_split_rounding_mb` of the string, in bytes: a block that exceeds an oversize request by so many is not
+    /// `max_non_split_rounding_mb` of the string, in bytes: a block that exceeds an oversize request by this many is not
     /// used for it. `None` for as much as a large segment.
     pub max_non_split_rounding: Option<u64>,
     /// `per_process_memory_fraction` of the string: the share of the device's memory that the process may reserve.

@@ -10,7 +10,7 @@ use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
-/// Settings that save less than one part in so many of what is reserved, or fewer bytes, are not worth a word.
+/// Settings that save less than 1/N of what is reserved, or fewer bytes, are not worth a word.
 const NOTABLE_PART: u64 = 50;
 const NOTABLE_BYTES: u64 = 64 << 20;
 /// Steps played for one instant: the answer is to be there at once.
@@ -23,7 +23,7 @@ fn is_notable(recorded: u64, reserved: u64) -> bool {
 }
 
 /// A device's program and the settings that help most often, as many as about `steps` steps allow. `None` where the program
-/// cannot be played, or not within so many steps, or not as it was recorded.
+/// cannot be played, or not within this many steps, or not as it was recorded.
 fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
     if device.id() <= HOST_DEVICE {
         return None;
@@ -69,7 +69,7 @@ pub struct SettingsAdvice {
 impl SettingsAdvice {
     /// What other settings would do for `max_memory_reserved()`. Plays those that help most often, in about `steps` steps (a
     /// million takes about a tenth of a second). `None` where nothing can be said: the recording cannot be played, or not
-    /// within so many steps, or not as it was recorded, or something that is not recorded refused its requests.
+    /// within this many steps, or not as it was recorded, or something that is not recorded refused its requests.
     pub fn of(device: &Device<'_>, steps: u64) -> Option<Self> {
         let (testbed, others) = prepare(device, steps)?;
         let refused = testbed.program.refusals.len();

@@ -33,7 +33,7 @@ struct Period {
     steps: u64,
 }
 
-/// One part in so many of the budget is kept for the search upward.
+/// 1/N of the budget is kept for the search upward.
 const UPWARD_PART: u64 = 4;
 
 /// A device that no program fills.

@@ -22,7 +22,7 @@ const STEPS: usize = 20_000_000;
 /// Tokens that are made ready to be played at once.
 const AT_ONCE: usize = 64;
 
-const UNEVEN: &str = "the last tokens do not ask for the same requests with sizes that grow evenly";
+const UNEVEN: &str = "the last tokens do not make the same requests with sizes that grow evenly";
 const FEW: &str = "fewer than five tokens in a row show how the cache grows";
 const NOT_TOKENS: &str = "the cache is no multiple of what a token adds to it";
 const FULL: &str = "the device is full before the last recorded token";
@@ -43,7 +43,7 @@ pub struct Generation {
 /// Tokens in the cache that a device has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// So many, wherever the driver puts segments.
+    /// This many, wherever the driver puts segments.
     Tokens(u64),
     /// So many were played and fit. The cache alone takes the whole device with the second number.
     Between(u64, u64),
@@ -81,7 +81,7 @@ impl Generation {
             .iter()
             .filter(is_cache)
             .fold((0, 0u64), |(tensors, bytes), it| (tensors + 1, bytes.saturating_add(it.grows_by)));
-        // The token behind the last whole one has begun.
+        // The token after the last whole one has begun.
         let recorded = first.step.bytes / first.grows_by + 1;
         let most = capacity / bytes_per_token.max(1);
         let wanted = most.saturating_sub(recorded).saturating_add(2);
@@ -145,7 +145,7 @@ struct Repeated {
 /// What a token asks for.
 struct Round {
     steps: Vec<Repeated>,
-    /// The step behind the last whole one.
+    /// The step after the last whole one.
     end: usize,
     /// Allocations of the last tokens, by step; the last token last.
     recorded: Vec<Vec<u32>>,
@@ -156,7 +156,7 @@ struct Round {
 enum Played {
     /// What was recorded does not fit.
     Before,
-    /// The device is full after so many.
+    /// The device is full after this many tokens.
     Full(u64),
     /// So many fit.
     Fits(u64),
@@ -214,11 +214,11 @@ impl Round {
         Ok(Self { steps, end: begins[ROUNDS], recorded: rounds[ROUNDS - BACK..].iter().map(of_round).collect() })
     }
 
-    /// Plays what was recorded up to the last whole token, and so many tokens behind it.
+    /// Plays the recording up to the last whole token, and this many tokens after it.
     fn play_on(&self, program: &Program, setup: &Setup, tokens: u64) -> Played {
         let mut recorded = program.clone();
         recorded.steps.truncate(self.end);
-        // Allocations get numbers behind those that were recorded, in turn: what a token frees was made shortly before.
+        // New allocations are numbered after the recorded ones, in order: a token frees what was allocated shortly before.
         let turns = BACK + 1;
         let first = recorded.allocations;
         recorded.allocations = first + turns * self.steps.len();

@@ -36,8 +36,8 @@ pub use player::{Outcome, Setup, play};
 pub use program::{Program, Releases};
 pub(crate) use program::{Step, StepKind};
 pub use recorded::{Difference, compare};
-pub use run::{CurvePoint, Run};
-pub(crate) use testbed::{Testbed, curve, lacks, program, refusal, refuses};
+pub use run::Run;
+pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
 /// Bytes of a device that CUDA keeps for itself, where nothing tells.

@@ -94,8 +94,6 @@ pub(super) trait Observer {
     const LISTENS: bool = true;
     /// The allocator asked the driver for memory or gave it back, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
-    /// So many bytes are reserved after the step at `entry`.
-    fn reserved(&mut self, entry: u32, bytes: u64);
 }
 
 /// Nobody listens.
@@ -103,7 +101,6 @@ impl Observer for () {
     const LISTENS: bool = false;
 
     fn segment(&mut self, _: u32, _: SegmentEvent) {}
-    fn reserved(&mut self, _: u32, _: u64) {}
 }
 
 /// A play at some step: what it takes to go on from there.
@@ -172,7 +169,7 @@ impl Player {
         self.run_to(program.len(), program, setup, observer);
     }
 
-    /// Plays until so many steps are done, or to a request that is refused.
+    /// Plays until this many steps are done, or to a request that is refused.
     pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
         while self.done < end && self.outcome.fails_at.is_none() {
             if self.rounds.begin_at(self.done) && !O::LISTENS {
@@ -187,7 +184,6 @@ impl Player {
                 for event in self.allocator.drain_events() {
                     observer.segment(step.entry, event);
                 }
-                observer.reserved(step.entry, self.allocator.stats().reserved);
             }
             let stats = self.allocator.stats();
             self.outcome.max_inactive = self.outcome.max_inactive.max(stats.reserved - stats.active);
@@ -289,7 +285,7 @@ pub(crate) struct Highest {
     pub blocks: Vec<(usize, u64)>,
 }
 
-/// Plays a program until it has so many bytes allocated, which is the most that it ever has.
+/// Plays a program until it has this many bytes allocated, which is the most that it ever has.
 pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Highest {
     let mut player = Player::new(program, setup);
     // Blocks that another stream may still use are not allocated any more.

@@ -87,8 +87,6 @@ impl Observer for Follower {
             }
         }
     }
-
-    fn reserved(&mut self, _: u32, _: u64) {}
 }
 
 /// Plays a program and compares it with what was recorded of it.

@@ -33,7 +33,7 @@ impl Rounds {
         Self { next: program.repetition.as_ref().map(|repetition| repetition.start), ..Self::default() }
     }
 
-    /// Whether a round begins after so many steps.
+    /// Whether a round begins after this many steps.
     #[inline]
     pub fn begin_at(&self, done: usize) -> bool {
         self.next == Some(done)
@@ -56,7 +56,7 @@ impl Player {
     pub(super) fn skip_rounds(&mut self, program: &Program, end: usize) {
         let Some(repetition) = &program.repetition else { return };
         let state = self.allocator.state();
-        // To compare costs as much as to play so many steps: no more than half of the time goes into it.
+        // To compare costs as much as to play this many steps: no more than half of the time goes into it.
         let stride = (state.block_count() / repetition.period + 1) * repetition.period;
         let next = self.done + stride;
         self.rounds.next = (next < repetition.end).then_some(next);
@@ -100,7 +100,7 @@ impl Player {
 
 impl Earlier {
     /// Whether all that follows repeats what came after this: the allocator stands alike, and each block belongs to the
-    /// allocation that stands for the same one so many rounds later, or to one that outlives all rounds.
+    /// allocation that stands for the same one this many rounds later, or to one that outlives all rounds.
     fn is_repeated(&self, repetition: &Repetition, state: &AllocatorState, owners: &[u32], done: usize) -> bool {
         let higher = ((done - self.done) / repetition.period) as u64 * u64::from(repetition.made);
         let is_same = |(&then, &now): (&u32, &u32)| {
@@ -129,7 +129,6 @@ mod tests {
 
     impl Observer for Listener {
         fn segment(&mut self, _: u32, _: SegmentEvent) {}
-        fn reserved(&mut self, _: u32, _: u64) {}
     }
 
     #[test]

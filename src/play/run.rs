@@ -58,6 +58,3 @@ impl Run {
         self.capacities.enough.or(outcome.failure().is_none().then_some(outcome.max_reserved))
     }
 }
-
-/// Reserved bytes from an entry on.
-pub type CurvePoint = (u32, u64);

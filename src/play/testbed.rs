@@ -4,13 +4,13 @@ use super::capacity::Search;
 use super::placement::{placement_of, possible_placements};
 use super::program::Program;
 use super::recorded::{Difference, compare};
-use super::{CurvePoint, DEFAULT_CONTEXT, Run, Trust};
-use crate::allocator::{Placement, SegmentEvent};
+use super::{DEFAULT_CONTEXT, Run, Trust};
+use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::bytes::Bytes;
 use crate::model::{AllocatorSettings, HOST_DEVICE};
 use crate::play::changes::{Change, Edited};
-use crate::play::player::{Observer, Outcome, Player, Setup, play, recorded_settings};
+use crate::play::player::{Outcome, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Track};
 
 /// Plays of the whole program that [`Testbed::new`] takes at most.
@@ -41,23 +41,30 @@ pub(crate) struct Testbed {
     pub lacks: &'static str,
 }
 
+/// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
+const MOST_RESERVED: u64 = 1 << 50;
+
 /// What a device's program asked for, or why it cannot be played.
 pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     if let Some(reason) = refusal(device) {
         return Err(reason);
     }
-    Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")
+    let program = Program::of(device.track).ok_or("the recording has more streams and pools than can be simulated")?;
+    let is_possible = program.reserved_at_start() <= MOST_RESERVED;
+    is_possible.then_some(program).ok_or("it starts with more memory than any device has")
 }
 
 /// Why settings cannot be played on a device whose size is known or not.
 pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
     let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
     match () {
-        () if settings.other_backend => Some("another allocator: its rules are the driver's own"),
+        () if settings.other_backend => Some("another allocator, whose rules are those of the driver"),
         () if settings.record_stream_reuse => {
-            Some("reuse in captured graphs goes by their order, which is not recorded")
+            Some("memory is reused in the order of captured graphs, which is not recorded")
         }
-        () if has_fraction && !is_known_device => Some("a fraction of an unknown device: --capacity names it"),
+        () if has_fraction && !is_known_device => {
+            Some("the limit is a fraction of the device, whose memory is unknown: set --capacity")
+        }
         () => None,
     }
 }
@@ -66,7 +73,7 @@ pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Op
 pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
     match () {
-        () if !snapshot.notes.format.has_segments() => Some("only snapshots tell what was asked of the allocator"),
+        () if !snapshot.notes.format.has_segments() => Some("only snapshots record the requests to the allocator"),
         () if device.id() < HOST_DEVICE => Some("only memory of PyTorch's caching allocators can be simulated"),
         () if history.entries() == 0 => Some("no history was recorded"),
         () if history.completeness.truncated => Some("the file ends inside the history"),
@@ -78,13 +85,13 @@ pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
 pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str {
     match () {
         () if anomalies > 0 => "the recording contradicts itself",
-        () if completeness.has_baseline => "the recording starts late: what it starts from is rebuilt",
+        () if completeness.has_baseline => "the recording starts late, so its initial state is reconstructed",
         () if !completeness.is_complete() => "the recording is not complete",
         () => "",
     }
 }
 
-/// What CUDA keeps of a device of which so many bytes were there for the process; `None` where that must have been another
+/// What CUDA keeps of a device of which this many bytes were there for the process; `None` where that must have been another
 /// device.
 fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
@@ -176,7 +183,7 @@ impl Testbed {
             let all: Vec<u64> = others.map(|other| other.max_reserved).chain([outcome.max_reserved]).collect();
             let (least, most) = all.iter().fold((u64::MAX, 0), |(least, most), &it| (least.min(it), most.max(it)));
             run.reserved_range = (least < most).then_some((least, most));
-            "the driver's placement of segments is not known; three placements were simulated"
+            "the driver's placement of segments is unknown; three placements were simulated"
                 .clone_into(&mut run.because);
         }
         if !self.lacks.is_empty() {
@@ -203,29 +210,5 @@ impl Testbed {
         }
         run.outcome = Some(outcome);
         run
-    }
-
-    /// Reserved memory over a play.
-    pub fn curve(&self, setup: &Setup) -> Vec<CurvePoint> {
-        curve(&self.program, setup)
-    }
-}
-
-/// Reserved memory over a play of any program.
-pub(crate) fn curve(program: &Program, setup: &Setup) -> Vec<CurvePoint> {
-    let mut player = Player::new(program, setup);
-    let mut curve = Curve(vec![(0, player.allocator.stats().reserved)]);
-    player.run(program, setup, &mut curve);
-    curve.0
-}
-
-/// Reserved bytes after each step that changes them.
-struct Curve(Vec<CurvePoint>);
-
-impl Observer for Curve {
-    fn segment(&mut self, _: u32, _: SegmentEvent) {}
-
-    fn reserved(&mut self, entry: u32, bytes: u64) {
-        self.0.push((entry, bytes));
     }
 }

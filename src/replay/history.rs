@@ -184,7 +184,7 @@ pub struct History {
     pub operators: Vec<OperatorUsage>,
     /// Allocation of each entry.
     pub(crate) links: Vec<u32>,
-    /// From each of these instants on, counters differ by so many bytes from what the entries add up to. In order.
+    /// From each of these instants on, counters differ by this many bytes from what the entries add up to. In order.
     pub(crate) corrections: Vec<(Instant, i64)>,
 }
 

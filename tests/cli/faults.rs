@@ -1,6 +1,6 @@
 //! What an answer's file is when the disk is full, the folder takes no files, or the run is killed: the old one or the new one.
 
-use crate::support::{Run, fixture, names};
+use crate::support::{Run, fixture, names, skipped};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -38,6 +38,46 @@ fn a_disk_that_is_full_leaves_the_old_file() {
     let run = behind("trap '' XFSZ; ulimit -f 1", &args);
     assert_eq!(run.expect(2).stderr.lines().count(), 1, "{}", run.stderr);
     assert_eq!((fs::read(&path).unwrap(), names(folder.path().to_str().unwrap()).len()), (old, 1));
+}
+
+/// The system ends the run at the write that is one too many, wherever in the answer it is.
+#[cfg(unix)]
+#[test]
+fn a_signal_at_any_write_leaves_the_old_file() {
+    let (folder, input) = (TempDir::new().unwrap(), fixture("tiny"));
+    let path = folder.path().join("answer.json");
+    let args = ["peak", "--quiet", "--force", "-o", path.to_str().unwrap(), &input];
+    behind("true", &args).expect(0);
+    let whole = fs::read(&path).unwrap();
+    let blocks = whole.len().div_ceil(512);
+    assert!(blocks > 3, "{blocks} writes to end at");
+    for limit in 0..=blocks {
+        fs::write(&path, "old").unwrap();
+        let run = behind(&format!("ulimit -c 0; ulimit -f {limit}"), &args);
+        let written = fs::read(&path).unwrap();
+        if limit < blocks {
+            assert_eq!((run.code, &written[..]), (None, &b"old"[..]), "{limit} blocks: {}", run.stderr);
+        } else {
+            assert_eq!((run.code, written), (Some(0), whole.clone()), "{limit} blocks: {}", run.stderr);
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_takes_no_file_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, input) = (TempDir::new().unwrap(), fixture("tiny"));
+    let path = folder.path().join("answer.json");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(folder.path().join("probe"), "").is_ok() {
+        skipped("root writes into every folder");
+        return;
+    }
+    let run = behind("true", &["peak", "--format", "json", "-o", path.to_str().unwrap(), &input]);
+    assert_eq!(run.expect(2).stderr.lines().count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("answer.json"), "{}", run.stderr);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]

@@ -38,7 +38,6 @@ fn mistakes_are_named() {
     for (args, parts) in [
         (&[BATCH_4] as &[&str], &["--capacity 24GiB"] as &[&str]),
         (&[BATCH_4, "--at", "16"], &["two or three recordings for --at", "found 1"]),
-        (&[BATCH_4, "--capacity", "4GiB", "--format", "svg"], &["two or three recordings for a picture", "found 1"]),
         (&[BATCH_4, BATCH_8, BATCH_16, BATCH_8], &["two or three recordings", "found 4"]),
         (&[BATCH_4, &tiny], &["--vary NAME=N,N", "differ in one number"]),
         (&[BATCH_4, BATCH_8, "--vary", "batch=4"], &["--vary", "2 recordings", "found 1"]),

@@ -93,7 +93,7 @@ fn a_recording_is_read_once_for_both_instants() {
     let path = fixture("tiny");
     let bytes = crate::support::read_unpacked(&path);
     let run = crate::support::memviz_reading(&["diff", "--", "-@start", "-@end"], &bytes);
-    assert!(run.expect(0).stdout.contains("allocated in between and still there"), "{}", run.stdout);
+    assert!(run.expect(0).stdout.contains("allocated in between and still live"), "{}", run.stdout);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_budget_limits_what_is_left_behind() {
 fn a_picture_shows_where_two_runs_part() {
     let draw = |base: &str, new: &str| memviz(&["diff", base, new, "--format", "svg"]).expect(0).stdout.clone();
     let (base, new) = (fixture("gpt_train"), fixture("gpt_train_ckpt"));
-    assert!(draw(&base, &new).contains("they part after 317 requests alike"), "the first checkpointed block");
+    assert!(draw(&base, &new).contains("they diverge after 317 requests in common"), "the first checkpointed block");
     assert!(!draw(&base, &base).contains("they part"));
     let instants = draw(&format!("{base}@step:1:end"), &format!("{base}@peak"));
     assert!(instants.contains("two instants") && !instants.contains("they part"));

@@ -10,8 +10,17 @@ const REAL: [&str; 2] = ["../shared/real", "../shared/real2"];
 /// Recordings of the repository, a folder each.
 const FIXTURES: [&str; 3] = ["fixtures/snapshots", "fixtures/stories", "fixtures/traces"];
 
-/// Commands whose answers end with others.
-const COMMANDS: [&str; 6] = ["triage", "peak", "oom", "leaks", "fragmentation", "checkpoint"];
+/// Commands whose answers end with others. Reports and pages name none.
+const COMMANDS: [&[&str]; 8] = [
+    &["triage"],
+    &["info"],
+    &["peak"],
+    &["oom"],
+    &["leaks"],
+    &["fragmentation"],
+    &["checkpoint"],
+    &["check", "--max-peak", "1KiB"],
+];
 /// Where a first screen names no command but the report, it says one of these.
 const ENDS: [&str; 6] = [
     "What to change",
@@ -53,7 +62,7 @@ fn problems(file: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let mut asked: Vec<String> = Vec::new();
     for command in COMMANDS {
-        let answer = memviz(&[command, file]);
+        let answer = memviz(&[command, &[file]].concat());
         // Files that are no recordings, and questions that one does not answer, are refused.
         if answer.code == Some(2) {
             continue;
@@ -62,7 +71,7 @@ fn problems(file: &str) -> Vec<String> {
         let leads_on =
             next.iter().any(|typed| !typed.starts_with("memviz report") && !typed.starts_with("memviz flame"));
         let is_empty = answer.stdout.contains("no memory was allocated");
-        if command == "triage" && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
+        if command == ["triage"] && !leads_on && !is_empty && !ENDS.iter().any(|end| answer.stdout.contains(end)) {
             problems.push(format!("{file}: the first screen ends without a cure, a better recording or a reason"));
         }
         asked.extend(next);

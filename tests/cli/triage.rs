@@ -4,6 +4,7 @@
 use crate::support::{FIXTURES, assert_none, cases, fixture, memviz, memviz_reading, names};
 use serde_json::{Value, json};
 use std::fs;
+use tempfile::TempDir;
 
 /// Lines that a screen takes with three things to change and how to record more, but for what must be said of an incomplete or contradicting recording.
 const SCREEN: usize = 32;
@@ -32,6 +33,21 @@ fn several_files_and_folders_are_ranks() {
     assert_eq!(memviz(&[folder]).stdout, memviz(&["ranks", folder]).stdout);
     let pattern = "fixtures/snapshots/ranks8/*.gz";
     assert_eq!(memviz(&[pattern]).stdout, memviz(&["ranks", pattern]).stdout);
+}
+
+#[test]
+fn a_folder_with_one_recording_is_that_recording() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let of_folder = |args: &[&str]| memviz(&[args, &[folder.path().to_str().unwrap()]].concat()).stdout;
+    fs::copy(fixture("oom"), path("run.pickle.gz")).unwrap();
+    fs::write(path("config.json"), "{}").unwrap();
+    for args in [&[] as &[&str], &["triage"], &["peak"], &["fit", "--capacity", "4GiB"]] {
+        assert_eq!(of_folder(args), memviz(&[args, &[path("run.pickle.gz").as_str()]].concat()).expect(0).stdout);
+    }
+    assert!(!of_folder(&["ranks"]).starts_with("Out of memory"), "ranks are asked for all files");
+    fs::copy(fixture("oom"), path("other.pickle.gz")).unwrap();
+    memviz(&["peak", folder.path().to_str().unwrap()]).expect_error("memviz ranks");
 }
 
 #[test]

@@ -229,3 +229,36 @@ fn nothing_is_left_of_a_page_that_exists() {
     memviz(&["view", "-o", path.to_str().unwrap()]).expect_error("exists; --force overwrites it");
     assert_eq!(fs::read_to_string(Path::new(&path)).unwrap(), "mine");
 }
+
+/// A page that nobody named goes into a folder of its own, and to the browser.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_without_a_name_is_opened() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = TempDir::new().unwrap();
+    let browser = folder.path().join("browser");
+    fs::write(&browser, format!("#!/bin/sh\necho \"$@\" > {}/opened\n", folder.path().display())).unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let open = |args: &[&str], browser: &str| -> Run {
+        let mut command = command(args);
+        for variable in ["DISPLAY", "WAYLAND_DISPLAY"] {
+            command.env_remove(variable);
+        }
+        command.env("TMPDIR", folder.path()).env("BROWSER", browser).output().unwrap().into()
+    };
+    for args in [&["view", &fixture("oom"), "--open"] as &[&str], &[&fixture("oom"), "--open"]] {
+        let run = open(args, &format!("/no/such/program:{} --new %s", browser.display()));
+        let written = run.expect(0).stdout.trim();
+        let opened = fs::read_to_string(folder.path().join("opened")).unwrap();
+        assert_eq!(opened.trim(), format!("--new {written}"));
+        let page = fs::read_to_string(written).unwrap();
+        assert!(carried(&page).0.ends_with("data-show=\"device=0&amp;at=6363"), "it opens at the request that failed");
+        let others = fs::metadata(Path::new(written).parent().unwrap()).unwrap().permissions().mode() & 0o077;
+        assert_eq!(others, 0, "nobody else may read it");
+    }
+    // Where there is none, as over SSH, the page is written all the same.
+    let run = open(&["view", &fixture("tiny"), "--open"], "");
+    assert!(run.expect(0).stderr.contains("no browser was found"), "{}", run.stderr);
+    assert!(Path::new(run.stdout.trim()).exists());
+}

@@ -11,12 +11,44 @@ const SEGMENT: u64 = 2 << 20;
 pub type Family = (&'static str, fn(u64) -> Vec<u8>);
 
 /// All of them, with what grows.
-pub const FAMILIES: [Family; 9] = [
+pub const FAMILIES: [Family; 12] = [
     ("streams", |size| apart(size, |number| (number, json!([0, 0])))),
     ("private pools", |size| apart(size, |number| (0, json!([0, number])))),
     ("segments", |size| apart(size, |_| (0, json!([0, 0])))),
     ("frames of one stack", |size| {
         pickle(&live(&[(0..size).map(|line| frame(&format!("/home/u/f{line}.py"), line % 1000)).collect()]), &[])
+    }),
+    ("modules in one another", |size| {
+        let module =
+            json!({"filename": "/usr/lib/site-packages/torch/nn/modules/module.py", "line": 7, "name": "_call_impl"});
+        let frames = (0..size).flat_map(|number| [frame(&format!("/home/u/f{number}.py"), 3), module.clone()]);
+        pickle(&live(&[frames.collect()]), &[])
+    }),
+    ("modules of one file", |size| {
+        let module =
+            json!({"filename": "/usr/lib/site-packages/torch/nn/modules/module.py", "line": 7, "name": "_call_impl"});
+        let stack = |number: u64| {
+            let named = json!({"filename": "/home/u/m.py", "line": 3 * number, "name": format!("forward{number}")});
+            vec![named, module.clone(), frame("/home/u/train.py", 9)]
+        };
+        pickle(&live(&(0..size).map(stack).collect::<Vec<_>>()), &[])
+    }),
+    ("steps", |size| {
+        let mut trace = live(&vec![vec![frame("/home/u/m.py", 3)]; 4]);
+        let mut ends = Vec::new();
+        for step in 0..size {
+            ends.push(
+                json!({"stage": "START", "name": format!("ProfilerStep#{step}"), "device": 0, "time_us": trace.len()}),
+            );
+            for action in ["alloc", "free_requested", "free_completed"] {
+                let addr = START + (1 << 20);
+                trace.push(entry(action, addr, 1024, 0, &[frame("/home/u/m.py", 5)], trace.len() as u64));
+            }
+            let (addr, time) = (START + (2 << 20) + 512 * step, trace.len() as u64);
+            trace.push(entry("alloc", addr, 512, 0, &[frame("/home/u/keep.py", 9)], time));
+            ends.push(json!({"stage": "END", "name": format!("ProfilerStep#{step}"), "device": 0, "time_us": time}));
+        }
+        pickle(&trace, &ends)
     }),
     ("stacks", |size| pickle(&live(&(0..size).map(|line| vec![frame("/home/u/m.py", line)]).collect::<Vec<_>>()), &[])),
     ("devices' entries", |size| {

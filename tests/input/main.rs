@@ -7,6 +7,7 @@ mod hostile;
 mod keys;
 mod metadata;
 mod old_traces;
+mod oracles;
 mod pages;
 mod profiles;
 mod round_trip;

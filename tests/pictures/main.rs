@@ -129,10 +129,11 @@ fn a_report_says_first_what_matters() {
     };
     let place = |texts: &[String], start: &str| texts.iter().position(|text| text.starts_with(start));
     let oom = texts("oom", &[]);
-    let places =
-        ["Out of memory in backward", "Memory over time, by category", "What to do", "Memory over time, by site"]
-            .map(|start| place(&oom, start).unwrap());
+    let places = ["Out of memory in backward", "What to do", "Memory over time", "What holds the memory"]
+        .map(|start| place(&oom, start).unwrap());
     assert!(places.is_sorted() && places[0] < 3, "{places:?}");
+    let timelines = oom.iter().filter(|text| text.starts_with("Memory over time")).count();
+    assert_eq!(timelines, 1, "a second timeline");
     assert_eq!(place(&oom, "Segments and their holes"), None);
     let fragmented = texts("fragmented", &[]);
     assert!(place(&fragmented, "Segments and their holes").is_some());
@@ -370,34 +371,60 @@ fn what_stays_lies_below() {
     assert!(places.is_sorted() && order.len() < 12, "{order:?}");
 }
 
-/// A site has the colour that it has in every other picture, whatever else is there.
+/// Elements of a picture with what they stand for and their colour.
+fn painted(svg: &str) -> Vec<((String, String), String)> {
+    let document = Document::parse(svg).unwrap();
+    let text = |node: &roxmltree::Node<'_, '_>, name: &str| node.attribute(name).unwrap_or_default().to_owned();
+    let bands = document.descendants().filter(|node| node.has_attribute("data-label"));
+    bands.map(|node| ((text(&node, "data-label"), text(&node, "data-category")), text(&node, "fill"))).collect()
+}
+
+/// Nothing where the recording cannot be grouped like this.
+fn timeline_picture(recording: &Recording, options: &TimelineOptions) -> Option<String> {
+    let report = recording.timeline(options).ok()?;
+    let mut svg = Vec::new();
+    timeline::draw(Source { path: "snapshot.pickle", recording }, &report).write(&mut svg).unwrap();
+    String::from_utf8(svg).ok()
+}
+
 #[test]
-fn two_recordings_of_one_program_share_the_colours_of_their_sites() {
-    let colors = |name: &str| {
-        let recording = support::open(&fixture(name));
-        let report = recording.timeline(&timeline_options(&recording, XAxis::Time)).unwrap();
-        let mut svg = Vec::new();
-        timeline::draw(Source { path: "snapshot.pickle", recording: &recording }, &report).write(&mut svg).unwrap();
-        let svg = String::from_utf8(svg).unwrap();
-        let document = Document::parse(&svg).unwrap();
-        let bands = document.descendants().filter(|node| node.has_attribute("data-label"));
-        let color = |node: roxmltree::Node<'_, '_>| {
-            let [label, color] = ["data-label", "fill"].map(|name| node.attribute(name).unwrap().to_owned());
-            (label, color)
-        };
-        bands.map(color).filter(|(label, _)| label != "(other)").collect::<Vec<_>>()
-    };
-    let mut shared = 0;
-    for (one, other) in [("gpt_train", "oom"), ("gpt_train", "gpt_train_ckpt"), ("multi_gpu", "leak")] {
-        let known: BTreeMap<String, String> = colors(one).into_iter().collect();
-        for (label, color) in colors(one).into_iter().chain(colors(other)) {
-            if let Some(known) = known.get(&label) {
-                assert_eq!(*known, color, "{label} in {one} and {other}");
-                shared += 1;
+fn each_colour_of_a_picture_means_one_thing() {
+    let check = |case: &Case| {
+        let recording = support::open(&case.path);
+        let mut problems = Vec::new();
+        for by in [GroupBy::Site, GroupBy::File] {
+            let options = timeline_options(&recording, XAxis::Time);
+            let peak = options.peak.clone().by(by);
+            let options = options.peak(peak);
+            let mut means: BTreeMap<String, (String, String)> = BTreeMap::new();
+            let Some(svg) = timeline_picture(&recording, &options) else { continue };
+            for (meaning, color) in painted(&svg) {
+                let known = means.entry(color.clone()).or_insert_with(|| meaning.clone());
+                if *known != meaning {
+                    problems.push(format!("{} by {}: {color} is {known:?} and {meaning:?}", case.path, by.name()));
+                }
             }
         }
+        problems
+    };
+    let problems: Vec<String> = cases(support::FIXTURES).par_iter().flat_map_iter(check).collect();
+    assert_none(&problems);
+}
+
+/// The picture by category has one colour for a category, whatever the recording.
+#[test]
+fn a_category_has_one_colour_in_all_pictures() {
+    let mut colors: BTreeMap<String, String> = BTreeMap::new();
+    for name in ["gpt_train", "oom", "gpt_train_ckpt", "multi_gpu", "leak", "fragmented"] {
+        let recording = support::open(&fixture(name));
+        let options = timeline_options(&recording, XAxis::Time);
+        let peak = options.peak.clone().by(GroupBy::Category);
+        let options = options.peak(peak);
+        for ((label, _), color) in painted(&timeline_picture(&recording, &options).unwrap()) {
+            assert_eq!(*colors.entry(label.clone()).or_insert_with(|| color.clone()), color, "{label} in {name}");
+        }
     }
-    assert!(shared > 30, "only {shared} sites to compare");
+    assert!(colors.len() > 7, "{colors:?}");
 }
 
 /// Of what a timeline shows, at least so much lies between the beginning of the first step and the end of the last one.

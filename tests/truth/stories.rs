@@ -16,13 +16,12 @@ use std::path::Path;
 const FIXTURE: &str = "fixtures/stories";
 /// All, which only some machines have.
 const MORE: &str = "../shared/stories";
+/// A program with two mistakes, and with neither.
+const TOGETHER: &str = "fixtures/together/two_mistakes_gpt2";
 
 /// Figures that a replay cannot know.
-const NOT_KNOWN: [(&str, &str, &str); 3] = [
-    ("retained_graph_llama_flawed", "reserved", "when each tensor would go under no_grad is inferred"),
-    ("eval_without_no_grad_vit_flawed", "reserved", "the recording starts late, with the segments of the epoch before"),
-    ("grads_kept_gpt2_flawed", "reserved", "the cured program makes its gradients anew, so blocks lie elsewhere"),
-];
+const NOT_KNOWN: [(&str, &str, &str); 1] =
+    [("retained_graph_llama_flawed", "reserved", "when each tensor would go under no_grad is inferred")];
 
 /// Of the peak, in thousandths.
 const MOST_OFF: u64 = 20;
@@ -61,6 +60,21 @@ fn fit_says_what_a_cured_program_needs() {
     let compared: Vec<Result<(), String>> = pairs.filter_map(|name| needs(root, &name)).collect();
     assert!(!compared.is_empty(), "{root} has no pairs that fit answers");
     assert_none(&compared.into_iter().filter_map(Result::err).collect::<Vec<String>>());
+}
+
+/// Two mistakes cured at once need what the program needs that has neither.
+#[test]
+fn fit_says_what_two_cures_need_together() {
+    let options = PlanOptions::default().capacity(Some(SMALL_DEVICE)).context(Some(0));
+    let ask = |name: &str| {
+        let recording: Recording = open(&format!("{TOGETHER}_{name}/snapshot.pickle.gz"));
+        FitPlans::of(&recording.devices(), &options).unwrap()
+    };
+    let together = ask("flawed").together.into_iter().flatten().next().expect("two cures");
+    assert_eq!(together.cures.places, [0, 1]);
+    let Saving::Played { needs, allocated, .. } = together.cures.saving else { panic!("not played") };
+    let cured = ask("cured").plans.devices.remove(0).as_it_is.unwrap();
+    assert_eq!((needs, allocated.after), (cured.needs, cured.outcome.max_allocated));
 }
 
 fn cured(flawed: &str) -> String {

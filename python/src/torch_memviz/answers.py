@@ -109,7 +109,7 @@ class AdviceRow:
     """Something to change in the program."""
 
     because: str
-    """Why no further; empty where they are exact."""
+    """Why the allocated bytes are not trusted further; empty where they are exact."""
 
     change: str
     """What to change, as a request."""
@@ -126,6 +126,11 @@ class AdviceRow:
     kind: str
     """The mistake."""
 
+    reserved_trust: Trust
+    """How far to trust the reserved bytes: less where the recording starts with free segments, which no change of
+    what was recorded takes away.
+    """
+
     saves_allocated_bytes: int | None
     """What the change takes off the peak of allocated bytes, played; null where nothing was played."""
 
@@ -133,7 +138,7 @@ class AdviceRow:
     """The same of reserved bytes."""
 
     trust: Trust
-    """How far to trust the bytes."""
+    """How far to trust the allocated bytes."""
 
     where: tuple[AdviceLine, ...]
     """The line that makes the mistake; none where no stack has it."""
@@ -567,7 +572,7 @@ class CheckpointPlan:
     """Some of the calls of a forward pass checkpointed."""
 
     every: int
-    """The first call and every so many-th after it."""
+    """The first call and every N-th after it."""
 
     predicted_peak_allocated_bytes: int
     """The peak then."""
@@ -1218,6 +1223,9 @@ class FitDevice:
     cures: tuple[FitCureRow, ...]
     """Cures of known mistakes in the program of a single recording that does not fit as it is."""
 
+    cures_together: FitTogetherRow | None
+    """Several of the first cures at once; null where fewer than two of them were played."""
+
     device: int
     """Device."""
 
@@ -1485,6 +1493,26 @@ class FitSearch:
 
     tried: int
     """Combinations that were played."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitTogetherRow:
+    """Several cures at once."""
+
+    cures: tuple[int, ...]
+    """Which of the cures, counted from 0."""
+
+    fits: bool | None
+    """Whether the program fits with them; null where that is not known."""
+
+    needs_bytes: int | None
+    """As of a cure alone."""
+
+    saves_allocated_bytes: int | None
+    """What they take off the peak of allocated bytes."""
+
+    trust: Trust
+    """How far to trust the bytes."""
 
 
 #: What kind of file a recording comes from.

@@ -30,7 +30,8 @@ enum Way {
 
 /// One finding for each line that makes a copy which stays while the model is trained or called.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
-    let mut ways: HashMap<StackId, Option<Way>> = HashMap::new();
+    let ways: Vec<Option<Way>> =
+        (0..device.snapshot().stacks.len() as u32).map(|stack| way(device, StackId(stack))).collect();
     let phases = device.phases();
     let used = |made: &Allocation| {
         phases.spans.iter().any(|span| span.phase == Phase::Forward && made.born <= span.start && made.freed > span.end)
@@ -38,7 +39,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let mut copies: BTreeMap<(Way, u32), Vec<Block>> = BTreeMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         let stack = device.track.stack_of(index as usize);
-        let Some(way) = *ways.entry(stack).or_insert_with(|| way(device, stack)) else { continue };
+        let Some(way) = ways.get(stack.index()).copied().flatten() else { continue };
         let Some(line) = device.sites().site_frame(stack).filter(|_| used(made)) else { continue };
         copies.entry((way, line.0)).or_default().push((index, *made));
     }
@@ -59,10 +60,12 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         let stack = device.track.stack_of(index as usize);
-        let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY && made.born > 0;
+        if device.roles().role(stack) != Role::Plain || stack == StackId::EMPTY || made.born == 0 {
+            continue;
+        }
         // Nothing is known of how long the last copy would be there.
         let (born, freed) = (steps.until(made.born), steps.until(made.freed));
-        let may_be_copy = is_plain && (born < freed || born == steps.0.len()) && !is_weight(device, index);
+        let may_be_copy = (born < freed || born == steps.0.len()) && !is_weight(device, index);
         let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
         lines.entry(line.0).or_default().push((index, *made));
     }

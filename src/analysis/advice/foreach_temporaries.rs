@@ -29,17 +29,23 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (track, snapshot) = (device.track, device.snapshot());
-    let mut of_line: BTreeMap<Option<FrameId>, Scratch> = BTreeMap::new();
+    let mut of_stack: BTreeMap<StackId, Vec<u32>> = BTreeMap::new();
     for (index, allocation) in (0..).zip(&device.history().allocations) {
         let stack = track.stack_of(index as usize);
-        let Some(frame) = marked.frame(stack).filter(|_| allocation.freed != NEVER && allocation.born > 0) else {
-            continue;
-        };
-        let name = snapshot.stacks.frame(frame).map_or("", |frame| snapshot.strings.get(frame.name));
+        if marked.has(stack) && allocation.freed != NEVER && allocation.born > 0 {
+            of_stack.entry(stack).or_default().push(index);
+        }
+    }
+    let mut of_line: BTreeMap<Option<FrameId>, Scratch> = BTreeMap::new();
+    for (stack, blocks) in of_stack {
+        let frame = marked.frame(stack).and_then(|frame| snapshot.stacks.frame(frame));
         let scratch = of_line.entry(device.sites().site_frame(stack)).or_default();
-        scratch.blocks.push(index);
+        scratch.blocks.extend(blocks);
         scratch.stack = stack;
-        scratch.is_fusable = FUSED.contains(&name);
+        scratch.is_fusable = frame.is_some_and(|frame| FUSED.contains(&snapshot.strings.get(frame.name)));
+    }
+    for scratch in of_line.values_mut() {
+        scratch.blocks.sort_unstable();
     }
     of_line.into_iter().filter_map(|(line, scratch)| finding(device, line, &scratch)).collect()
 }

@@ -1,56 +1,62 @@
 //! Gradients that live on through an evaluation, which has no use for them.
 
+use super::gradients_anew::Drops;
 use super::kept_over_steps::backward_line;
 use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Role};
+use crate::facts::training::{Category, PlaceId, Role};
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
-use crate::replay::{Allocation, History, NEVER};
-use std::collections::HashSet;
+use crate::replay::{Allocation, History, Instant, NEVER};
+use std::collections::HashMap;
 
 /// One finding for all evaluations of a recording.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let trained: Vec<bool> = calls.all.iter().map(|call| call.is_trained(device)).collect();
-    let steps = trained.iter().filter(|trained| **trained).count();
-    let training: HashSet<_> =
-        calls.all.iter().zip(&trained).filter(|(_, trained)| **trained).map(|(call, _)| call.place).collect();
+    let mut training: HashMap<PlaceId, usize> = HashMap::new();
+    for (call, _) in calls.all.iter().zip(&trained).filter(|(_, trained)| **trained) {
+        *training.entry(call.place).or_default() += 1;
+    }
+    // A step may train several models, and call some of them several times.
+    let steps = training.values().copied().min().unwrap_or_default();
     // Calls one after another that no backward pass goes through, from lines that do not train.
-    let is_other = |call: &ModelCall| !training.contains(&call.place);
+    let is_other = |call: &ModelCall| !training.contains_key(&call.place);
     let evaluations: Vec<&[ModelCall]> = calls.all.chunk_by(|one, other| is_other(one) == is_other(other)).collect();
     let evaluations: Vec<&[ModelCall]> = evaluations.into_iter().filter(|run| is_other(&run[0])).collect();
     // What runs in every step is a part of it, such as a teacher.
     if steps == 0 || evaluations.len() * 2 > steps {
         return Vec::new();
     }
-    let mut gradients: Vec<(u32, Allocation)> = (0u32..)
+    let gradients: Vec<(u32, Allocation)> = (0u32..)
         .zip(device.history().allocations.iter().copied())
         .filter(|&(index, _)| device.categories().get(index as usize).category == Category::Gradient)
         .collect();
-    let mut lives = Lives::default();
     let (mut most, mut line) = (0, None);
-    for evaluation in evaluations {
-        let (start, end) = (evaluation[0].start, evaluation[evaluation.len() - 1].end);
-        let is_through = |(_, gradient): &(u32, Allocation)| gradient.born <= start && gradient.freed >= end;
-        let (through, others): (Vec<_>, Vec<_>) = gradients.iter().copied().partition(is_through);
+    let mut kept: HashMap<u32, Allocation> = HashMap::new();
+    for evaluation in &evaluations {
+        let (start, end) = span(evaluation);
+        let is_through = |(_, gradient): &&(u32, Allocation)| gradient.born <= start && gradient.freed >= end;
+        let through: Vec<(u32, Allocation)> = gradients.iter().filter(is_through).copied().collect();
         let bytes = through.iter().map(|(_, gradient)| gradient.size).fold(0, u64::saturating_add);
-        if through.is_empty() {
-            continue;
-        }
         if bytes > most {
             most = bytes;
             let before = calls.all.iter().rev().find(|call| call.start < start && call.backward.is_some());
             let freed = through.iter().map(|(_, gradient)| gradient.freed).find(|&freed| freed != NEVER);
             line = freed.and_then(|freed| zero_grad_line(device, freed)).or_else(|| backward_line(device, before?));
         }
-        lives.freed.extend(through.iter().map(|&(index, _)| (index, start)));
-        gradients = others;
+        kept.extend(through);
     }
-    if lives.is_empty() {
+    if kept.is_empty() {
         return Vec::new();
     }
+    let mut kept: Vec<(u32, Allocation)> = kept.into_iter().collect();
+    kept.sort_unstable_by_key(|&(index, _)| index);
+    let evaluations = evaluations.iter().map(|evaluation| span(evaluation).0);
+    let steps = calls.all.iter().zip(&trained).filter(|(_, trained)| **trained).map(|(call, _)| call.start);
+    let drops = Drops { evaluations: evaluations.collect(), steps: steps.collect() };
+    let mut lives = Lives { freed: drops.freed(device, calls, &kept), ..Lives::default() };
     lives.freed.sort_unstable();
     vec![Finding {
         story: Story::GradsKept,
@@ -61,6 +67,11 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         code: vec!["optimizer.zero_grad(set_to_none=True)  # after the last training step".to_owned()],
         remedy: Remedy::Lives(lives),
     }]
+}
+
+/// The instants at which some calls begin and end.
+fn span(calls: &[ModelCall]) -> (Instant, Instant) {
+    (calls[0].start, calls[calls.len() - 1].end)
 }
 
 fn zero_grad_line(device: &Device<'_>, freed: u32) -> Option<FrameId> {

@@ -40,7 +40,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
         for (index, made) in born_in(device, call.start, call.end) {
             let is_held = made.size >= least && made.freed > call.until && made.freed <= next;
-            let Some(holder) = let_go_by(device, &made).filter(|_| is_held) else { continue };
+            let Some(holder) = is_held.then(|| let_go_by(device, &made)).flatten() else { continue };
             if is_loss_input(device, &made, backward, least) {
                 stacks.insert(device.track.stack_of(index as usize));
                 if made.size > bytes {

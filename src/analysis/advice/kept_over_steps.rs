@@ -69,7 +69,13 @@ fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     );
     let stack = device.track.stack_of(index as usize);
     let role = device.roles().role(stack);
-    let is_forward = role == Role::Module || role == Role::Plain && device.phases().at(made.born) == Phase::Forward;
+    let is_result = match device.phases().at(made.born) {
+        Phase::Forward => true,
+        // Without a training, what comes between two calls may be made of the result of the first one.
+        Phase::Data => !device.phases().has_training(),
+        _ => false,
+    };
+    let is_forward = role == Role::Module || role == Role::Plain && is_result;
     // What a later backward pass frees was kept for it: several passes may go before one.
     let is_needed = made.freed != NEVER && device.phases().at(made.freed) == Phase::Backward;
     !is_other && is_forward && !is_needed && stack != StackId::EMPTY

@@ -35,6 +35,9 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     }
     let mut of_function = BTreeMap::new();
     for (stack, blocks) in of_stack {
+        if !may_grow(device, &blocks) {
+            continue;
+        }
         let caches = caches(device, &blocks);
         let Some(line) = device.sites().site_frame(stack).filter(|_| !caches.is_empty()) else { continue };
         let Some(frame) = snapshot.stacks.frame(line) else { continue };
@@ -46,6 +49,18 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         all.extend(caches);
     }
     of_function.into_values().map(|(line, caches)| finding(device, line, &caches)).collect()
+}
+
+/// Whether a place makes as many sizes as a cache that grows needs.
+fn may_grow(device: &Device<'_>, blocks: &[u32]) -> bool {
+    let mut sizes: Vec<u64> = Vec::new();
+    blocks.iter().any(|&index| {
+        let size = device.history().allocations[index as usize].requested;
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+        sizes.len() >= LEAST_COPIES
+    })
 }
 
 /// The caches that grow at one place, given what it makes.

@@ -10,7 +10,10 @@ mod duplicate_model;
 mod foreach_temporaries;
 mod fp32_logits;
 mod frozen;
+mod gradients_anew;
 mod grads_kept;
+mod grads_zeroed;
+mod graph_pools;
 mod inference_cache;
 mod kept_outputs;
 mod kept_over_steps;
@@ -71,6 +74,8 @@ pub enum Story {
     FragmentationVarlen,
     /// Memory reserved for a second stream that the first cannot use.
     SideStreamStranding,
+    /// CUDA graphs with a memory pool each, none of which another graph can use.
+    GraphPools,
     /// Segments that an earlier phase left behind.
     ReleaseCache,
     /// Temporaries of one line make the peak.
@@ -98,6 +103,7 @@ impl Story {
             Self::KvCacheGrowth => "kv_cache_growth",
             Self::FragmentationVarlen => "fragmentation_varlen",
             Self::SideStreamStranding => "side_stream_stranding",
+            Self::GraphPools => "graph_pools",
             Self::ReleaseCache => "release_cache",
             Self::Temporary => "temporary",
             Self::InferenceCache => "inference_cache",
@@ -143,6 +149,15 @@ pub struct Advice {
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
     /// What the change saves.
+    pub saving: Saving,
+}
+
+/// Several of a list of changes at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// Which of the list, counted from 0.
+    pub places: Vec<usize>,
+    /// What they save.
     pub saving: Saving,
 }
 
@@ -202,8 +217,15 @@ impl Plays {
 }
 
 /// Finders, the most telling first: those that look at the calls of models, then all others.
-const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 5] =
-    [kept_over_steps::find, without_backward::find, grads_kept::find, kept_outputs::find, release_cache::find];
+const OF_CALLS: [fn(&Device<'_>, &ModelCalls) -> Vec<Finding>; 7] = [
+    kept_over_steps::find,
+    without_backward::find,
+    grads_kept::find,
+    grads_zeroed::find,
+    graph_pools::find,
+    kept_outputs::find,
+    release_cache::find,
+];
 const FINDERS: [fn(&Device<'_>) -> Vec<Finding>; 12] = [
     zero_grad_late::find,
     duplicate_model::find,
@@ -224,22 +246,41 @@ const MOST_FOUND: usize = 48;
 
 /// What to change in the program of a device: what saves most first, measured against what it costs.
 pub fn advice(device: &Device<'_>, plays: Plays) -> Vec<Advice> {
+    found(device, plays).map_or_else(Vec::new, |(_, advice)| advice.into_iter().map(|(advice, _)| advice).collect())
+}
+
+/// The same, and what the first of them save together, where several of these were played.
+pub(crate) fn advice_together(device: &Device<'_>, plays: Plays, first: usize) -> (Vec<Advice>, Option<Together>) {
+    let Some((trial, all)) = found(device, plays) else { return (Vec::new(), None) };
+    let lives =
+        all.iter().take(first).enumerate().filter_map(|(place, (advice, remedy))| match (remedy, &advice.saving) {
+            (Remedy::Lives(lives), Saving::Played { .. }) => Some((place, lives)),
+            _ => None,
+        });
+    let (places, lives): (Vec<usize>, Vec<&Lives>) = lives.unzip();
+    let together = (places.len() > 1).then(|| Remedy::Lives(Lives::merged(lives.into_iter())));
+    let saving = together.and_then(|remedy| trial.saving(&remedy));
+    (all.into_iter().map(|(advice, _)| advice).collect(), saving.map(|saving| Together { places, saving }))
+}
+
+/// What is found, with its cure, and what plays it.
+fn found<'d, 'a>(device: &'d Device<'a>, plays: Plays) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
     if device.id() <= HOST_DEVICE {
-        return Vec::new();
+        return None;
     }
     let calls = ModelCalls::of(device);
     let of_calls = OF_CALLS.par_iter().flat_map_iter(|find| find(device, &calls));
     let mut found: Vec<Finding> = of_calls.chain(FINDERS.par_iter().flat_map_iter(|find| find(device))).collect();
     if found.is_empty() {
-        return Vec::new();
+        return None;
     }
     found.truncate(MOST_FOUND);
     let trial = Trial::new(device, plays.obstacle(device), if plays == Plays::Needs { STEPS_OF_NEEDS } else { 0 });
-    let mut advice: Vec<Advice> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
+    let mut advice: Vec<(Advice, Remedy)> = found.into_par_iter().filter_map(|finding| trial.advice(finding)).collect();
     // What costs nothing comes first, unless something else saves more than twice as much.
-    advice.sort_by_key(|advice| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
+    advice.sort_by_key(|(advice, _)| Reverse(advice.saving.most() / (1 + u64::from(advice.cost.is_some()))));
     // One mistake can show in several ways.
     let mut told = HashSet::new();
-    advice.retain(|advice| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
-    advice
+    advice.retain(|(advice, _)| told.insert((advice.story, advice.line.as_ref().map(|line| line.label.clone()))));
+    Some((trial, advice))
 }

@@ -1,8 +1,9 @@
 //! The calls of a model by code that is no module: from the first thing that a call makes to what follows once it has returned.
 
 use crate::facts::device::Device;
+use crate::facts::grouping::private_pools::private_blocks;
 use crate::facts::training::{CallPaths, Phase, PlaceId, Role};
-use crate::model::{Action, FrameId, StackId};
+use crate::model::{Action, FrameId, PoolId, StackId};
 use crate::replay::{Allocation, Instant};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,17 +34,28 @@ pub(super) struct ModelCall {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelCalls {
     pub all: Vec<ModelCall>,
+    /// Blocks of private pools, which belong to no call.
+    pub private: HashMap<u32, PoolId>,
 }
 
 impl ModelCalls {
     pub fn of(device: &Device<'_>) -> Self {
         let (track, roles, phases) = (device.track, device.roles(), device.phases());
         let paths = CallPaths::of(device.sites(), roles);
+        let private = private_blocks(track);
+        let links = &track.history.links;
+        // A captured call keeps its memory for the replays, whatever Python does.
+        let is_captured = |entry: u32| {
+            !private.is_empty() && links.get(entry as usize).is_some_and(|block| private.contains_key(block))
+        };
         let mut all: Vec<ModelCall> = Vec::new();
         let mut is_open = false;
         for (entry, &action) in (0..).zip(track.actions()) {
             let is_alloc = action == Action::Alloc;
             if !(is_alloc || action == Action::FreeRequested && phases.frees_tell) {
+                continue;
+            }
+            if is_captured(entry) {
                 continue;
             }
             let stack = track.stack(entry);
@@ -86,7 +98,12 @@ impl ModelCalls {
                 }
             }
         }
-        Self { all }
+        Self { all, private }
+    }
+
+    /// Entries of the backward pass of each call that has one.
+    pub fn passes(&self) -> Vec<Range<Instant>> {
+        self.all.iter().filter_map(|call| call.backward.clone()).collect()
     }
 
     /// The calls of each line, in order; lines in the order of their first calls.

@@ -1,4 +1,4 @@
-//! Segments that an earlier phase left behind: free, reserved, and of no use for what comes next.
+//! Segments that an earlier phase leaves free but reserved, and that the next phase cannot use.
 
 use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
@@ -9,12 +9,12 @@ use crate::model::{FrameId, StackId};
 use crate::play::changes::Lives;
 use crate::replay::{Instant, Metric};
 
-/// One part in so many of the most that is reserved is left behind at least.
+/// At least 1/N of the peak of reserved memory is left over.
 const PART_LEFT: i64 = 5;
-/// Models that are called in turn are no phases: a phase has so many calls at least.
+/// Models that are called in turn are no phases: a phase has at least this many calls.
 const LEAST_CALLS: usize = 2;
 
-/// Where much is left behind by what the program did before.
+/// Where an earlier phase leaves much memory reserved.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let highest = device.history().maxima[Metric::Reserved as usize];
     // What comes again and again, as an evaluation after each epoch, would pay for it again and again.
@@ -39,12 +39,12 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     }]
 }
 
-/// Where the program goes on with something else.
+/// Where the program moves on to another phase.
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
     /// The end of what it did before.
     end: Instant,
-    /// The first call of a model behind it: what comes between may belong to either.
+    /// The first call of a model after it: what comes in between may belong to either.
     call: Instant,
 }
 

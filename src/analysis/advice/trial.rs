@@ -5,7 +5,7 @@ use crate::facts::device::Device;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
 use crate::play::changes::{Edited, Editor};
-use crate::play::{Outcome, Testbed, Trust, play, program};
+use crate::play::{Outcome, Program, Testbed, Trust, play, program};
 use crate::replay::Metric;
 
 /// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
@@ -26,9 +26,12 @@ pub enum Saving {
         /// A device on which the program always works with the cure, in bytes that the allocator can use: the smallest, as far as
         /// known. `None` where that was not asked.
         needs: Option<u64>,
-        /// How far to trust both.
+        /// How far to trust the allocated bytes.
         trust: Trust,
-        /// Why no further; empty where they are exact.
+        /// How far to trust the reserved bytes: less where the recording starts with free segments, which an earlier part of the
+        /// program left. Then both programs are played without these, and the difference is what the cure saves.
+        reserved_trust: Trust,
+        /// Why the allocated bytes are not trusted further; empty where they are exact.
         because: String,
     },
     /// It was not played.
@@ -76,6 +79,8 @@ pub(super) struct Trial<'d, 'a> {
     editor: Editor<'d, 'a>,
     /// The program and how it goes under the recorded settings, or why it cannot be played.
     testbed: Result<(Testbed, Outcome), &'static str>,
+    /// The most bytes that the program reserves if it starts without free segments; `None` where it starts with none.
+    without_cache: Option<u64>,
     /// Steps that are played for the smallest device of each cure.
     budget: u64,
 }
@@ -91,11 +96,13 @@ impl<'d, 'a> Trial<'d, 'a> {
             let outcome = play(&testbed.program, &testbed.setup(&testbed.settings));
             (testbed, outcome)
         });
-        Self { device, editor: Editor::new(device), testbed, budget }
+        let without_cache =
+            testbed.as_ref().ok().and_then(|(testbed, _)| reserved_without_cache(testbed, &testbed.program));
+        Self { device, editor: Editor::new(device), testbed, without_cache, budget }
     }
 
-    /// What a finding is worth; `None` where its cure saves too little.
-    pub fn advice(&self, finding: Finding) -> Option<Advice> {
+    /// A finding with what its cure saves; `None` where its cure saves too little.
+    pub fn advice(&self, finding: Finding) -> Option<(Advice, Remedy)> {
         let saving = self.saving(&finding.remedy)?;
         let is_worth_it = match &saving {
             Saving::Played { reserved, .. } if finding.story == Story::ReleaseCache => {
@@ -106,9 +113,9 @@ impl<'d, 'a> Trial<'d, 'a> {
         if !is_worth_it {
             return None;
         }
-        let Finding { story, line, cure, evidence, cost, code, .. } = finding;
+        let Finding { story, line, cure, evidence, cost, code, remedy } = finding;
         let line = line.and_then(|frame| self.line(frame));
-        Some(Advice { story, line, cure, evidence, cost, code, saving })
+        Some((Advice { story, line, cure, evidence, cost, code, saving }, remedy))
     }
 
     fn line(&self, frame: FrameId) -> Option<CodeLine> {
@@ -119,32 +126,53 @@ impl<'d, 'a> Trial<'d, 'a> {
         Some(CodeLine { label, file: text(data.filename), line: data.line, function: text(data.name), text: None })
     }
 
-    fn saving(&self, remedy: &Remedy) -> Option<Saving> {
+    /// What a cure saves; `None` where that is too little to mention.
+    pub fn saving(&self, remedy: &Remedy) -> Option<Saving> {
         let (testbed, before) = match &self.testbed {
             Ok(testbed) => testbed,
             Err(because) => return self.not_played(remedy, (*because).to_owned()),
         };
         let settings = &testbed.settings;
-        let changed = |edited: &Edited| testbed.run_changed(edited, &[], settings, true, self.budget);
+        let changed = |edited: &Edited| {
+            let run = testbed.run_changed(edited, &[], settings, true, self.budget);
+            (run, reserved_without_cache(testbed, &edited.program))
+        };
         let run = match remedy {
-            Remedy::Lives(lives) => Ok(changed(&self.editor.with_lives(&testbed.program, lives))),
+            Remedy::Lives(lives) => {
+                let (run, without_cache) = changed(&self.editor.with_lives(&testbed.program, lives));
+                // What empties the cache empties that of the start, too.
+                Ok((run, without_cache.filter(|_| lives.emptied.is_empty())))
+            }
             Remedy::Changes(changes) => match self.editor.apply(&testbed.program, changes) {
                 Ok(edited) => Ok(changed(&edited)),
                 Err(refusal) => Err(refusal.because),
             },
-            Remedy::Settings(settings) => Ok(testbed.run(settings, false, self.budget)),
+            Remedy::Settings(settings) => Ok((testbed.run(settings, false, self.budget), None)),
             Remedy::Unplayed(because) => Err((*because).to_owned()),
         };
-        let run = match run {
+        let (run, without_cache) = match run {
             Ok(run) => run,
             Err(because) => return self.not_played(remedy, because),
         };
         let Some(after) = run.outcome else { return self.not_played(remedy, run.because) };
         let allocated = Lowered { before: before.max_allocated, after: after.max_allocated };
-        let reserved = Lowered { before: before.max_reserved, after: after.max_reserved };
-        let is_worth_it = allocated.is_notable() || reserved.is_notable();
+        let saved = match (self.without_cache, without_cache) {
+            (Some(before), Some(after)) => before.saturating_sub(after),
+            _ => before.max_reserved.saturating_sub(after.max_reserved),
+        };
+        let reserved = Lowered { before: before.max_reserved, after: before.max_reserved.saturating_sub(saved) };
+        let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
+        // Nobody is told to change a program for a figure that rests on what came before the recording.
+        let is_worth_it = allocated.is_notable() || reserved.is_notable() && reserved_trust == run.trust;
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
-        is_worth_it.then_some(Saving::Played { allocated, reserved, needs, trust: run.trust, because: run.because })
+        is_worth_it.then_some(Saving::Played {
+            allocated,
+            reserved,
+            needs,
+            trust: run.trust,
+            reserved_trust,
+            because: run.because,
+        })
     }
 
     /// A cure that is not played: `None` where it could save too little.
@@ -159,4 +187,10 @@ impl<'d, 'a> Trial<'d, 'a> {
         let because = format!("at most {} of {} allocated; {because}", Bytes(at_most), Bytes(before));
         is_worth_it.then_some(Saving::NotPlayed { because, at_most })
     }
+}
+
+/// The most bytes that a program reserves under the recorded settings if it starts without its free segments; `None` where it
+/// starts with none.
+fn reserved_without_cache(testbed: &Testbed, program: &Program) -> Option<u64> {
+    Some(play(&program.without_cache()?, &testbed.setup(&testbed.settings)).max_reserved)
 }

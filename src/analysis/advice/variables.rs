@@ -1,7 +1,7 @@
-//! When the variables of a function let go of what they hold.
+//! When the variables of a function release their tensors.
 //!
-//! A loop lets go of a tensor once its line has run again and the variable is bound anew; a function that returns lets go of all of
-//! them. A recording has neither, but it has the stacks of what follows, and the order in which blocks come and go.
+//! A loop releases a tensor when its line runs again and rebinds the variable; a function that returns releases all of them.
+//! A recording has neither, but it has the stacks of what follows, and the order in which blocks come and go.
 
 use super::model_calls::{ModelCall, born_in};
 use crate::facts::device::Device;
@@ -10,7 +10,8 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::HashMap;
 
-/// So many times at least the first block of a function goes before it comes again, where it returns in between.
+/// The least number of times that the first block of a function is freed before it is allocated again, if the function returns in
+/// between.
 const LEAST_RETURNS: usize = 2;
 
 /// A function of the user's own that is on the stack of blocks.
@@ -23,7 +24,7 @@ pub(super) struct Function<'d, 'a> {
 }
 
 impl<'d, 'a> Function<'d, 'a> {
-    /// The function of a line, which calls a model so.
+    /// The function of a line, which calls a model like this.
     pub fn of(device: &'d Device<'a>, line: FrameId, calls: &[&ModelCall]) -> Option<Self> {
         let stacks = &device.snapshot().stacks;
         let own = stacks.frame(line)?;
@@ -36,7 +37,7 @@ impl<'d, 'a> Function<'d, 'a> {
         Some(function)
     }
 
-    /// The instant by which a variable has let go of what a call made, given when its line has run again.
+    /// The instant by which a variable has released what a call made, given when its line runs again.
     pub fn let_go(&self, call: &ModelCall, next: Option<&&ModelCall>, again: Instant) -> Instant {
         let track = self.device.track;
         if let Some(next) = next.filter(|_| self.returns) {

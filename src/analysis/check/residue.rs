@@ -54,7 +54,9 @@ fn instants(device: &Device<'_>, limit: &ResidueLimit) -> Result<(Instant, Insta
     let to = device.instant(&limit.to, Metric::Allocated, Purpose::At)?;
     if from > to {
         let (between, id) = (&limit.between, device.id());
-        return Err(Error::Request(format!("expected the earlier instant first on device {id}, found {between}")));
+        return Err(Error::Request(format!(
+            "expected the earlier instant first on device {id}, found {between}; swap them"
+        )));
     }
     Ok((from, to))
 }

@@ -40,19 +40,19 @@ pub struct Candidate {
 /// Some of the calls of a pass checkpointed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EveryNth {
-    /// The first call and every so many-th after it.
+    /// The first call and every N-th after it.
     pub every: usize,
     /// The peak of allocated.
     pub predicted_peak_bytes: i64,
 }
 
-/// A saving of less than one part in so many of the peak is not worth running anything again.
+/// A saving of less than 1/N of the peak is not worth running anything again.
 const NOTABLE_PART: i64 = 1000;
 /// Plans for sparser calls than this are not tried: hardly anything changes.
 const LONGEST_PLAN: usize = 16;
 /// Recordings with more entries are played in part: until the step that holds the recorded peak ends.
 const LONGEST_PLAY: u32 = 100_000;
-/// Of these so many entries at least.
+/// Of these this many entries at least.
 const PLAYED: u32 = 20_000;
 
 /// Plays functions with their calls checkpointed.

@@ -157,7 +157,7 @@ impl DeviceDiff {
                 |instant: Instant| instant.checked_sub(1).map_or("the start".to_owned(), |it| format!("entry {it}"));
             let (from, to, id) = (place(from), place(to), device.id());
             return Err(Error::Request(format!(
-                "expected the earlier instant first on device {id}, found {from}, then {to}"
+                "expected the earlier instant first on device {id}, found {from}, then {to}; swap them"
             )));
         }
         let metric = new.peak.metric;

@@ -1,17 +1,17 @@
-//! Where two recordings part: the first request in which they differ.
+//! Where two recordings diverge: the first request that differs.
 
 use crate::facts::device::Device;
 use crate::model::Action;
 use crate::replay::Instant;
 
-/// The first requests that differ, in size or in whether memory was there for them; none where a side ends before.
+/// The first requests that differ, in size or in whether they failed; none where a side ends earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parting {
     /// Number of requests before it that are alike.
     pub alike: usize,
-    /// What the base asks for.
+    /// The request of the base.
     pub base: Option<Asked>,
-    /// What the other one asks for.
+    /// The request of the other recording.
     pub new: Option<Asked>,
 }
 
@@ -22,11 +22,11 @@ pub struct Asked {
     pub instant: Instant,
     /// Its entry, counted within the device's trace.
     pub entry: u32,
-    /// What was asked for.
+    /// Bytes requested.
     pub bytes: u64,
     /// Whether the request failed.
     pub failed: bool,
-    /// The line that asked.
+    /// The line that requested them.
     pub site: String,
 }
 
@@ -54,7 +54,7 @@ impl Parting {
         }
     }
 
-    /// The sides, each with the name that answers give it.
+    /// Both sides, each with its name in answers.
     pub fn sides(&self) -> [(&'static str, Option<&Asked>); 2] {
         [("base", self.base.as_ref()), ("new", self.new.as_ref())]
     }

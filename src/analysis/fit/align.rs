@@ -234,7 +234,7 @@ impl<F: Fn(usize, usize) -> bool> Search<F> {
     /// The way to the last corner; where that takes too many differences, the one that leads furthest.
     fn run(&self) -> Found {
         // Where rows are `offset` more than columns lies a diagonal. It is kept how far each was gone along, in rows, by paths
-        // with so many differences.
+        // with this many differences.
         let mut reach = vec![0; 2 * MOST_DIFFERENCES + 3];
         let middle = MOST_DIFFERENCES + 1;
         let mut earlier: Vec<Vec<usize>> = Vec::new();
@@ -275,7 +275,7 @@ fn step(reach: &[usize], diagonal: usize, middle: usize, differences: usize) -> 
     }
 }
 
-/// The pairs on the path to a place that took so many differences.
+/// The pairs on the path to a place that took this many differences.
 fn walk_back(
     earlier: &[Vec<usize>],
     (row, column, differences): (usize, usize, usize),

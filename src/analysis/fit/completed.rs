@@ -10,7 +10,7 @@ use crate::model::{Action, HOST_DEVICE};
 use crate::play::plans::{DevicePlans, Failed, PlanOptions, PlanReport};
 use crate::play::{DEFAULT_CONTEXT, Program};
 
-/// One request in so many may have another size in two runs of the same program: the loss of one is still there.
+/// One request in this many may have another size in two runs of the same program: the loss of one is still there.
 const MOST_OTHER: usize = 20;
 
 /// Why nothing is advised where what is played does not fail as the other recording did.

@@ -1,6 +1,6 @@
-//! Plans for a device, and beside them the mistakes of the program that are known: to cure one costs less than any plan.
+//! Plans for a device, and the known mistakes of the program: curing one costs less than any plan.
 
-use crate::analysis::advice::{Advice, Plays, Saving, advice};
+use crate::analysis::advice::{Advice, Plays, Saving, Together, advice_together};
 use crate::error::Result;
 use crate::facts::device::Devices;
 use crate::play::plans::{DevicePlans, Goal, PlanOptions, PlanReport};
@@ -12,6 +12,20 @@ pub struct FitPlans {
     pub plans: PlanReport,
     /// Cures of known mistakes, for the same devices: none where the program fits as it is.
     pub cures: Vec<Vec<FitCure>>,
+    /// What several of the first cures do at once, for the same devices.
+    pub together: Vec<Option<FitTogether>>,
+}
+
+/// Cures that are tried first.
+pub const FIRST: usize = 3;
+
+/// Several cures at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FitTogether {
+    /// Which cures, and what they save.
+    pub cures: Together,
+    /// Whether the program fits with them; `None` where that is not known.
+    pub fits: Option<bool>,
 }
 
 /// The cure of a known mistake.
@@ -30,25 +44,28 @@ impl FitPlans {
     /// As [`PlanReport::of`].
     pub fn of(recording: &Devices<'_>, options: &PlanOptions) -> Result<Self> {
         let plans = PlanReport::of(recording, options)?;
-        let cures = plans.devices.iter().map(|plans| cures(recording, plans)).collect();
-        Ok(Self { plans, cures })
+        let (cures, together) = plans.devices.iter().map(|plans| cures(recording, plans)).unzip();
+        Ok(Self { plans, cures, together })
     }
 
-    /// Plans whose program is looked at elsewhere.
+    /// Plans without cures: other commands show the mistakes of the program.
     pub fn without_cures(plans: PlanReport) -> Self {
-        let cures = plans.devices.iter().map(|_| Vec::new()).collect();
-        Self { plans, cures }
+        let (cures, together) = plans.devices.iter().map(|_| (Vec::new(), None)).unzip();
+        Self { plans, cures, together }
     }
 }
 
-fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> Vec<FitCure> {
+fn cures(recording: &Devices<'_>, plans: &DevicePlans) -> (Vec<FitCure>, Option<FitTogether>) {
     let device = recording.all().iter().find(|device| device.id() == plans.device);
-    let Some(device) = device.filter(|_| plans.refused.is_none() && !plans.fits) else { return Vec::new() };
+    let Some(device) = device.filter(|_| plans.refused.is_none() && !plans.fits) else { return (Vec::new(), None) };
+    let (advice, together) = advice_together(device, Plays::Needs, FIRST);
     let cure = |advice: Advice| FitCure { fits: fits(&advice.saving, plans), advice };
-    advice(device, Plays::Needs).into_iter().map(cure).collect()
+    let cures: Vec<FitCure> = advice.into_iter().map(cure).collect();
+    let together = together.map(|cures| FitTogether { fits: fits(&cures.saving, plans), cures });
+    (cures, together)
 }
 
-/// Of a recording that ran out of memory nobody knows what the failed step would need with the cure.
+/// What the failed step would need with the cure is unknown if the recording runs out of memory.
 fn fits(saving: &Saving, plans: &DevicePlans) -> Option<bool> {
     let Saving::Played { allocated, needs, .. } = saving else { return None };
     let is_whole = plans.unfinished.is_none() && plans.failed.is_none();

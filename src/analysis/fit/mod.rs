@@ -15,7 +15,7 @@ mod staged;
 mod sums;
 
 pub use completed::{plans_beside, ran_out};
-pub use cured::{FitCure, FitPlans};
+pub use cured::{FIRST, FitCure, FitPlans, FitTogether};
 pub use largest::Largest;
 pub use prediction::{Doubt, Prediction};
 pub use scaling::Matching;
@@ -31,13 +31,13 @@ use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
 use crate::play::{self, Program, Setup, StepKind, blocks_at_peak, placement_of, play, recorded_settings};
 use crate::replay::Metric;
-use prediction::Predictor;
+use prediction::{FAR, Predictor};
 use scaling::Scaling;
 
 /// Share of requests, in percent, that must be in both of two runs: below they are runs of two programs, or of one that asks
 /// for more and more, as a loop over a batch does.
 const LEAST_MATCHED: u64 = 75;
-/// Numbers beyond those recorded that a table shows where none is asked for: so many times the largest.
+/// Numbers beyond those recorded that a table shows where none is asked for: this many times the largest.
 const MULTIPLES: [u64; 2] = [2, 4];
 /// The largest number that is looked at.
 const LARGEST: u64 = 1 << 32;
@@ -167,6 +167,13 @@ pub struct DeviceFit {
     pub largest: Option<Largest>,
     /// What holds memory at the peak, at the number asked for, or the largest that fits.
     pub peak: Option<(u64, Attribution)>,
+}
+
+impl DeviceFit {
+    /// Whether a number is so far beyond those recorded that no recording speaks for it.
+    pub fn is_far(&self, value: u64) -> bool {
+        self.points.iter().all(|point| value / FAR >= point.value)
+    }
 }
 
 /// All devices.

@@ -15,9 +15,9 @@ const WEAK: u64 = 50;
 const MUCH_ALLOCATED: u64 = 5;
 const MUCH_RESERVED: u64 = 10;
 /// So many times the largest recorded number are far away.
-const FAR: u64 = 16;
+pub(super) const FAR: u64 = 16;
 
-/// Whether two figures differ by more than so many thousandths.
+/// Whether two figures differ by more than this many thousandths.
 fn differ(one: u64, other: u64, thousandths: u64) -> bool {
     one.abs_diff(other).saturating_mul(1000) > other.saturating_mul(thousandths)
 }

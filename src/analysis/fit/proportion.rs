@@ -13,7 +13,7 @@ use crate::play::{Outcome, Program, Setup, StepKind, Trust, placement_of, play, 
 use crate::replay::Metric;
 use std::collections::HashSet;
 
-/// One part in so many by which both ends are moved outwards: kernels take other workspaces at other sizes, and segments come to
+/// One part in this many by which both ends are moved outwards: kernels take other workspaces at other sizes, and segments come to
 /// lie otherwise.
 const MARGIN: u64 = 20;
 

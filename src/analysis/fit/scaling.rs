@@ -10,7 +10,7 @@ use crate::play::{Program, StepKind};
 use crate::replay::Track;
 use std::collections::HashSet;
 
-/// One request in so many is many.
+/// One request in this many is many.
 const MANY: usize = 20;
 /// So many kinds of GPUs recordings most likely come from. Others are looked at where these explain nothing.
 const LIKELY: usize = 5;
@@ -147,7 +147,7 @@ impl Scaling {
         self.at_from(value, self.runs.len(), rules)
     }
 
-    /// The same, as the first so many runs alone tell.
+    /// The same, as the first this many runs alone tell.
     pub(super) fn at_from(&self, value: u64, known: usize, rules: &SizeRules) -> Scaled {
         self.in_order_of(self.template(value, known), value, known, rules)
     }

@@ -8,7 +8,9 @@ use crate::facts::code::frames::package;
 use crate::facts::code::sites::{CodeOrigin, Sites, clipped};
 use crate::facts::device::Devices;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Key};
+use crate::facts::training::Category;
 use crate::model::{FrameId, Snapshot, StackId};
+use crate::replay::Metric;
 use indexmap::IndexMap;
 use passing::is_passed_through;
 use rayon::prelude::*;
@@ -65,6 +67,8 @@ pub struct FlameNode {
     pub own_bytes: u64,
     /// Blocks behind them.
     pub blocks: u64,
+    /// What more than half of the bytes are for; nothing where no category has so much, and of segments.
+    pub category: Option<Category>,
     /// Number of frames above; 0 for the root.
     pub depth: usize,
     /// Bytes to the left of it: those of the siblings before it, and to the left of its caller.
@@ -109,14 +113,14 @@ impl FlameReport {
             let (metric, instant) = (peak.metric, peak.instant);
             let stacks = grouper(GroupBy::Stack).inferring(device, options.peak.inference, metric, Some(instant));
             let split = options.split.map(grouper);
-            let mut sums: IndexMap<(Option<Key>, Key), (u64, u64)> = IndexMap::new();
+            let categories = (metric != Metric::Reserved).then(|| device.categories());
+            let mut sums: IndexMap<(Option<Key>, Key), Held> = IndexMap::new();
             let counts = |born, gone| born <= instant && instant < gone;
             Holder::visit(device.track, metric, counts, |holder| {
                 let group = split.as_ref().and_then(|split| split.keys(holder).into_iter().next());
+                let category = categories.map(|categories| categories.get(holder.index).category);
                 for key in stacks.keys(holder) {
-                    let (bytes, blocks) = sums.entry((group.clone(), key)).or_default();
-                    *bytes = bytes.wrapping_add(holder.bytes);
-                    *blocks += 1;
+                    sums.entry((group.clone(), key)).or_default().add(&Held::block(holder.bytes, category));
                 }
             });
             let mut tree = Tree::new();
@@ -127,7 +131,7 @@ impl FlameReport {
                 passing: HashMap::new(),
                 known: HashMap::new(),
             };
-            for ((group, key), (bytes, blocks)) in sums {
+            for ((group, key), held) in sums {
                 // What a filter excludes, or is from before the recording, needs no group of the same name around it.
                 let group = group.filter(|group| *group != key).zip(split.as_ref());
                 let mut frames: Vec<_> =
@@ -136,7 +140,7 @@ impl FlameReport {
                     Key::Stack(origin) => frames.extend(paths.of_origin(origin)),
                     key => frames.push((stacks.label(&key, false).into(), Owner::Nobody)),
                 }
-                tree.add(frames, bytes, blocks);
+                tree.add(frames, &held);
             }
             Some(DeviceFlame { nodes: tree.flatten(peak.metric.name()), peak })
         };
@@ -202,6 +206,38 @@ impl Paths<'_> {
     }
 }
 
+/// What is held.
+#[derive(Clone, Default)]
+struct Held {
+    bytes: u64,
+    blocks: u64,
+    /// Bytes of each category.
+    categories: [u64; Category::ALL.len()],
+}
+
+impl Held {
+    fn block(bytes: u64, category: Option<Category>) -> Self {
+        let mut held = Self { bytes, blocks: 1, ..Self::default() };
+        if let Some(category) = category {
+            held.categories[category as usize] = bytes;
+        }
+        held
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+        self.blocks += other.blocks;
+        for (sum, bytes) in self.categories.iter_mut().zip(other.categories) {
+            *sum = sum.wrapping_add(bytes);
+        }
+    }
+
+    /// The category of more than half of the bytes.
+    fn category(&self) -> Option<Category> {
+        Category::ALL.into_iter().find(|&category| self.categories[category as usize] > self.bytes / 2)
+    }
+}
+
 /// A tree under construction.
 struct Tree {
     nodes: Vec<Branch>,
@@ -213,9 +249,8 @@ struct Tree {
 struct Branch {
     owner: Option<Owner>,
     label: Arc<str>,
-    bytes: u64,
+    held: Held,
     own_bytes: u64,
-    blocks: u64,
     callees: Vec<usize>,
 }
 
@@ -224,9 +259,9 @@ impl Tree {
         Self { nodes: vec![Branch::default()], by_frame: HashMap::new() }
     }
 
-    fn add(&mut self, path: Vec<(Arc<str>, Owner)>, bytes: u64, blocks: u64) {
+    fn add(&mut self, path: Vec<(Arc<str>, Owner)>, held: &Held) {
         let mut at = 0;
-        self.count(at, bytes, blocks);
+        self.nodes[at].held.add(held);
         for (label, owner) in path {
             let known = self.by_frame.get(&(at, Arc::clone(&label))).copied();
             let next = known.unwrap_or_else(|| {
@@ -237,15 +272,9 @@ impl Tree {
                 next
             });
             at = next;
-            self.count(at, bytes, blocks);
+            self.nodes[at].held.add(held);
         }
-        self.nodes[at].own_bytes = self.nodes[at].own_bytes.wrapping_add(bytes);
-    }
-
-    fn count(&mut self, node: usize, bytes: u64, blocks: u64) {
-        let node = &mut self.nodes[node];
-        node.bytes = node.bytes.wrapping_add(bytes);
-        node.blocks += blocks;
+        self.nodes[at].own_bytes = self.nodes[at].own_bytes.wrapping_add(held.bytes);
     }
 
     fn flatten(mut self, root: &str) -> Vec<FlameNode> {
@@ -256,21 +285,23 @@ impl Tree {
             let mut callees = std::mem::take(&mut self.nodes[index].callees);
             callees.sort_by(|&a, &b| {
                 let (a, b) = (&self.nodes[a], &self.nodes[b]);
-                b.bytes.cmp(&a.bytes).then_with(|| a.label.cmp(&b.label))
+                b.held.bytes.cmp(&a.held.bytes).then_with(|| a.label.cmp(&b.label))
             });
             let mut callee_start: u64 = start;
             let placed: Vec<_> = callees
                 .into_iter()
                 .map(|callee| {
                     let place = (callee, depth + 1, callee_start);
-                    callee_start = callee_start.wrapping_add(self.nodes[callee].bytes);
+                    callee_start = callee_start.wrapping_add(self.nodes[callee].held.bytes);
                     place
                 })
                 .collect();
             left.extend(placed.into_iter().rev());
-            let Branch { owner, label, bytes, own_bytes, blocks, .. } = std::mem::take(&mut self.nodes[index]);
+            let Branch { owner, label, held, own_bytes, .. } = std::mem::take(&mut self.nodes[index]);
             let owner = owner.unwrap_or(Owner::Nobody);
-            flat.push(FlameNode { label, owner, bytes, own_bytes, blocks, depth, start });
+            let category = held.category();
+            let Held { bytes, blocks, .. } = held;
+            flat.push(FlameNode { label, owner, bytes, own_bytes, blocks, category, depth, start });
         }
         flat
     }
@@ -283,11 +314,12 @@ mod tests {
     #[test]
     fn stacks_become_a_tree_with_the_largest_first() {
         let mut tree = Tree::new();
+        let held = |bytes, blocks| Held { bytes, blocks, ..Held::default() };
         let path = |labels: &[&str]| labels.iter().map(|&label| (label.into(), Owner::Native)).collect();
-        tree.add(path(&["main", "small"]), 1, 1);
-        tree.add(path(&["main", "large"]), 5, 2);
-        tree.add(path(&["main"]), 2, 1);
-        tree.add(path(&["main", "small"]), 3, 1);
+        tree.add(path(&["main", "small"]), &held(1, 1));
+        tree.add(path(&["main", "large"]), &held(5, 2));
+        tree.add(path(&["main"]), &held(2, 1));
+        tree.add(path(&["main", "small"]), &held(3, 1));
         let nodes = tree.flatten("allocated");
         let shown: Vec<_> = nodes
             .iter()

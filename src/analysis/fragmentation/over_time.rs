@@ -76,7 +76,7 @@ fn most_at_once(history: &History) -> usize {
     now.max().map_or(0, |most| usize::try_from(most).unwrap_or(0))
 }
 
-/// How many of so many points are affordable: each looks at every segment and block that is there.
+/// How many of this many points are affordable: each looks at every segment and block that is there.
 pub(super) fn affordable(history: &History, points: u32) -> u32 {
     let most = (MOST_LOOKS / most_at_once(history).max(1)).clamp(FEWEST_POINTS, u32::MAX as usize);
     points.min(most as u32)

@@ -50,7 +50,7 @@ impl SegmentMapReport {
     /// segments.
     pub fn of(recording: &Devices<'_>, options: &PeakOptions) -> Result<Self> {
         require_segments(recording.snapshot())?;
-        let all_rows = PeakOptions { top: None, each: None, ..options.clone() };
+        let all_rows = PeakOptions { top: None, each: None, categories: true, ..options.clone() };
         Self::around(recording, PeakReport::of(recording, &all_rows)?, options)
     }
 
@@ -64,7 +64,7 @@ impl SegmentMapReport {
             return Self::of(recording, options);
         }
         require_segments(recording.snapshot())?;
-        let all_rows = PeakOptions { top: None, each: None, ..options.clone() };
+        let all_rows = PeakOptions { top: None, each: None, categories: true, ..options.clone() };
         let mut peaks = peaks_or_failures(recording, &all_rows)?;
         let mut chosen = Vec::new();
         for peak in &mut peaks.devices {

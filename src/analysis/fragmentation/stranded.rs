@@ -11,7 +11,7 @@ use crate::model::{Action, DEFAULT_POOL, PoolId};
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 
-/// Less than one part in so many of what is reserved is not worth a line.
+/// Less than 1/N of what is reserved is not worth a line.
 const LEAST_PART: u64 = 8;
 
 /// The free memory of a stream or pool.

@@ -20,10 +20,10 @@ const KEPT: (i128, i128) = (3, 4);
 /// Periods of the steps, from each of which something must be there at the end for a leak.
 const WINDOWS: usize = 4;
 
-/// The part of a series, one in so many, in which a cache has stopped growing.
+/// The part of a series, one in this many, in which a cache has stopped growing.
 const TAIL: usize = 3;
 
-/// One value in so many may be lower than the one before it, where a series mostly rises. One in two is without a trend.
+/// One value in this many may be lower than the one before it, where a series mostly rises. One in two is without a trend.
 const MAY_FALL: usize = 5;
 
 /// What a group of blocks does over the steps.
@@ -223,7 +223,7 @@ fn slope(values: &[i128]) -> f64 {
     median(differences(&without_jumps(values), lag)) / lag as f64
 }
 
-/// Changes so many times the usual one are something that happens once, such as a buffer for evaluation.
+/// Changes this many times the usual one are something that happens once, such as a buffer for evaluation.
 const JUMP: u128 = 8;
 
 /// The series, from zero, with the usual change in place of jumps. One level shift in the middle of a series lies

@@ -160,7 +160,7 @@ pub struct LeakReport {
 /// Most ends of steps that memory is looked at; with more steps, only every second or third one and so on counts.
 pub const MAX_ENDS: usize = 256;
 
-/// One step in so many is part of the warm-up, beside the first: that covers autotuning and compilation.
+/// One step in this many is part of the warm-up, beside the first: that covers autotuning and compilation.
 const WARM_UP_PART: usize = 10;
 
 /// Steps without which nothing is judged: one to warm up, and as many as a trend takes.

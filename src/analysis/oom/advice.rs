@@ -289,7 +289,7 @@ fn smaller_causes(facts: &Facts<'_>) -> Vec<Advice> {
     advice
 }
 
-/// One part in so many of what is in use: less would not have changed the answer.
+/// 1/N of what is in use: less would not have changed the answer.
 const NAMELESS_PART: u64 = 10;
 
 /// Blocks from before the recording without a stack, if they are a tenth of what is in use.

@@ -123,8 +123,8 @@ pub struct DeviceOoms {
     pub plans: Option<DevicePlans>,
     /// What to change in the program, where that was asked.
     pub cures: Vec<Cure>,
-    /// Whether a step is complete before the first failed request, so that something can be told of another program.
-    pub has_complete_step: bool,
+    /// Whether a search for such changes has an answer, if only that none is enough.
+    pub can_plan: bool,
     /// Counters before the first kept entry.
     pub baseline: Counters,
     /// Allocator settings that do not do what they seem to; told where a request failed.
@@ -233,10 +233,6 @@ impl DeviceOoms {
             unattributed += usize::from(detail == Detail::Totals);
             Some(explainer.explain(entry, &layout, &turnover, detail))
         };
-        let first = failed.first().copied();
-        let is_complete =
-            |first: u32| device.steps().is_ok_and(|steps| steps.ends.first().is_some_and(|&end| end <= first));
-        let has_complete_step = first.is_some_and(is_complete);
         let mut ooms: Vec<Oom> = failed.into_iter().enumerate().map_while(explain).collect();
         let cures = options.cures.map(|plays| cures(device, plays)).unwrap_or_default();
         // Who made what is there is no answer where it is known who keeps it.
@@ -248,6 +244,7 @@ impl DeviceOoms {
         }
         let is_full = options.plans && ooms.iter().any(|oom| oom.cause == Cause::Capacity);
         let plans = if is_full { DevicePlans::of_failure(device) } else { None };
+        let can_plan = plans.is_some() || (is_full && DevicePlans::can_answer(device));
         let settings = &track.snapshot.settings;
         let warnings = if ooms.is_empty() { Vec::new() } else { SettingsWarning::of_recorded(settings) };
         Self {
@@ -259,7 +256,7 @@ impl DeviceOoms {
             peak: None,
             plans,
             cures,
-            has_complete_step,
+            can_plan,
             baseline: history.start,
             warnings,
             completeness: history.completeness,

@@ -37,6 +37,8 @@ pub struct PeakOptions {
     pub devices: Vec<DeviceId>,
     /// Ranges whose own peaks are wanted, too.
     pub each: Option<EachOptions>,
+    /// Whether rows say what most of their memory is for, where they are sites.
+    pub categories: bool,
 }
 
 setters!(PeakOptions {
@@ -50,6 +52,7 @@ setters!(PeakOptions {
     inference: Inference,
     devices: Vec<DeviceId>,
     each: Option<EachOptions>,
+    categories: bool,
 });
 
 /// One device at its peak.
@@ -120,6 +123,8 @@ impl DevicePeak {
             // Ranges have their peaks at many instants.
             Some(instant).filter(|_| options.each.is_none()),
         );
+        let tells = options.categories && options.by == GroupBy::Site;
+        let grouper = if tells { grouper.with_purposes(device, metric) } else { grouper };
         let attribution = Attribution::of(&grouper, (metric, instant));
         let question = Question { device, metric, window: (from, to), highest: maxima[metric as usize] };
         let ranges = options.each.as_ref().map(|each| RangePeaks::of(&question, &grouper, each)).transpose()?;

@@ -19,7 +19,7 @@ pub struct Shapes {
     pub groups: Vec<SceneGroup>,
     /// The shapes in the order of their births, the lowest in the stack first.
     pub shapes: Vec<Shape>,
-    /// Where shapes lie: from a column on, so many bytes above the ground.
+    /// Where shapes lie: from a column on, this many bytes above the ground.
     pub points: Vec<(u32, u64)>,
     /// Bytes of all other blocks in each column. Shapes and rest sum to the totals.
     pub rest: Vec<u64>,

@@ -1,5 +1,6 @@
 //! What became more and what less from one instant to another.
 
+use super::grouped::Place;
 use crate::facts::device::Device;
 use crate::facts::grouping::attribution::{OTHER, Row, grouped_rows};
 use crate::facts::grouping::filter::Filter;
@@ -31,6 +32,8 @@ pub struct DifferenceRow {
     pub blocks: (u64, u64),
     /// The stack with most bytes in the group, innermost frame first.
     pub stack: Vec<String>,
+    /// Its place among groups like it.
+    pub place: Place,
 }
 
 impl DifferenceRow {
@@ -56,7 +59,17 @@ impl Difference {
         let mut rows: IndexMap<Key, DifferenceRow> = IndexMap::new();
         for (key, row) in new {
             let Row { label, inferred, stack, bytes, blocks, .. } = row;
-            rows.insert(key, DifferenceRow { label, inferred, stack, bytes: (0, bytes), blocks: (0, blocks) });
+            rows.insert(
+                key,
+                DifferenceRow {
+                    label,
+                    inferred,
+                    stack,
+                    bytes: (0, bytes),
+                    blocks: (0, blocks),
+                    ..DifferenceRow::default()
+                },
+            );
         }
         for (key, row) in old {
             let Row { label, inferred, stack, bytes, blocks, .. } = row;

@@ -5,6 +5,8 @@ use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Inference};
 use crate::facts::training::Category;
 use crate::replay::Metric;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,19 @@ pub struct SceneGroup {
     pub category: Option<Category>,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
+    /// Its place among groups like it.
+    pub place: Place,
+}
+
+/// The place of a group among those like it, over the whole history: the same in all that is drawn of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// What most of its memory is for, where that is known of some group.
+    pub category: Option<Category>,
+    /// Groups of this category that are larger: hold more bytes for longer.
+    pub index: usize,
+    /// Groups of this category.
+    pub members: usize,
 }
 
 /// The group of each holder.
@@ -32,7 +47,10 @@ impl Grouped {
         let filter = Filter::default();
         let grouper =
             Grouper::new(device, device.deep_sites(), &filter, by).inferring(device, Inference::On, metric, None);
+        let is_by_site = by == GroupBy::Site && metric != Metric::Reserved;
+        let categories = is_by_site.then(|| device.categories());
         let mut groups = Groups::new(&grouper);
+        let mut sizes: Vec<Size> = Vec::new();
         let mut of = Vec::new();
         let mut inferred = Vec::new();
         Holder::visit(
@@ -46,14 +64,68 @@ impl Grouped {
                     inferred.resize(group + 1, false);
                 }
                 inferred[group] = inferred[group] || grouper.is_inferred(holder);
+                if group >= sizes.len() {
+                    sizes.resize_with(group + 1, Size::default);
+                }
+                sizes[group].add(holder, categories.map(|categories| categories.get(holder.index).category));
             },
         );
+        let places = places(&sizes);
         let heads = groups.heads(|_| std::iter::empty());
         let groups = heads.into_iter().enumerate().map(|(index, (_, head))| SceneGroup {
             category: Category::of_label(&head.label).filter(|_| by == GroupBy::Category),
             inferred: head.inferred || inferred.get(index).copied().unwrap_or(false),
             label: head.label,
+            place: places.get(index).copied().unwrap_or_default(),
         });
         Self { groups: groups.collect(), of }
     }
+
+    /// The places of groups by their labels.
+    pub fn places(&self) -> HashMap<&str, Place> {
+        self.groups.iter().map(|group| (group.label.as_str(), group.place)).collect()
+    }
+}
+
+/// Bytes times instants.
+#[derive(Default)]
+struct Size {
+    all: u128,
+    by_category: HashMap<Category, u128>,
+}
+
+impl Size {
+    fn add(&mut self, holder: &Holder, category: Option<Category>) {
+        let size = u128::from(holder.bytes) * u128::from(holder.gone.saturating_sub(holder.born));
+        self.all = self.all.saturating_add(size);
+        if let Some(category) = category {
+            let sum = self.by_category.entry(category).or_default();
+            *sum = sum.saturating_add(size);
+        }
+    }
+
+    fn category(&self) -> Option<Category> {
+        let largest = self.by_category.iter().max_by_key(|&(&category, &size)| (size, Reverse(category)));
+        largest.map(|(&category, _)| category)
+    }
+}
+
+fn places(sizes: &[Size]) -> Vec<Place> {
+    let says = |category: Category| !matches!(category, Category::Unknown | Category::BeforeRecording);
+    let is_known = sizes.iter().any(|size| size.category().is_some_and(says));
+    let category = |size: &Size| size.category().filter(|_| is_known);
+    let mut members: HashMap<Option<Category>, usize> = HashMap::new();
+    let mut places = vec![Place::default(); sizes.len()];
+    let mut largest_first: Vec<usize> = (0..sizes.len()).collect();
+    largest_first.sort_by_key(|&group| (Reverse(sizes[group].all), group));
+    for group in largest_first {
+        let category = category(&sizes[group]);
+        let index = members.entry(category).or_default();
+        places[group] = Place { category, index: *index, members: 0 };
+        *index += 1;
+    }
+    for place in &mut places {
+        place.members = members.get(&place.category).copied().unwrap_or_default();
+    }
+    places
 }

@@ -5,7 +5,7 @@ use crate::facts::grouping::Holder;
 use crate::replay::{Instant, Metric, Track};
 use std::ops::Range;
 
-/// At least so many lives begin between two lists of what is there.
+/// At least this many lives begin between two lists of what is there.
 const BETWEEN: usize = 512;
 
 /// What counts for a metric at some time: bytes, and from when to when.

@@ -17,7 +17,7 @@ pub use bands::{BandedColumns, SceneBand};
 pub use blocks::{Shape, Shapes};
 pub use columns::{Columns, MOST_COLUMNS, Part};
 pub use difference::{Difference, DifferenceRow};
-pub use grouped::SceneGroup;
+pub use grouped::{Place, SceneGroup};
 pub use pyramid::Pyramid;
 
 use crate::analysis::timeline::XAxis;
@@ -145,7 +145,16 @@ impl<'a> Scene<'a> {
         by.require(metric)?;
         self.require_instant(from)?;
         self.require_instant(to)?;
-        Ok(Difference::of(&self.device, metric, by, (from, to), top))
+        let mut difference = Difference::of(&self.device, metric, by, (from, to), top);
+        if !by.is_inclusive() {
+            let known = self.grouped.get(&(by, metric == Metric::Reserved)).cloned();
+            let grouped = known.unwrap_or_else(|| Arc::new(Grouped::of(&self.device, metric, by)));
+            let places = grouped.places();
+            for row in &mut difference.rows {
+                row.place = places.get(row.label.as_str()).copied().unwrap_or_default();
+            }
+        }
+        Ok(difference)
     }
 
     /// Indexes of the allocations that a filter lets through, in order, as `--include` would have them.

@@ -7,9 +7,7 @@ use crate::error::Result;
 use crate::facts::device::{Device, Devices, ask_each};
 use crate::model::{AllocatorSettings, DeviceId, HOST_DEVICE};
 use crate::play::changes::{Change, Editor};
-use crate::play::{
-    CurvePoint, Difference, Program, Releases, Run, Setup, Testbed, candidates, curve, host, lacks, program,
-};
+use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host, lacks, program};
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
 
@@ -33,8 +31,6 @@ pub struct SimulateOptions {
     pub capacity: Option<u64>,
     /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else [`crate::play::DEFAULT_CONTEXT`].
     pub context: Option<u64>,
-    /// Whether [`DeviceSimulation::curves`] are wanted.
-    pub curves: bool,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
 }
@@ -45,7 +41,6 @@ setters!(SimulateOptions {
     sweep: bool,
     capacity: Option<u64>,
     context: Option<u64>,
-    curves: bool,
     devices: Vec<DeviceId>,
 });
 
@@ -77,8 +72,6 @@ pub struct DeviceSimulation {
     pub live_bytes: Option<u64>,
     /// Why nothing is played.
     pub refused: Option<&'static str>,
-    /// Reserved bytes as recorded, and under the settings that need least; empty where they are not wanted.
-    pub curves: [Vec<CurvePoint>; 2],
     /// What the recording lacks.
     pub completeness: Completeness,
     /// Contradictions in it.
@@ -139,7 +132,6 @@ impl DeviceSimulation {
             runs: Vec::new(),
             live_bytes: None,
             refused: None,
-            curves: Default::default(),
             completeness: history.completeness,
             anomalies: history.anomalies.clone(),
         };
@@ -189,16 +181,6 @@ impl DeviceSimulation {
         simulation.refused_otherwise = testbed.is_full_device && !is_refused;
         let changed = edited.is_some().then(|| play(&testbed.settings, true));
         simulation.runs = std::iter::once(recorded).chain(changed).chain(runs).collect();
-        if !options.curves {
-            return simulation;
-        }
-        let best = simulation.best().map(|best| best.alloc_conf.clone());
-        let best = best.and_then(|best| others.iter().find(|settings| settings.alloc_conf == best));
-        simulation.curves[0] = testbed.curve(&Setup::as_recorded(device.track, &testbed.program));
-        simulation.curves[1] = match (&edited, best) {
-            (Some(Ok(edited)), _) => curve(&edited.program, &testbed.setup(&testbed.settings)),
-            (_, best) => best.map_or(Vec::new(), |settings| testbed.curve(&testbed.setup(settings))),
-        };
         simulation
     }
 

@@ -19,6 +19,7 @@ use crate::facts::segments::figures::NOTABLE;
 use crate::facts::time::when::When;
 use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId, Format};
+use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
 use std::cmp::Reverse;
 
@@ -111,6 +112,8 @@ pub struct Failure {
     pub cause: Cause,
     /// Number of failed requests of the device.
     pub count: usize,
+    /// Whether `fit` can tell what would have made room, and it takes an instant to know.
+    pub can_plan: bool,
 }
 
 /// What a program was doing at an instant.
@@ -226,7 +229,8 @@ impl DeviceTriage {
         let failed = device.track.action_counts()[Action::Oom as usize] > 0;
         let peak = |by| {
             let at = failed.then_some(When::Oom);
-            let options = PeakOptions { by, at, inference, devices: devices.clone(), ..PeakOptions::default() };
+            let options = PeakOptions::default().by(by).at(at).inference(inference).devices(devices.clone());
+            let options = options.categories(true);
             PeakReport::of(recording, &options).map(|report| report.devices.into_iter().next())
         };
         let missing = || crate::Error::Request(format!("expected device {} in the recording, found none", device.id()));
@@ -287,6 +291,7 @@ impl Failure {
             capacity: first.figures.reserved.saturating_add(first.device_free),
             cause: first.cause,
             count: device.track.action_counts()[Action::Oom as usize] as usize,
+            can_plan: first.cause == Cause::Capacity && Plays::Quick.covers(device) && DevicePlans::can_answer(device),
         }))
     }
 }

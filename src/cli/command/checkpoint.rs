@@ -13,17 +13,19 @@ use crate::model::bytes::Bytes;
 use crate::report::{AnswerFormat, PictureFormat, checkpoint, plot_columns};
 use clap::Args;
 
-/// What activation checkpointing would save, and what it costs
+/// Show what activation checkpointing would save, and what it costs
 ///
-/// The predicted peak with each repeatedly called forward function checkpointed, and the time of running it again; with -o
-/// and a picture, memory before and after.
+/// For each forward function that is called repeatedly: the predicted peak with it checkpointed, and the time to run it again.
+/// With -o and a picture: memory before and after.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz checkpoint snapshot.pickle", "the candidates, the best first"),
     ("memviz checkpoint snapshot.pickle -o checkpoint.svg", "memory before and after"),
 ]))]
 pub struct Checkpoint {
-    /// Number of candidates [default: 10 in text and Markdown, all in JSON and CSV]
+    /// Number of candidates
+    ///
+    /// The default is 10 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Find the cheapest calls to checkpoint so that at most this is allocated, such as 20GiB

@@ -5,7 +5,7 @@ use crate::Recording;
 use crate::analysis::diff::DiffReport;
 use crate::analysis::diff::{Align, DiffInput, Growth, GrowthLimit, Overlay};
 use crate::analysis::peak::PeakOptions;
-use crate::cli::args::{CommonArgs, FilterArgs, InferArgs};
+use crate::cli::args::{CommonArgs, FilterArgs, InferArgs, one_input};
 use crate::cli::format::RowsOrPicture;
 use crate::cli::instants::AtInstant;
 use crate::cli::outcome::{Failure, Outcome, complain};
@@ -21,33 +21,38 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Compare what holds memory in two recordings, or at two instants of one
+/// Compare two recordings, or two instants of one
 ///
 /// An instant may follow the name of a file: FILE@WHEN. For two instants of one file, the earlier one first, the rows
 /// show what was allocated in between and is still live, what was freed, and what survived. With -o and a picture: both
 /// timelines.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz diff before.pickle after.pickle", "what grew, and where"),
     ("memviz diff run.pickle@step:3:end run.pickle@step:4:end", "what a step left behind"),
 ]))]
 #[command(mut_arg("input", |arg| arg.value_name("NEW").help("Recording to compare with the base, or FILE@WHEN; - \
                    for standard input")))]
 pub struct Diff {
-    /// Snapshot, profiler trace or memory timeline to compare with, or FILE@WHEN; - for standard input
-    #[arg(value_name = "BASE")]
+    /// Recording to compare with, or FILE@WHEN; - for standard input
+    #[arg(value_name = "BASE", value_parser = one_input())]
     base: PathBuf,
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows that differ; the rest is summed in one row [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of rows that differ; the rest is summed in one row
+    ///
+    /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Instant to compare instead of the peak, for inputs without @WHEN: peak, oom, start, end, entry:N, time:12.5s,
-    /// step:N, annotation:NAME[#K]
+    /// Instant to compare instead of the peak, for inputs without @WHEN
+    ///
+    /// It is one of: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K].
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// How to align the two timelines in the picture [default: step where both have steps, else time]
+    /// How to align the timelines in the picture
+    ///
+    /// The default is by step where both have steps, else by time.
     #[arg(long, value_enum)]
     align: Option<Align>,
     /// Exit with 1 if a device grew by more than this, such as 64MiB or 2%

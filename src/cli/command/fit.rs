@@ -3,7 +3,7 @@
 use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::fit::{FitInput, FitOptions, FitPlans, FitReport, plans_beside, ran_out};
-use crate::cli::args::{CommonArgs, SharedArgs};
+use crate::cli::args::{CommonArgs, SharedArgs, one_input};
 use crate::cli::changes::ChangeArgs;
 use crate::cli::device_memory::{DeviceMemoryArgs, TOTAL};
 use crate::cli::format::RowsOrPicture;
@@ -15,28 +15,29 @@ use crate::facts::device::Devices;
 use crate::input::alloc_conf::{Rest, parse, rest_of};
 use crate::model::bytes::Bytes;
 use crate::play::plans::PlanOptions;
-use crate::report::{AnswerFormat, Source, fit};
+use crate::report::{Source, fit};
 use clap::Args;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// How to make a program fit a device; what another batch size or sequence length needs, and the largest that fits
+/// Find what makes a program fit a device, or the largest batch that fits
 ///
 /// From one recording: the allocator settings, or changes to the program, that make it fit, easiest first. From two or
-/// three that differ in one number: their requests are aligned, extrapolated and simulated. With -o and a picture: the
-/// peak over that number.
+/// three recordings that differ in one number, such as the batch size or the sequence length: what other values need. memviz
+/// aligns their requests, extrapolates and simulates them. With -o and a picture: the peak over that number.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz fit batch4.pickle batch8.pickle --capacity 24GiB", "the largest batch"),
     ("memviz fit snapshot.pickle --gpu h100-80gb", "what makes it fit there"),
 ]))]
 pub struct Fit {
-    /// A snapshot, or two or three of one program that differ in one number, plain or compressed with gzip, zstd or zip
-    #[arg(value_name = "INPUT", required = true)]
+    /// A snapshot, or two or three of one program that differ in one number
+    #[arg(value_name = "INPUT", required = true, value_parser = one_input())]
     inputs: Vec<PathBuf>,
-    /// The number in which the recordings differ, and its value in each, in order, such as batch=4,8 [default: the number that
-    /// differs between the inputs' names]
+    /// The number that differs, with its value in each recording, such as batch=4,8
+    ///
+    /// The default is the number that differs between the inputs' names.
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
     /// A value to predict, such as batch=16 or 16; may be repeated
@@ -44,13 +45,17 @@ pub struct Fit {
     at: Vec<At>,
     #[command(flatten)]
     memory: DeviceMemoryArgs,
-    /// Memory that CUDA itself uses [default: from an oom entry of a single recording, else 500MiB]
+    /// Memory that CUDA itself uses [default: from an oom entry, else 500MiB]
     #[arg(long, value_name = "SIZE", requires = TOTAL, value_parser = Bytes::of_device)]
     context: Option<Bytes>,
-    /// Allocator settings to simulate, in the syntax of `PYTORCH_CUDA_ALLOC_CONF` [default: those recorded]
+    /// Allocator settings to simulate [default: those recorded]
+    ///
+    /// The syntax is that of `PYTORCH_CUDA_ALLOC_CONF`.
     #[arg(long, value_name = "CONF")]
     alloc_conf: Option<String>,
-    /// Number of lines of code to show at the peak; the rest is summed in one [default: 10 in text and Markdown, all in JSON]
+    /// Number of lines of code to show at the peak; the rest is summed in one
+    ///
+    /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Output format [default: from the output file's extension, else text]
@@ -212,7 +217,7 @@ impl Fit {
     }
 
     /// The format of plans; what is not for them is a mistake.
-    fn of_plans(&self, format: RowsOrPicture) -> Result<AnswerFormat, Failure> {
+    fn of_plans(&self, format: RowsOrPicture) -> Result<RowsOrPicture, Failure> {
         let of_several = [
             (self.vary.is_some(), "--vary"),
             (!self.at.is_empty(), "--at"),
@@ -221,15 +226,12 @@ impl Fit {
             (!self.changes.changes().is_empty(), "changes (memviz simulate plays them on one)"),
         ];
         let wanted = of_several.iter().find(|(is_wanted, _)| *is_wanted).map(|(_, what)| *what);
-        match (wanted, format) {
-            (None, RowsOrPicture::Rows(format)) => Ok(format),
-            (what, _) => {
-                let what = what.unwrap_or("a picture");
-                Err(Failure::Message(match self.inputs.len() {
-                    1 => format!("expected two or three recordings for {what}, found 1"),
-                    _ => format!("expected recordings that finish for {what}, found one that ran out of memory"),
-                }))
-            }
+        match wanted {
+            None => Ok(format),
+            Some(what) => Err(Failure::Message(match self.inputs.len() {
+                1 => format!("expected two or three recordings for {what}, found 1"),
+                _ => format!("expected recordings that finish for {what}, found one that ran out of memory"),
+            })),
         }
     }
 
@@ -259,12 +261,19 @@ impl Fit {
         &self,
         report: &FitPlans,
         recordings: &[Recording],
-        format: AnswerFormat,
+        format: RowsOrPicture,
     ) -> Result<Outcome, Failure> {
         let paths = self.paths();
         let sources = sources(&paths, recordings);
-        let style = output::style(&self.shared);
-        output::write(&self.shared, |out| format.write(report, &sources, style, out))?;
+        match format {
+            RowsOrPicture::Rows(format) => {
+                let style = output::style(&self.shared);
+                output::write(&self.shared, |out| format.write(report, &sources, style, out))?;
+            }
+            RowsOrPicture::Picture(format) => {
+                output::write(&self.shared, |out| fit::single::draw(&sources, report).write_as(format, out))?;
+            }
+        }
         Ok(self.outcome(recordings))
     }
 

@@ -14,9 +14,9 @@ use crate::replay::Metric;
 use crate::report::flamegraph::{self, folded};
 use clap::Args;
 
-/// Draw live bytes by stack at the peak, or write folded stacks
+/// Draw the memory at the peak by call stack, or write folded stacks
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz flamegraph snapshot.pickle -o flame.svg --open", "who called what holds memory"),
     ("memviz flamegraph snapshot.pickle -o stacks.folded", "for other flame graph tools"),
 ]))]

@@ -15,30 +15,36 @@ use crate::report::fragmentation::{self, BlockColor};
 use crate::report::{AnswerFormat, PictureFormat};
 use clap::Args;
 
-/// How much of what is reserved is inactive, and which lines of code pin it
+/// Show how much reserved memory is inactive, and which lines pin it
 ///
 /// At the peak, at another instant, or over time; with -o and a picture, every segment and its blocks.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz fragmentation snapshot.pickle --at oom", "who pins free memory"),
     ("memviz fragmentation snapshot.pickle -o segments.svg", "every segment and its blocks"),
 ]))]
 pub struct Fragmentation {
-    /// Instant to show instead of the peak of allocated (in the picture: of the OOM, else of the most inactive):
-    /// peak, oom, start,
-    /// end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    ///
+    /// The default is the peak of allocated memory; in the picture the OOM, else where most memory is inactive.
     #[arg(long, value_name = "WHEN", conflicts_with = "over_time")]
     at: Option<When>,
-    /// Show the whole history instead of one instant, including every peak of inactive bytes
+    /// Show the whole history instead of one instant, with every peak of inactive bytes
     #[arg(long)]
     over_time: bool,
-    /// Approximate number of rows over time [default: 24 in text and Markdown, 400 in JSON and CSV]
+    /// Approximate number of rows over time
+    ///
+    /// The default is 24 in text and Markdown, and 400 in JSON and CSV.
     #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     points: Option<u32>,
-    /// What to group pinning blocks by [default: site]; in the picture, what to colour blocks by [default: their state]
+    /// What to group pinning blocks by, or to colour blocks by in the picture
+    ///
+    /// The default is the site, in the picture the state of blocks.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
-    /// Number of those rows or colours; the rest is summed in one [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of those rows or colours; the rest is summed in one
+    ///
+    /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Output format [default: from the output file's extension, else text]

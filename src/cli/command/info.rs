@@ -8,11 +8,11 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// What is in the file, and whether its history is complete
+/// Show what is in the file, and whether its history is complete
 ///
 /// Devices, entries by action, time span, completeness, settings, annotations, anomalies.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz info snapshot.pickle", "what was recorded"),
     ("memviz info trace.json.gz --format json", "the same for a program"),
 ]))]

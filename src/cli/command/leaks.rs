@@ -14,9 +14,11 @@ use crate::report::AnswerFormat;
 use clap::Args;
 use regex::Regex;
 
-/// Allocations that survive step after step, with growth per step and their stacks
+/// Find allocations that survive step after step
+///
+/// With growth per step, and the stacks that allocate them.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz leaks snapshot.pickle", "what grows step after step"),
     ("memviz leaks snapshot.pickle --capacity 80GiB", "and when the device is full"),
 ]))]
@@ -24,13 +26,17 @@ pub struct Leaks {
     /// What to group rows by
     #[arg(long, default_value = GroupBy::Site.name(), value_parser = one_of(&GROUPS))]
     by: GroupBy,
-    /// Names of annotations that mark steps; without it, `ProfilerStep#N`, `step_N` and the like, or whatever repeats
+    /// Names of annotations that mark steps
+    ///
+    /// Without it, `ProfilerStep#N`, `step_N` and the like mark them, or whatever repeats.
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     steps: Option<Regex>,
     /// Memory of the device, such as 80GiB, to predict when it is full [default: from an oom entry]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     capacity: Option<Bytes>,
-    /// Number of rows [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of rows
+    ///
+    /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Output format [default: from the output file's extension, else text]

@@ -19,7 +19,12 @@ impl Run for Man {
         clap_mangen::Man::new(cli.clone()).render(&mut pages)?;
         for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
             let name: &'static str = format!("memviz-{}", command.get_name()).leak();
-            clap_mangen::Man::new(command.clone().name(name)).render(&mut pages)?;
+            let mut command = command.clone().name(name);
+            // A page of the manual has no place for them in front.
+            if let Some(examples) = command.get_before_help().cloned() {
+                command = command.after_long_help(examples);
+            }
+            clap_mangen::Man::new(command).render(&mut pages)?;
         }
         io::stdout().write_all(&pages)?;
         Ok(Outcome::Done)

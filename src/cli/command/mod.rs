@@ -7,6 +7,7 @@ mod diff;
 mod fit;
 mod flamegraph;
 mod fragmentation;
+pub mod help;
 mod info;
 mod leaks;
 mod man;
@@ -25,50 +26,42 @@ mod view;
 
 use crate::cli::outcome::{Failure, Outcome};
 use clap::{ArgMatches, Args, Command};
+use help::{Group, examples};
 
 /// Every command, in the order of the help. A new command is a new line.
 pub const COMMANDS: &[Entry] = &[
-    entry::<triage::Triage>("triage"),
-    entry::<info::Info>("info"),
-    entry::<peak::Peak>("peak"),
-    entry::<timeline::Timeline>("timeline"),
-    entry::<flamegraph::Flamegraph>("flamegraph"),
-    entry::<oom::Oom>("oom"),
-    entry::<fragmentation::Fragmentation>("fragmentation"),
-    entry::<leaks::Leaks>("leaks"),
-    entry::<checkpoint::Checkpoint>("checkpoint"),
-    entry::<simulate::Simulate>("simulate"),
-    entry::<fit::Fit>("fit"),
-    entry::<diff::Diff>("diff"),
-    entry::<ranks::Ranks>("ranks"),
-    entry::<check::Check>("check"),
-    entry::<report::Report>("report"),
+    entry::<triage::Triage>("triage", Group::Look),
+    entry::<info::Info>("info", Group::Look),
+    entry::<peak::Peak>("peak", Group::Look),
+    entry::<timeline::Timeline>("timeline", Group::Look),
+    entry::<flamegraph::Flamegraph>("flamegraph", Group::Look),
     #[cfg(feature = "view")]
-    entry::<view::View>("view"),
-    entry::<record::Record>("record"),
-    entry::<rehearse::Rehearse>("rehearse"),
-    entry::<schema::Schema>("schema"),
-    entry::<completions::Completions>("completions"),
-    entry::<man::Man>("man"),
+    entry::<view::View>("view", Group::Look),
+    entry::<oom::Oom>("oom", Group::Explain),
+    entry::<fragmentation::Fragmentation>("fragmentation", Group::Explain),
+    entry::<leaks::Leaks>("leaks", Group::Explain),
+    entry::<diff::Diff>("diff", Group::Explain),
+    entry::<ranks::Ranks>("ranks", Group::Explain),
+    entry::<checkpoint::Checkpoint>("checkpoint", Group::Plan),
+    entry::<simulate::Simulate>("simulate", Group::Plan),
+    entry::<fit::Fit>("fit", Group::Plan),
+    entry::<rehearse::Rehearse>("rehearse", Group::Plan),
+    entry::<check::Check>("check", Group::Guard),
+    entry::<report::Report>("report", Group::Share),
+    entry::<record::Record>("record", Group::SetUp),
+    entry::<schema::Schema>("schema", Group::SetUp),
+    entry::<completions::Completions>("completions", Group::SetUp),
+    entry::<man::Man>("man", Group::SetUp),
 ];
-
-const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
-
-const EXAMPLES: &str = "\
-Examples:
-  memviz snapshot.pickle                        # the verdict on one screen, and what to run next
-  memviz report snapshot.pickle -o report.html  # the full report, as an HTML page";
 
 /// The whole command line, for clap.
 pub(crate) fn command_line() -> Command {
-    Command::new("memviz")
+    let command = Command::new("memviz")
         .version(env!("CARGO_PKG_VERSION"))
         .about(env!("CARGO_PKG_DESCRIPTION"))
-        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
-        .after_help(format!("{EXAMPLES}\n\n{EXIT_CODES}"))
-        .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(COMMANDS.iter().map(Entry::command))
+        .subcommands(COMMANDS.iter().map(Entry::command));
+    help::of_all(command)
 }
 
 /// What a command does with what was typed.
@@ -81,29 +74,24 @@ pub trait Run {
 pub struct Entry {
     /// What is typed.
     pub name: &'static str,
+    /// Where the help lists it.
+    group: Group,
     arguments: fn(Command) -> Command,
     parse: fn(&ArgMatches) -> Result<Box<dyn Run>, clap::Error>,
 }
 
-const fn entry<C: Args + Run + 'static>(name: &'static str) -> Entry {
-    Entry { name, arguments: C::augment_args, parse: parse::<C> }
+const fn entry<C: Args + Run + 'static>(name: &'static str, group: Group) -> Entry {
+    Entry { name, group, arguments: C::augment_args, parse: parse::<C> }
 }
 
 fn parse<C: Args + Run + 'static>(matches: &ArgMatches) -> Result<Box<dyn Run>, clap::Error> {
     Ok(Box::new(C::from_arg_matches(matches)?))
 }
 
-/// The end of a command's help: command lines to begin with, each with what it is for.
-fn examples(examples: &[(&str, &str)]) -> String {
-    let width = examples.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
-    let line = |(typed, about): &(&str, &str)| format!("\n  {typed:width$}  # {about}");
-    format!("Examples:{}", examples.iter().map(line).collect::<String>())
-}
-
 impl Entry {
     /// The command for clap, with its help: the first paragraph above its type.
     pub fn command(&self) -> Command {
-        (self.arguments)(Command::new(self.name))
+        help::of_one((self.arguments)(Command::new(self.name)))
     }
 
     /// The command as it was typed.

@@ -12,11 +12,11 @@ use crate::facts::grouping::GroupBy;
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// Why requests failed, what holds the memory, and what would have helped
+/// Explain why requests failed, and what would have helped
 ///
 /// For every failed request: which memory was free, and why it was not enough.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz oom snapshot.pickle", "why it failed, and what would have helped"),
     ("memviz oom snapshot.pickle --by category", "what the memory was for"),
 ]))]
@@ -24,7 +24,9 @@ pub struct Oom {
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest is summed in one row [default: 10 in text and Markdown, all in JSON]
+    /// Number of rows; the rest is summed in one row
+    ///
+    /// The default is 10 in text and Markdown, and all in JSON.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Output format [default: from the output file's extension, else text]

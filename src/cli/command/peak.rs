@@ -13,9 +13,9 @@ use crate::replay::Metric;
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// The peak of each device and the lines of code that hold it
+/// Show the peak of each device and the lines of code that hold it
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz peak snapshot.pickle --top 5", "the lines that hold most"),
     ("memviz peak snapshot.pickle --by category --at oom", "what it is for, where memory ran out"),
 ]))]
@@ -23,14 +23,17 @@ pub struct Peak {
     /// What to group rows by
     #[arg(long, value_enum, default_value_t = GroupBy::Site)]
     by: GroupBy,
-    /// Number of rows; the rest is summed in one row [default: 20 in text and Markdown, all in JSON and CSV]
+    /// Number of rows; the rest is summed in one row
+    ///
+    /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Instant to show instead of the peak: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
-    /// Show the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX; --top
-    /// is then the number of rows for each [default: 1 in text and Markdown, 3 in JSON]
+    /// Show the peak of each step, phase or annotation: step, phase, annotation or annotation:REGEX
+    ///
+    /// --top is then the number of rows for each, by default 1 in text and Markdown, and 3 in JSON.
     #[arg(long, value_name = "WHAT", conflicts_with = "at")]
     each: Option<Each>,
     /// Search for the peak from this instant on
@@ -62,6 +65,7 @@ impl Run for Peak {
         let format = output::format(&self.common, self.format)?;
         let for_people = format.is_for_people();
         let each_top = if for_people { EACH_TOP } else { EACH_TOP_FOR_MACHINES };
+        let style = output::style(&self.common);
         let options = PeakOptions {
             metric: self.metric,
             by: self.by,
@@ -73,8 +77,9 @@ impl Run for Peak {
             inference: (&self.stacks.infer).into(),
             devices: self.common.devices(),
             each: self.each.clone().map(|each| EachOptions { each, top: self.top.unwrap_or(each_top) }),
+            // Their bars have its colour.
+            categories: for_people && style.color,
         };
-        let style = output::style(&self.common);
         with_folded(&self.common, self.stacks.frames.fold(for_people), |recording| {
             let mut report = recording.peak(&options)?;
             let skipped = std::mem::take(&mut report.skipped);

@@ -20,9 +20,9 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Which rank of a distributed run differs, and what it holds that others do not
+/// Find the rank that differs, and what it holds that others do not
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz ranks recordings/", "all recordings of a folder"),
     ("memviz ranks rank*.pickle -o ranks.svg", "as a picture"),
 ]))]

@@ -13,9 +13,11 @@ use crate::report::page::{Page, PageFormat};
 use crate::report::plot_columns;
 use clap::Args;
 
-/// Write one file to attach to an issue: the verdict, memory over time, what to do, top sites, flame graph, segment map
+/// Write a report to attach to an issue, as HTML, Markdown or a picture
+///
+/// One file with the verdict, what to change, memory over time, the largest sites, a flame graph and a map of segments.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz report snapshot.pickle -o report.html --open", "a page to read"),
     ("memviz report snapshot.pickle -o report.md", "Markdown for an issue"),
 ]))]
@@ -29,8 +31,9 @@ pub struct Report {
     /// Number of bands and rows, at most 40; the rest becomes one per category
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=40))]
     top: u8,
-    /// Instant to show instead of the first failed request or the peak: peak, oom, start, end, entry:N, time:12.5s,
-    /// step:N, annotation:NAME[#K]
+    /// Instant to show: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
+    ///
+    /// The default is the first failed request, else the peak.
     #[arg(long, value_name = "WHEN")]
     at: Option<When>,
     /// Draw from this instant on

@@ -17,19 +17,22 @@ use crate::play::changes::Change;
 use crate::report::simulate;
 use clap::Args;
 
-/// What the run would need with other allocator settings, changes to the program, or another device
+/// Predict the memory with other settings, a changed program, or another device
 ///
-/// The recorded requests are simulated; with -o and a picture: reserved memory as recorded and with the best settings.
+/// memviz replays the recorded requests through a model of the allocator. With -o and a picture: what the program needs and
+/// reserves with each of the settings.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz simulate snapshot.pickle --sweep", "which settings need least"),
-    ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "another optimizer, on a smaller device"),
+    ("memviz simulate snapshot.pickle --capacity 24GiB --optimizer adam8bit", "on another GPU"),
 ]))]
 pub struct Simulate {
-    /// Settings to simulate, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`, such as `expandable_segments:True`; may be repeated
+    /// Settings to simulate, such as `expandable_segments:True`; may be repeated
+    ///
+    /// The syntax is that of `PYTORCH_CUDA_ALLOC_CONF`.
     #[arg(long, value_name = "CONF")]
     alloc_conf: Vec<String>,
-    /// Also simulate the settings worth trying, and sort all by the memory they need
+    /// Simulate all settings worth trying, and sort them by the memory they need
     #[arg(long)]
     sweep: bool,
     #[command(flatten)]
@@ -57,13 +60,14 @@ impl Run for Simulate {
         let style = output::style(&self.common);
         with_recording(&self.common, |recording| {
             let rest = rest_of(&recording.snapshot.settings);
+            // A picture compares: with nothing named, with the settings that are worth it.
+            let is_picture = matches!(format, RowsOrPicture::Picture(_));
             let options = SimulateOptions {
                 changes: changes.clone(),
                 settings: self.alloc_conf.iter().filter_map(|text| parse(text, rest).ok()).collect(),
-                sweep: self.sweep,
+                sweep: self.sweep || is_picture && self.alloc_conf.is_empty() && changes.is_empty(),
                 capacity: self.memory.total(),
                 context: self.context.map(|context| context.0),
-                curves: matches!(format, RowsOrPicture::Picture(_)),
                 devices: self.common.devices(),
             };
             let mut report = recording.simulate(&options)?;

@@ -14,9 +14,9 @@ use crate::replay::Metric;
 use crate::report::{PictureFormat, plot_columns, timeline};
 use clap::Args;
 
-/// Draw live memory over time, stacked by what holds it
+/// Draw memory over time, stacked by what holds it
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz timeline snapshot.pickle -o timeline.svg --open", "the curve by line of code"),
     ("memviz timeline snapshot.pickle --by category -o timeline.svg", "by what memory is for"),
 ]))]
@@ -70,6 +70,7 @@ impl Run for Timeline {
             devices: self.common.devices(),
             each: self.each.clone().map(|each| EachOptions { each, top: 1 }),
             at: None,
+            categories: false,
         };
         with_recording(&self.common, |recording| {
             let devices = if peak.devices.is_empty() { recording.histories.len() } else { peak.devices.len() };

@@ -10,10 +10,10 @@ use crate::cli::recording::{Reply, with_recording};
 use crate::report::AnswerFormat;
 use clap::Args;
 
-/// The verdict on one screen, and what to run next; `memviz FILE` is short for this
+/// Show the verdict and what to run next, as `memviz FILE` does
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
-    ("memviz snapshot.pickle", "the verdict in one screen"),
+#[command(before_help = examples(&[
+    ("memviz snapshot.pickle", "the verdict on one screen"),
     ("memviz triage snapshot.pickle --format json", "the same for a program"),
 ]))]
 pub struct Triage {

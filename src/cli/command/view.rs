@@ -3,18 +3,19 @@
 use super::{Run, examples};
 use crate::Recording;
 use crate::analysis::excerpt::{Window, excerpt};
-use crate::cli::args::{CommonArgs, SharedArgs};
+use crate::cli::args::{CommonArgs, SharedArgs, one_input};
 use crate::cli::format::Format;
 use crate::cli::limits;
 use crate::cli::outcome::{Failure, Outcome, complain};
-use crate::cli::output;
 use crate::cli::recording::use_threads;
 use crate::cli::serve::Server;
+use crate::cli::{desktop, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
 use crate::input::{ReadOptions, Unpacked};
 use crate::model::Snapshot;
 use crate::replay::Metric;
+use crate::report::safe;
 use crate::report::view::Reading;
 use crate::report::view::page::{self, Carried};
 use crate::wire;
@@ -23,11 +24,14 @@ use std::io::{self, Cursor, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Write an interactive HTML page of a recording, which works offline
+/// Open an interactive page of a recording in the browser
+///
+/// On a terminal, memviz writes a temporary page and opens it; with -o, or to a pipe, it writes the page there. The page works
+/// offline, and opens at the OOM if there is one.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
-    ("memviz view snapshot.pickle -o view.html --open", "a page to look around in, and to attach"),
-    ("memviz view snapshot.pickle --serve", "the same at an address of this machine"),
+#[command(before_help = examples(&[
+    ("memviz view snapshot.pickle", "open the recording in the browser"),
+    ("memviz view snapshot.pickle -o view.html", "keep the page, or send it"),
 ]))]
 pub struct View {
     /// Show only the part from this instant on: peak, oom, start, end, entry:N, time:12.5s, step:N, annotation:NAME[#K]
@@ -42,9 +46,10 @@ pub struct View {
     /// Port to serve on [default: a free one]
     #[arg(long, value_name = "N", requires = "serve", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Snapshot, profiler trace or memory timeline, plain or compressed with gzip, zstd or zip; - for standard input;
-    /// without it, an empty page to drop recordings on
-    #[arg(value_name = "INPUT", help_heading = None::<&'static str>)]
+    /// Snapshot, profiler trace or memory timeline; - for standard input
+    ///
+    /// Plain, or compressed with gzip, zstd or zip. Without it, the page is empty: drop recordings on it.
+    #[arg(value_name = "INPUT", help_heading = None::<&'static str>, value_parser = one_input())]
     input: Option<PathBuf>,
     #[command(flatten)]
     shared: SharedArgs,
@@ -91,10 +96,11 @@ enum Origin {
 
 impl Run for View {
     fn run(&self) -> Result<Outcome, Failure> {
-        output::format::<PageFile>(&self.shared, None)?;
-        if !self.serve && self.shared.output.is_none() && io::stdout().is_terminal() {
-            let message = "expected -o view.html, or --serve: a terminal does not show pages";
-            return Err(Failure::Message(message.to_owned()));
+        // A terminal does not show pages.
+        let is_seen = self.shared.open || io::stdout().is_terminal();
+        let is_temporary = !self.serve && self.shared.output.is_none() && is_seen;
+        if !is_temporary {
+            output::format::<PageFile>(&self.shared, None)?;
         }
         output::check_target(&self.shared, self.input.as_slice())?;
         use_threads(&self.shared);
@@ -102,7 +108,11 @@ impl Run for View {
         if self.serve {
             return self.serve(input.as_ref());
         }
-        output::write(&self.shared, |out| write(input.as_ref(), out))?;
+        if is_temporary {
+            self.browse(input.as_ref())?;
+        } else {
+            output::write(&self.shared, |out| write(input.as_ref(), out))?;
+        }
         let contradicts = input.is_some_and(|input| input.anomalies > 0);
         Ok(if self.shared.strict && contradicts { Outcome::CheckFailed } else { Outcome::Done })
     }
@@ -122,7 +132,8 @@ impl View {
         let windows = self.windows(&devices).map_err(about)?;
         let is_whole = windows.len() == devices.all().len() && windows.iter().all(|window| is_whole(&devices, window));
         if is_whole {
-            return Ok(Input { name, content: Content::Whole(origin), options, show: String::new(), anomalies });
+            let show = shown_failure(&devices);
+            return Ok(Input { name, content: Content::Whole(origin), options, show, anomalies });
         }
         if !recording.snapshot.notes.format.has_segments() {
             let show = windows.first().map(|window| shown_first(&devices, window)).unwrap_or_default();
@@ -169,6 +180,19 @@ impl View {
         Err(crate::Error::Request(format!("expected --from before --to on device {}", device.id())))
     }
 
+    /// Writes a page that only this user can read, and opens it in the browser; where there is none, prints where the page is.
+    fn browse(&self, input: Option<&Input>) -> Result<(), Failure> {
+        let page = files::write_temporary("memviz.html", |out| write(input, out))?;
+        let opened = desktop::browse(&page);
+        if opened.is_err() || !self.shared.quiet {
+            writeln!(io::stdout(), "{}", safe(&page.display().to_string()))?;
+        }
+        if let Err(error) = opened {
+            complain(&format!("{error}; open the page above, or run memviz view with --serve"));
+        }
+        Ok(())
+    }
+
     fn serve(&self, input: Option<&Input>) -> Result<Outcome, Failure> {
         let mut page = Vec::new();
         write(input, &mut page)?;
@@ -192,6 +216,16 @@ impl View {
 
 fn is_whole(devices: &Devices<'_>, window: &Window) -> bool {
     devices.get(window.device).is_some_and(|device| *window == Window::whole(device))
+}
+
+/// The first request that failed, in the words of a link within the page: nothing where none did, and the page opens at the
+/// peak.
+fn shown_failure(devices: &Devices<'_>) -> String {
+    let failed = |device: &Device<'_>| {
+        let instant = device.instant(&When::Oom, Metric::Allocated, Purpose::At).ok()?;
+        Some(format!("device={}&at={instant}", device.id()))
+    };
+    devices.all().iter().find_map(failed).unwrap_or_default()
 }
 
 /// A window in the words of a link within the page.

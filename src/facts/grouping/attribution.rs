@@ -3,7 +3,7 @@
 use crate::facts::code::sites::CodeOrigin;
 use crate::facts::grouping::private_pools::PrivatePool;
 use crate::facts::grouping::{GroupBy, Grouper, Groups, Holder, Key, RowHead};
-use crate::facts::training::Evidence;
+use crate::facts::training::{Category, Evidence};
 use crate::replay::{History, Instant, Metric};
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
@@ -24,6 +24,8 @@ pub struct Row {
     pub stack: Vec<String>,
     /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
     pub evidence: Vec<Reason>,
+    /// What most of it is for, where that was asked.
+    pub category: Option<Category>,
 }
 
 /// Why blocks are in a group.
@@ -64,6 +66,8 @@ struct Group {
     origins: IndexMap<CodeOrigin, u64, RandomState>,
     /// Bytes and blocks by what decided.
     evidence: IndexMap<Evidence, (u64, u64)>,
+    /// Bytes by what they are for.
+    purposes: IndexMap<Category, u64>,
 }
 
 impl Group {
@@ -77,11 +81,23 @@ impl Group {
     /// Counts what put a holder into the group.
     fn explain(&mut self, grouper: &Grouper<'_>, holder: &Holder) {
         self.inferred |= grouper.is_inferred(holder);
+        if let Some(category) = grouper.purpose(holder) {
+            let bytes = self.purposes.entry(category).or_default();
+            *bytes = bytes.wrapping_add(holder.bytes);
+        }
         if grouper.by == GroupBy::Category {
             let (bytes, blocks) = self.evidence.entry(grouper.decision(holder).evidence).or_default();
             *bytes = bytes.wrapping_add(holder.bytes);
             *blocks += 1;
         }
+    }
+
+    /// What most of it is for.
+    fn purpose(&self) -> Option<Category> {
+        self.purposes
+            .iter()
+            .max_by_key(|&(&category, &bytes)| (bytes, Reverse(category)))
+            .map(|(&category, _)| category)
     }
 
     fn reasons(&self) -> Vec<Reason> {
@@ -215,8 +231,8 @@ impl<'g> Sums<'g> {
         let row = |((key, head), sum): ((Key, RowHead), &Group)| {
             let RowHead { label, inferred, stack } = head;
             let inferred = inferred || sum.inferred;
-            let evidence = sum.reasons();
-            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence })
+            let (evidence, category) = (sum.reasons(), sum.purpose());
+            (key, Row { label, bytes: sum.bytes, blocks: sum.blocks, inferred, stack, evidence, category })
         };
         let mut rows: Vec<(Key, Row)> = heads.into_iter().zip(&self.by_group).map(row).collect();
         rows.sort_by(|(_, a), (_, b)| {

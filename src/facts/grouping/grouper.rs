@@ -36,6 +36,8 @@ pub(crate) struct Grouper<'a> {
     metadata: Option<Metadata<'a>>,
     backward: Cow<'a, BackwardSites>,
     training: Training<'a>,
+    /// What memory is for, where rows are to say it and groups are not made of it.
+    purposes: Option<&'a Categories>,
     /// Label of what is from before the first entry and has no stack.
     before: &'static str,
     /// Whether any entry is marked as the allocator's own.
@@ -99,6 +101,7 @@ impl<'a> Grouper<'a> {
             metadata: (by == GroupBy::Metadata).then(|| Metadata::of(track)),
             backward: Cow::default(),
             training: Training::of(device, by),
+            purposes: None,
             before: if is_recorded { BASELINE } else { NOT_RECORDED },
             has_own: contexts.iter().any(|context| is_allocators_own(snapshot, context)),
             has_forward: contexts.iter().any(|context| context.forward != StackId::EMPTY)
@@ -120,6 +123,12 @@ impl<'a> Grouper<'a> {
         if inference == Inference::On && self.by.is_by_code() && has_segments && metric != Metric::Reserved {
             self.backward = device.backward(instant);
         }
+        self
+    }
+
+    /// The same with what most of each group's memory is for. Segments ([`Metric::Reserved`]) are for many things.
+    pub(crate) fn with_purposes(mut self, device: &'a Device<'_>, metric: Metric) -> Self {
+        self.purposes = (metric != Metric::Reserved).then(|| device.categories());
         self
     }
 
@@ -251,6 +260,15 @@ impl<'a> Grouper<'a> {
             Training::Categories(categories) => categories.get(holder.index),
             _ => Decision::default(),
         }
+    }
+
+    /// What an allocation is for, where groups are made of it or rows are to say it.
+    pub(crate) fn purpose(&self, holder: &Holder) -> Option<Category> {
+        let categories = match &self.training {
+            Training::Categories(categories) => Some(*categories),
+            _ => self.purposes,
+        };
+        categories.map(|categories| categories.get(holder.index).category)
     }
 
     fn pool_key(&self, pool: Option<PoolId>) -> Key {

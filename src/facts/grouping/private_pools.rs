@@ -1,12 +1,13 @@
 //! What private pools are for, as far as the recording tells.
 
+use super::holder::Holder;
 use super::pools::Pools;
 use crate::facts::code::sites::Sites;
 use crate::model::{Action, DEFAULT_POOL, PoolId, StackId};
-use crate::replay::{Instant, Track};
+use crate::replay::{Instant, Metric, Track};
 use indexmap::IndexMap;
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A pool other than the default one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +135,23 @@ impl PrivatePools {
         pools.sort_by_key(|pool| pool.id);
         pools
     }
+}
+
+/// The blocks of private pools, by the number of their allocation. Before PyTorch 2.15 only segments that are there at the end tell
+/// of them.
+pub fn private_blocks(track: Track<'_>) -> HashMap<u32, PoolId> {
+    let is_private = |pool: &PoolId| *pool != DEFAULT_POOL;
+    let is_named = track.snapshot.contexts.iter().any(|context| context.pool.as_ref().is_some_and(is_private));
+    let pools = Pools::of(track);
+    if !is_named && !pools.segments().any(|(_, segment)| segment.pool.as_ref().is_some_and(is_private)) {
+        return HashMap::new();
+    }
+    let pool = |index: u32| {
+        let block = Holder::of_allocation(track, Metric::Active, index as usize)?;
+        let recorded = block.entry.and_then(|entry| track.context(entry).pool);
+        recorded.or_else(|| pools.at(&block)?.pool).filter(is_private)
+    };
+    (0u32..).zip(&track.history.allocations).filter_map(|(index, _)| Some((index, pool(index)?))).collect()
 }
 
 fn judge(id: PoolId, used: &Used, sites: &Sites<'_>) -> PrivatePool {

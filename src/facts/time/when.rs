@@ -69,6 +69,8 @@ impl FromStr for When {
                 Ok(_) => Some("entry"),
                 Err(_) => parse_duration(text).map(|_| "time"),
             };
+            // A name may be that of a range; the forms that are one already have a colon.
+            let kind = kind.or((!text.is_empty() && !text.contains(':')).then_some("annotation"));
             let meant = kind.map(|kind| format!("; is {kind}:{text} meant?")).unwrap_or_default();
             Error::Request(format!("expected {FORMS}, found {text:?}{meant}"))
         };
@@ -125,7 +127,7 @@ impl When {
             Self::Entry(entry) if *entry < history.entries() => Ok(entry + 1),
             Self::Entry(entry) => {
                 let count = history.entries();
-                Err(Error::Request(format!("device {device} has {count} entries, so none with number {entry}")))
+                Err(Error::Request(format!("device {device} has no entry {entry}: it has {count} entries")))
             }
             Self::Time(offset) => {
                 if !snapshot.notes.has_times {
@@ -135,8 +137,8 @@ impl When {
                 let first = snapshot.first_time().ok_or_else(none)?;
                 let last = snapshot.last_time().unwrap_or(first).saturating_sub(first);
                 if *offset > last {
-                    let [last, offset] = [last, *offset].map(|micros| micros as f64 / 1e3);
-                    let message = format!("the recording ends after {last:.1} ms, before {offset:.1} ms");
+                    let [last, offset] = [last, *offset].map(|micros| micros as f64 / 1e6);
+                    let message = format!("the recording ends after {last:.3} s, before {offset:.3} s");
                     return Err(Error::Request(message));
                 }
                 let limit = first.saturating_add(*offset);
@@ -147,7 +149,7 @@ impl When {
                 let index = *number as usize - 1;
                 let end = *ends.get(index).ok_or_else(|| {
                     let count = ends.len();
-                    Error::Request(format!("device {device} has {count} steps, so none with number {number}"))
+                    Error::Request(format!("device {device} has no step {number}: it has {count} steps"))
                 })?;
                 // A step reaches from the end of the one before it.
                 let start = index.checked_sub(1).map_or(0, |before| ends[before]);

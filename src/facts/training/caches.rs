@@ -12,7 +12,7 @@ use crate::replay::{Allocation, History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// A series takes so many generations.
+/// A series takes this many generations.
 const LEAST_GENERATIONS: usize = 4;
 
 /// The blocks of growing caches on one device.

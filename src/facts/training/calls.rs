@@ -63,9 +63,20 @@ pub struct Calls {
     pub functions: Vec<ForwardFunction>,
     /// Every call, in the order of their starts, outer ones before those inside.
     pub calls: Vec<Call>,
+    /// Of each function, the places of its calls.
+    of_function: Vec<Vec<u32>>,
 }
 
 impl Calls {
+    /// These calls of these functions.
+    pub(crate) fn new(functions: Vec<ForwardFunction>, calls: Vec<Call>) -> Self {
+        let mut of_function = vec![Vec::new(); functions.len()];
+        for (place, call) in (0..).zip(&calls) {
+            of_function[call.function.index()].push(place);
+        }
+        Self { functions, calls, of_function }
+    }
+
     /// Finds the calls of one device.
     pub fn of(track: Track<'_>, phases: &Phases, sites: &Sites<'_>, roles: &Roles) -> Self {
         let snapshot = track.snapshot;
@@ -98,7 +109,8 @@ impl Calls {
 
     /// The calls of a function, in order.
     pub fn of_function(&self, function: FunctionId) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(move |call| call.function == function)
+        let places = self.of_function.get(function.index()).into_iter().flatten();
+        places.filter_map(|&place| self.calls.get(place as usize))
     }
 }
 
@@ -375,7 +387,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
 }
 
 /// Joins what looks like several calls of a function, but is several rounds of a loop that it begins with: only the last of
-/// every so many goes on behind the lines that all of them have. There must be two such groups at least: otherwise it is the
+/// every this many goes on behind the lines that all of them have. There must be two such groups at least: otherwise it is the
 /// last layer that does something more.
 fn join_rounds(raw: &[RawCall]) -> Vec<RawCall> {
     let mut siblings: HashMap<(u32, Option<usize>, u64), Vec<usize>> = HashMap::new();
@@ -444,7 +456,7 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         *ranges = joined(std::mem::take(ranges));
     }
     let mut known: HashMap<(u32, u64), FunctionId> = HashMap::new();
-    let mut found = Calls::default();
+    let (mut functions, mut calls) = (Vec::new(), Vec::new());
     for call in &raw {
         let Some(frame) = snapshot.stacks.frame(call.frame) else { continue };
         let (file, name) = (frame.filename, frame.name);
@@ -453,17 +465,16 @@ fn group(mut raw: Vec<RawCall>, snapshot: &Snapshot, paths: &Paths, roles: &Role
         let function = *known.entry((call.function, first_line)).or_insert_with(|| {
             let function =
                 ForwardFunction { file, name, first_line, last_line, frame: call.frame, caller: call.caller };
-            found.functions.push(function);
-            FunctionId(found.functions.len() as u32 - 1)
+            functions.push(function);
+            FunctionId(functions.len() as u32 - 1)
         });
-        let of_function = &mut found.functions[function.index()];
         if call.first_line == first_line {
-            of_function.frame = call.frame;
+            functions[function.index()].frame = call.frame;
         }
         let Around { checkpointed, is_checkpoint } = around.get(call.node as usize).copied().unwrap_or_default();
-        found.calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
+        calls.push(Call { function, start: call.start, end: call.end, checkpointed, is_checkpoint });
     }
-    found
+    Calls::new(functions, calls)
 }
 
 /// Overlapping ranges of lines joined, in order.

@@ -84,7 +84,7 @@ impl ForwardOperators {
         self.get(operator).map_or(0, |operator| (operator.end - operator.first) as usize)
     }
 
-    /// Whether an operator made a block of so many bytes.
+    /// Whether an operator made a block of this many bytes.
     pub fn makes(&self, history: &History, operator: usize, bytes: u64) -> bool {
         let made = self.get(operator).and_then(|made| history.allocations.get(made.first as usize..made.end as usize));
         made.unwrap_or_default().iter().any(|allocation| allocation.requested == bytes)

@@ -29,28 +29,36 @@ pub(super) struct PythonStack {
 const NEXT_CLASS: u64 = 5;
 /// The branches of an `if` are nearer to what comes before it.
 const FAR: u64 = 8;
+/// Names that modules are called by in a file, of which each is held against the lines of all others. Programs have a few.
+const MOST_NAMES: usize = 32;
 
 impl Functions {
     /// Tells the functions of a snapshot apart, given each of its stacks.
     pub(super) fn of(snapshot: &Snapshot, roles: &Roles, stacks: &[PythonStack]) -> Self {
         let mut names = Names::of(snapshot, stacks);
         let seen = Seen::of(snapshot, roles, stacks, &names);
-        let mut of_frame = names.of_frame.clone();
         let mut next = names.lines.len() as u32;
-        for (name, lines) in names.lines.iter_mut().enumerate().filter(|(_, lines)| !lines.is_empty()) {
+        // Of each name, the number of its first range but one, and where its ranges meet.
+        let mut parted: HashMap<u32, (u32, Vec<u64>)> = HashMap::new();
+        for (name, lines) in (0..).zip(&mut names.lines).filter(|(_, lines)| !lines.is_empty()) {
             lines.sort_unstable();
             lines.dedup();
-            let cuts = cuts(lines, seen.differing(name as u32, lines));
-            if cuts.is_empty() {
-                continue;
+            let cuts = cuts(lines, seen.differing(name, lines));
+            if !cuts.is_empty() {
+                let first = next;
+                next += cuts.len() as u32;
+                parted.insert(name, (first, cuts));
             }
-            for (id, function) in of_frame.iter_mut().enumerate().filter(|(_, function)| **function == name as u32) {
-                let line = snapshot.stacks.frame(FrameId(id as u32)).map_or(0, |frame| frame.line);
-                let before = cuts.partition_point(|&cut| cut <= line) as u32;
-                // The first range keeps the number of the name.
-                *function = if before == 0 { name as u32 } else { next + before - 1 };
+        }
+        let mut of_frame = names.of_frame;
+        for (id, function) in (0..).zip(&mut of_frame) {
+            let Some((first, cuts)) = parted.get(function) else { continue };
+            let line = snapshot.stacks.frame(FrameId(id)).map_or(0, |frame| frame.line);
+            let before = cuts.partition_point(|&cut| cut <= line) as u32;
+            // The first range keeps the number of the name.
+            if let Some(before) = before.checked_sub(1) {
+                *function = first + before;
             }
-            next += cuts.len() as u32;
         }
         Self { of_frame }
     }
@@ -67,7 +75,7 @@ struct Names {
     of_frame: Vec<u32>,
     /// Lines of each, where modules are called by that name.
     lines: Vec<Vec<u64>>,
-    /// By file, the names that modules are called by.
+    /// By file, the names that modules are called by, [`MOST_NAMES`] at most.
     called_in: HashMap<StrId, Vec<u32>>,
 }
 
@@ -81,16 +89,16 @@ impl Names {
         };
         let of_frame: Vec<u32> = (0..snapshot.stacks.frame_count() as u32).map(name).collect();
         let mut names = Self { lines: vec![Vec::new(); known.len()], of_frame, called_in: HashMap::new() };
+        let mut called: HashSet<u32> = HashSet::new();
         for stack in stacks {
             for &id in stack.calls.iter().filter_map(|&position| stack.frames.get(position)) {
                 let (Some(frame), Some(name)) = (snapshot.stacks.frame(id), names.get(id)) else { continue };
-                let called = names.called_in.entry(frame.filename).or_default();
-                if !called.contains(&name) {
-                    called.push(name);
+                let called_here = names.called_in.entry(frame.filename).or_default();
+                if called.insert(name) && called_here.len() < MOST_NAMES {
+                    called_here.push(name);
                 }
             }
         }
-        let called: HashSet<u32> = names.called_in.values().flatten().copied().collect();
         for &id in stacks.iter().flat_map(|stack| &stack.frames) {
             let Some(name) = names.get(id).filter(|name| called.contains(name)) else { continue };
             if let (Some(lines), Some(frame)) = (names.lines.get_mut(name as usize), snapshot.stacks.frame(id)) {
@@ -113,11 +121,13 @@ impl Names {
 #[derive(Default)]
 struct Seen {
     /// The lines that one name is seen at below one place, by the number of both.
-    below: Vec<(u32, Vec<u64>)>,
-    /// A name below one place and its line, and what the same name is below that.
-    nested: HashSet<(u32, u64, u32)>,
-    /// Lines of other names that no frame of this name is around.
-    apart: HashSet<(u32, u64)>,
+    below: Vec<Vec<u64>>,
+    /// Of each name, the numbers of it and its places.
+    of_name: HashMap<u32, Vec<u32>>,
+    /// Of each name, what is below a place and its line: that number, and the number of what the same name is below that.
+    nested: HashMap<u32, HashSet<(u32, u64, u32)>>,
+    /// Of each name, lines of other names that no frame of this name is around.
+    apart: HashMap<u32, HashSet<u64>>,
 }
 
 impl Seen {
@@ -136,29 +146,30 @@ impl Seen {
                 let next = nodes.len() as u32;
                 let node = *nodes.entry((place, name)).or_insert(next);
                 if node == next {
-                    seen.below.push((name, Vec::new()));
+                    seen.below.push(Vec::new());
+                    seen.of_name.entry(name).or_default().push(node);
                 }
                 let next = places.len() as u32;
                 place = *places.entry((node, frame.line)).or_insert(next) + 1;
                 for &other in names.called_in.get(&frame.filename).into_iter().flatten() {
                     if other != name && !is_again && !around.contains_key(&other) && is_defined(snapshot, frame.name) {
-                        seen.apart.insert((other, frame.line));
+                        seen.apart.entry(other).or_default().insert(frame.line);
                     }
                 }
                 if !names.is_called(name) {
                     continue;
                 }
-                if let Some((_, lines)) = seen.below.get_mut(node as usize)
+                if let Some(lines) = seen.below.get_mut(node as usize)
                     && lines.last() != Some(&frame.line)
                 {
                     lines.push(frame.line);
                 }
                 if let Some((outer, line)) = around.insert(name, (node, frame.line)) {
-                    seen.nested.insert((outer, line, node));
+                    seen.nested.entry(name).or_default().insert((outer, line, node));
                 }
             }
         }
-        for (_, lines) in &mut seen.below {
+        for lines in &mut seen.below {
             lines.sort_unstable();
             lines.dedup();
         }
@@ -168,12 +179,8 @@ impl Seen {
     /// Pairs of lines of one name, the lower one first, that are of different functions.
     fn differing(&self, name: u32, lines: &[u64]) -> Vec<(u64, u64)> {
         let mut pairs = Vec::new();
-        let lines_of = |node: u32| self.below.get(node as usize).map_or(&[][..], |(_, lines)| lines);
-        for &(outer, line, inner) in &self.nested {
-            if self.below.get(outer as usize).is_none_or(|&(of, _)| of != name) {
-                continue;
-            }
-            let (around, inside) = (lines_of(outer), lines_of(inner));
+        for &(outer, line, inner) in self.nested.get(&name).into_iter().flatten() {
+            let (around, inside) = (self.lines_of(outer), self.lines_of(inner));
             // A function that calls itself has its own lines below it.
             if inside.iter().any(|line| around.binary_search(line).is_ok()) {
                 continue;
@@ -182,7 +189,7 @@ impl Seen {
             pairs.extend(behind.checked_sub(1).map(|before| (inside[before], line)));
             pairs.extend(inside.get(behind).map(|&after| (line, after)));
         }
-        for &(_, line) in self.apart.iter().filter(|&&(of, _)| of == name) {
+        for &line in self.apart.get(&name).into_iter().flatten() {
             let behind = lines.partition_point(|&other| other < line);
             if let (Some(before), Some(&after)) = (behind.checked_sub(1), lines.get(behind))
                 && after != line
@@ -194,11 +201,16 @@ impl Seen {
         pairs
     }
 
+    fn lines_of(&self, node: u32) -> &[u64] {
+        self.below.get(node as usize).map_or(&[], Vec::as_slice)
+    }
+
     /// Where what is seen below one place is the beginning of what is seen below another, or two of them go on elsewhere
     /// after the same beginning.
     fn diverging(&self, name: u32) -> Vec<(u64, u64)> {
-        let of_name = self.below.iter().filter(|(of, lines)| *of == name && !lines.is_empty());
-        let mut sets: Vec<&[u64]> = of_name.map(|(_, lines)| &lines[..]).collect();
+        let of_name = self.of_name.get(&name).into_iter().flatten();
+        let mut sets: Vec<&[u64]> =
+            of_name.map(|&node| self.lines_of(node)).filter(|lines| !lines.is_empty()).collect();
         sets.sort_unstable();
         sets.dedup();
         let known: HashSet<&[u64]> = sets.iter().copied().collect();

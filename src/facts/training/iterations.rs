@@ -299,7 +299,7 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
     Some(Iterations { kind, ends, place: last.place, range })
 }
 
-/// What happens once where another thing happens so many times has other reasons than the loop.
+/// What happens once where another thing happens this many times has other reasons than the loop.
 const TOO_RARE: usize = 10;
 
 /// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several

@@ -13,7 +13,7 @@ use crate::model::{FrameId, StackId};
 use crate::replay::{Metric, Track};
 use std::collections::{HashMap, HashSet};
 
-/// One part in so many of the peak: less is not worth another line.
+/// 1/N of the peak: less is not worth another line.
 const LEAST_OF_PEAK: u64 = 10;
 
 /// Files whose functions only call the `forward` of other code.

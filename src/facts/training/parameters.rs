@@ -220,7 +220,7 @@ impl Replaced {
         Some(Self { by_line, in_place, period: period? })
     }
 
-    /// Whether each line replaces so many.
+    /// Whether each line replaces this many.
     fn replaces(&self, count: usize) -> bool {
         self.by_line.iter().all(|(blocks, _)| blocks.len() == count)
     }

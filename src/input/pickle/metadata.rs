@@ -13,7 +13,7 @@ const DEEPEST: usize = 16;
 /// Longest text in bytes; what is longer ends with [`MORE`].
 const LONGEST: usize = 4096;
 const MORE: char = '…';
-/// New texts may take so many bytes for each byte of the file up to there, and some from the start. A pickle can name one
+/// New texts may take this many bytes for each byte of the file up to there, and some from the start. A pickle can name one
 /// object many times over, and without this a small file could ask for any amount of memory.
 const BYTES_PER_BYTE: u64 = 4;
 const BYTES_AT_START: u64 = 16 << 20;

@@ -39,7 +39,7 @@ pub fn assemble(decoded: DecodedPickle, entries: TraceEntries) -> Result<Snapsho
 
 /// Bytes that the shortest record takes in a file, at least.
 const RECORD_BYTES: u64 = 16;
-/// Keys of a record that are paid for with it; every so many more cost as much again.
+/// Keys of a record that are paid for with it; every this many more cost as much again.
 const EXPECTED_KEYS: usize = 32;
 /// Whether the ring buffer lost entries, and how many it holds.
 const OVERFLOWED: &str = "trace_alloc_overflowed";

@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Change {
-    /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every so many-th
+    /// Non-reentrant `torch.utils.checkpoint` around the first call of a function in a forward pass and every N-th
     /// after it.
     Checkpoint {
         /// The function: its label in [`crate::analysis::checkpoint::Candidate::label`], or a part of it that no other has.
@@ -17,18 +17,18 @@ pub enum Change {
         /// 1 for every call.
         every: usize,
     },
-    /// Parameters, gradients and states of the optimizer divided between so many ranks (ZeRO-3, `fully_shard`): what one of
+    /// Parameters, gradients and states of the optimizer divided between this many ranks (ZeRO-3, `fully_shard`): what one of
     /// them has.
     ShardParameters {
         /// Number of ranks.
         ranks: u32,
     },
-    /// Gradients and states of the optimizer divided between so many ranks (ZeRO-2): what one of them has.
+    /// Gradients and states of the optimizer divided between this many ranks (ZeRO-2): what one of them has.
     ShardGradients {
         /// Number of ranks.
         ranks: u32,
     },
-    /// States of the optimizer divided between so many ranks (ZeRO-1): what one of them has.
+    /// States of the optimizer divided between this many ranks (ZeRO-1): what one of them has.
     ShardOptimizer {
         /// Number of ranks.
         ranks: u32,
@@ -44,7 +44,7 @@ pub enum Change {
     OffloadActivations,
     /// Forward passes alone, under `eval` and `no_grad`.
     Inference,
-    /// Logits and loss in so many pieces of the sequence, each checkpointed.
+    /// Logits and loss in this many pieces of the sequence, each checkpointed.
     ChunkLoss {
         /// Number of pieces.
         pieces: u32,

@@ -21,7 +21,7 @@ pub(crate) struct Choice {
     recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
 
-/// Calls of which one keeps so many times as much as another are not alike.
+/// Calls of which one keeps this many times as much as another are not alike.
 const UNEVEN: u64 = 2;
 
 /// Calls that are checkpointed together.
@@ -131,7 +131,7 @@ impl Choice {
         })
     }
 
-    /// What becomes of the first call of each function and every so many-th after it in a forward pass. A call within one
+    /// What becomes of the first call of each function and every N-th after it in a forward pass. A call within one
     /// that is checkpointed runs again with it, and is not checkpointed by itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
         let mut wanted: BTreeSet<(u32, u32, FunctionId)> = BTreeSet::new();
@@ -237,7 +237,7 @@ impl Choice {
 /// expression, which makes several blocks of one size, looks like many calls. A recurrent layer of PyTorch's own is a single
 /// operator: its calls are what they look like.
 fn whole(calls: Calls, track: Track<'_>) -> Calls {
-    let Calls { functions, calls } = calls;
+    let Calls { functions, calls, .. } = calls;
     let mut whole: Vec<Call> = Vec::with_capacity(calls.len());
     for call in calls {
         let is_expression = |function: &ForwardFunction| {
@@ -255,5 +255,5 @@ fn whole(calls: Calls, track: Track<'_>) -> Calls {
             None => whole.push(call),
         }
     }
-    Calls { functions, calls: whole }
+    Calls::new(functions, whole)
 }

@@ -102,7 +102,7 @@ fn losses(rewrite: &Rewrite, device: &Device<'_>, steps: &[Step]) -> Result<Vec<
             _ => {}
         }
     }
-    if losses.is_empty() { Err("no forward pass is known that a backward pass follows".to_owned()) } else { Ok(losses) }
+    if losses.is_empty() { Err("no forward pass with a backward pass was found".to_owned()) } else { Ok(losses) }
 }
 
 fn places_of(rewrite: &Rewrite, entries: u32, steps: &[Step]) -> Vec<usize> {
@@ -124,14 +124,14 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     let is_loss = |step: &Step| is_cross_entropy(device, step.allocation);
     let kept =
         allocs(pass.clone()).filter(|(_, step)| is_loss(step) && is_kept(step)).max_by_key(|(_, step)| step.bytes);
-    let (last, kept) = kept.ok_or("no torch.nn.functional.cross_entropy is known whose result backward needs")?;
+    let (last, kept) = kept.ok_or("no torch.nn.functional.cross_entropy was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
     // In half precision logits take half of what the loss keeps.
     let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
     let near =
         before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
     let (logits, first) =
-        *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss are not known")?;
+        *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss were not found")?;
     let backward = pass.end;
     // The layer's node is the last that has anything as large.
     let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;

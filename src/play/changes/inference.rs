@@ -38,7 +38,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Rele
 /// Modules of PyTorch that do something else in `eval`, or whose parts C++ runs within one call.
 const OTHERWISE: [(&str, &str); 2] = [
     ("nn/modules/transformer.py", "torch.nn.TransformerEncoderLayer has a fast path in eval"),
-    ("nn/modules/rnn.py", "what a recurrent layer keeps of each time step does not show"),
+    ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps of each time step"),
 ];
 
 /// Why figures may be far off: a module that does not show what it would do.

@@ -5,7 +5,7 @@ use super::rewrite::{Patch, Rewrite, free};
 use crate::facts::device::Device;
 use crate::play::{Step, StepKind};
 use crate::replay::Instant;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Changes of single allocations. Numbers are those of [`crate::replay::History::allocations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +36,47 @@ impl Lives {
             && resized.is_empty()
             && beside.is_empty()
             && emptied.is_empty()
+    }
+
+    /// All of these changes at once: what one removes no other changes, and of two instants or sizes the one that needs less counts.
+    pub fn merged<'l>(all: impl Iterator<Item = &'l Self>) -> Self {
+        let (mut freed, mut made) = (BTreeMap::new(), BTreeMap::new());
+        let (mut resized, mut beside) = (BTreeMap::new(), BTreeMap::new());
+        let mut removed = BTreeSet::new();
+        let mut emptied = BTreeSet::new();
+        let mut doubt = None;
+        for lives in all {
+            for &(allocation, instant) in &lives.freed {
+                let known = freed.entry(allocation).or_insert(instant);
+                *known = instant.min(*known);
+            }
+            for &(allocation, instant) in &lives.made {
+                let known = made.entry(allocation).or_insert(instant);
+                *known = instant.max(*known);
+            }
+            for &(allocation, bytes) in &lives.resized {
+                let known = resized.entry(allocation).or_insert(bytes);
+                *known = bytes.min(*known);
+            }
+            beside.extend(lives.beside.iter().copied());
+            removed.extend(lives.removed.iter().copied());
+            emptied.extend(lives.emptied.iter().copied());
+            doubt = doubt.or(lives.doubt);
+        }
+        let stays = |allocation: &u32| !removed.contains(allocation);
+        freed.retain(|allocation, _| stays(allocation));
+        made.retain(|allocation, _| stays(allocation));
+        resized.retain(|allocation, _| stays(allocation));
+        beside.retain(|allocation, other| stays(allocation) && stays(other));
+        Self {
+            freed: freed.into_iter().collect(),
+            made: made.into_iter().collect(),
+            resized: resized.into_iter().collect(),
+            beside: beside.into_iter().collect(),
+            removed: removed.into_iter().collect(),
+            emptied: emptied.into_iter().collect(),
+            doubt,
+        }
     }
 
     /// Allocated bytes that the changes take off an instant of the recording; `None` where they only show once they are played.

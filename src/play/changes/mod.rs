@@ -195,11 +195,9 @@ impl<'d, 'a> Editor<'d, 'a> {
         }
         if !checkpoints.is_empty() {
             let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
-            doubts.extend(
-                pieces.then(|| {
-                    "in which order pieces of the loss and checkpointed calls run again is assumed".to_owned()
-                }),
-            );
+            doubts.extend(pieces.then(|| {
+                "the order in which pieces of the loss and checkpointed calls are recomputed is assumed".to_owned()
+            }));
             let (assumed, doubted) = self.checkpoint(&mut rewrite, &checkpoints)?;
             assumptions.extend(assumed);
             doubts.extend(doubted);
@@ -241,7 +239,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         match () {
             () if self.device.id() <= HOST_DEVICE => Some("only the program of a GPU can be changed"),
             () if !(program.refusals.is_empty() || changes.iter().all(is_checkpoint) && is_finished()) => {
-                Some("the recording runs out of memory: what would have followed is not known")
+                Some("the recording runs out of memory, so what would have followed is unknown")
             }
             () => None,
         }
@@ -281,17 +279,17 @@ impl<'d, 'a> Editor<'d, 'a> {
             let refused = |because: String| Refusal { change: change.clone(), because };
             let choice = self.choice();
             if choice.passes.entries.is_empty() {
-                return Err(refused("no forward pass is known that a backward pass follows".to_owned()));
+                return Err(refused("no forward pass with a backward pass was found".to_owned()));
             }
             if choice.passes.is_open {
-                let because = "no backward pass follows the forward passes: what it would need again is not known";
+                let because = "no backward pass follows the forward passes, so what it would recompute is unknown";
                 assumptions.push(because.to_owned());
             }
             match choice.find(site)[..] {
                 [(function, label)] => {
                     functions.push((*function, *every));
                     doubts.extend(choice.is_shared(*function, self.device).then(|| {
-                        format!("{label} is a part of many modules: what their callers hold of its calls does not show")
+                        format!("{label} is part of many modules, so what their callers keep alive is unknown")
                     }));
                     let which =
                         if *every == 1 { "every call".to_owned() } else { format!("one of every {every} calls") };
@@ -300,7 +298,7 @@ impl<'d, 'a> Editor<'d, 'a> {
                 [] => {
                     let known: Vec<&str> = choice.repeated().collect();
                     return Err(refused(format!(
-                        "no function of the model has this in its name, only {}",
+                        "no function of the model has this in its name; it has {}",
                         known.join(", ")
                     )));
                 }
@@ -367,15 +365,15 @@ impl<'d, 'a> Editor<'d, 'a> {
         let releases = || {
             let choice = self.choice();
             if choice.passes.entries.is_empty() {
-                return Err("no forward pass is known that a backward pass follows");
+                return Err("no forward pass with a backward pass was found");
             }
             if choice.passes.is_open {
                 return Err(
-                    "no backward pass follows the forward passes: when what they keep would be needed is not known",
+                    "no backward pass follows the forward passes, so when it would need the saved tensors is unknown",
                 );
             }
             if self.device.history().completeness.has_baseline {
-                return Err("the recording starts late: what was there before is not known to be needed");
+                return Err("the recording starts late, so whether backward needs the earlier tensors is unknown");
             }
             let (history, phases, categories) = (self.device.history(), self.device.phases(), self.device.categories());
             let is_kept = |&index: &u32| {
@@ -394,7 +392,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     fn trained_choice(&self) -> Result<&Choice, String> {
         let choice = self.choice();
         if choice.passes.is_open || choice.passes.entries.is_empty() {
-            return Err("no forward pass is known that a backward pass follows".to_owned());
+            return Err("no forward pass with a backward pass was found".to_owned());
         }
         Ok(choice)
     }

@@ -39,9 +39,9 @@ pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: 
     }
     rewrite.program.steps = steps;
     rewrite.apply(patch);
-    let assumption = "every tensor saved for backward goes to the CPU when forward has used it, and comes back for the node that \
-                      needs it, weights as well, as under torch.autograd.graph.save_on_cpu";
+    let assumption = "every tensor saved for backward, weights included, moves to the CPU after forward uses it and returns for \
+                      the node that needs it, as under torch.autograd.graph.save_on_cpu";
     let doubt =
-        "which saved tensors are views of one block, each of which comes back as a copy of its own, does not show";
+        "the recording does not show which saved tensors are views of one block, and each view returns as a copy";
     Assumed { assumption: assumption.to_owned(), doubt: Some(doubt.to_owned()) }
 }

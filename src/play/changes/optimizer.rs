@@ -51,7 +51,7 @@ impl Optimizer {
     fn assumption(self) -> &'static str {
         match self {
             Self::AdamW => {
-                "AdamW as it is by default (foreach): two states of each trained parameter's size, and one more while it steps"
+                "AdamW with its defaults (foreach): two states the size of each trained parameter, and one more during the step"
             }
             Self::Adam8bit => {
                 "8-bit Adam as in bitsandbytes: two states of a byte per element with a scale for every 256, full size for \
@@ -67,7 +67,7 @@ impl Optimizer {
         }
     }
 
-    /// The requests for the states of a parameter with so many bytes.
+    /// The requests for the states of a parameter with this many bytes.
     fn states(self, bytes: u64) -> Vec<u64> {
         let elements = bytes / ELEMENT;
         match self {
@@ -151,8 +151,7 @@ pub(super) fn offload(rewrite: &mut Rewrite, trained: &Trained) -> String {
     remove_scratch(rewrite, trained, &mut patch);
     trained.states.iter().for_each(|&state| patch.remove(state));
     rewrite.apply(patch);
-    "the optimizer steps on the CPU, with its states there, as DeepSpeed's does: nothing of it is on the device"
-        .to_owned()
+    "the optimizer steps on the CPU and keeps its state there, as in DeepSpeed: none of it is on the device".to_owned()
 }
 
 fn remove_scratch(rewrite: &Rewrite, trained: &Trained, patch: &mut Patch) {
@@ -213,7 +212,7 @@ fn add_states(rewrite: &mut Rewrite, trained: &Trained, history: &History, patch
     }
 }
 
-/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`), or so many
+/// One more block of each parameter's size while the optimizer steps, all of them at once (`_multi_tensor_adam`), or this many
 /// at most, where a variable holds the last one while the next is made. In the first step they come behind the states.
 fn add_scratch(
     rewrite: &mut Rewrite,

@@ -47,13 +47,13 @@ impl Trained {
         let allocation = |index: u32| &history.allocations[index as usize];
         let updates = updates(device);
         if updates.is_empty() {
-            return Err("no step of an optimizer behind a backward pass is known".to_owned());
+            return Err("no optimizer step after a backward pass was found".to_owned());
         }
         let all_gradients: Vec<u32> = of(Category::Gradient).collect();
         let states: Vec<u32> = of(Category::OptimizerState).collect();
         let gradients = most_at_once(all_gradients.iter().map(|&index| *allocation(index)), &updates);
         if gradients.is_empty() {
-            return Err("no gradients are known".to_owned());
+            return Err("no gradients were found".to_owned());
         }
         let mut scratch: Vec<Vec<u32>> = vec![Vec::new(); updates.len()];
         for (index, &Allocation { born, freed, .. }) in (0..).zip(&history.allocations) {

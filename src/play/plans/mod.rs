@@ -41,11 +41,11 @@ const PLAYS_OF_A_LINE: u64 = 20;
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 /// Why nothing can be said of a recording that starts late.
-const LATE: &str = "more is live when the recording begins than the device has, and what that is is not known; record from before \
-                    the model is built";
+const LATE: &str = "the recording starts with more live memory than the device has, and what that memory is for is unknown; start \
+                    recording before the model is built";
 
 /// Why nothing can be said of a recording that kept nothing of what happened.
-const SINGLE: &str = "only one entry was kept: what the program needs at its most is not known";
+const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
 
 /// Why nothing can be said where what is played does not fail as the recording did.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
@@ -191,7 +191,12 @@ impl DevicePlans {
         plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
     }
 
-    /// As [`DevicePlans::of`], in so many steps.
+    /// Whether a device that ran out of memory has plans, or a reason that none of them is enough: then nothing refuses the search.
+    pub fn can_answer(device: &Device<'_>) -> bool {
+        Self::within(device, &PlanOptions::default(), 0).is_ok_and(|plans| plans.refused.is_none())
+    }
+
+    /// As [`DevicePlans::of`], in this many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
         let program = match program(device) {
             Ok(_) if keeps_nothing(device) => return Ok(Self::refused(device, SINGLE)),
@@ -365,13 +370,13 @@ fn keeps_nothing(device: &Device<'_>) -> bool {
     device.history().entries() <= 1 && device.history().completeness.has_baseline
 }
 
-/// The cheapest calls that are to be checkpointed so that no more than so many bytes are allocated at once.
+/// The cheapest calls that are to be checkpointed so that no more than this many bytes are allocated at once.
 pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
     let goal = Goal::Allocated(bytes);
     let refused = |reason| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
     let program = match program(device) {
         Ok(program) if program.refusals.is_empty() => program,
-        Ok(_) => return refused("the recording runs out of memory: what would have followed is not known"),
+        Ok(_) => return refused("the recording runs out of memory, so what would have followed is unknown"),
         Err(reason) => return refused(reason),
     };
     let testbed = Testbed::new(device.track, program, None, None);

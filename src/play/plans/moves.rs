@@ -5,13 +5,13 @@ use crate::play::changes::{Change, LossFigures, Optimizer};
 
 /// Functions that are checkpointed.
 const FUNCTIONS: usize = 8;
-/// Beyond every so many-th call hardly anything changes.
+/// Beyond every N-th call hardly anything changes.
 const MOST_EVERY: usize = 16;
 /// Ranks that share what an optimizer works on: a machine's.
 const RANKS: u32 = 8;
 /// Numbers of pieces in which a loss is computed.
 const PIECES: [u32; 3] = [4, 8, 16];
-/// A loss is not split further once its logits are less than one part in so many of the peak.
+/// A loss is not split further once its logits are less than 1/N of the peak.
 const MINOR: u64 = 50;
 
 /// What could be changed.

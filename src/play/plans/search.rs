@@ -24,9 +24,9 @@ const ENOUGH: usize = 2;
 /// What is to be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Every request is served on a device with so many bytes for the allocator.
+    /// Every request is served on a device with this many bytes for the allocator.
     Device(u64),
-    /// No more than so many bytes are allocated at once.
+    /// No more than this many bytes are allocated at once.
     Allocated(u64),
 }
 

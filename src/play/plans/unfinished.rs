@@ -28,21 +28,21 @@ impl Unfinished {
     }
 }
 
-/// One request in so many may differ between two steps that are alike: the loss of one is still there, a table is made once.
+/// One request in this many may differ between two steps that are alike: the loss of one is still there, a table is made once.
 const MOST_OTHER: usize = 20;
 /// So many requests in a row have to be alike for two steps to go on together.
 const ALIKE: usize = 3;
 /// So many requests before the first forward pass are looked through for where its step begins.
 const LOOK_AHEAD: usize = 256;
 
-const NONE: &str = "it runs out of memory before a step with its optimizer is complete: what would have followed is not known; a \
-                    recording of a step that fits, with a smaller batch, shows it";
-const OTHER: &str = "it runs out of memory at a request that the complete steps before it do not make, so what would have \
-                     followed is not known; a recording of a step that fits, with a smaller batch, shows it";
-const OTHER_SIZES: &str = "the step that runs out of memory requests other sizes than the complete steps before it, so what it \
-                           would have requested next is not known; a recording of a step that fits, with a smaller batch, shows it";
-const REFUSED_OTHERWISE: &str = "the simulated device would have served the refused request: something that is not \
-                                 recorded refused it, such as torch.cuda.set_per_process_memory_fraction";
+const NONE: &str = "the recording runs out of memory before its first complete step, so what would have followed is unknown; \
+                    record a step that fits, with a smaller batch";
+const OTHER: &str = "the request that fails does not occur in the complete steps before it, so what would have followed is \
+                     unknown; record a step that fits, with a smaller batch";
+const OTHER_SIZES: &str = "the failed step requests other sizes than the complete steps before it, so what it would have \
+                           requested next is unknown; record a step that fits, with a smaller batch";
+const REFUSED_OTHERWISE: &str = "the simulated device serves the request that failed: something that is not recorded \
+                                 made it fail, such as torch.cuda.set_per_process_memory_fraction";
 
 /// Of a program that runs out of memory the steps before that are complete, and the last of them as what is repeated. The
 /// reason where there are none, or where the step that failed is another one.

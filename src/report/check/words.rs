@@ -201,36 +201,39 @@ pub fn doubt(doubt: &Doubt) -> String {
             "the ring buffer is full and may have dropped entries, and memory may have been higher then".to_owned()
         }
         Doubt::LostBeginning => {
-            "entries were lost (blocks or segments from before the first kept one have stacks: a ring buffer, or a \
-             pause), and memory may have been higher then"
+            "entries were lost to a ring buffer or a pause (blocks or segments from before the first kept entry have \
+             stacks), and memory may have been higher then"
                 .to_owned()
         }
         Doubt::LateStart => {
-            "memory was in use before the first entry: recording began late, or a ring buffer lost its \
-                             beginning and a higher peak with it; the file does not rule that out \
-                             (trace_alloc_overflowed), and --accept-late-start judges what was recorded"
+            "memory was in use before the first entry: recording started late, or a ring buffer dropped earlier \
+             entries and perhaps a higher peak (the file has no trace_alloc_overflowed); --accept-late-start judges \
+             the recorded part"
                 .to_owned()
         }
-        Doubt::CutOff => "the file was cut off, and memory may have been higher in what is missing".to_owned(),
-        Doubt::NoTotals => "the trace has no running totals, so that what was there before it is not known".to_owned(),
+        Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),
+        Doubt::NoTotals => "the trace has no running totals, so the memory in use before it is unknown".to_owned(),
         Doubt::Sampled => "memory is known at single times only, and may have been higher between them".to_owned(),
         Doubt::UnrecordedFrees => {
-            "PyTorch 2.0 does not record frees of blocks from before the recording: it may have been more".to_owned()
+            "PyTorch 2.0 does not record frees of blocks from before the recording: the true value may be higher"
+                .to_owned()
         }
-        Doubt::NoFreeRequested => "free_requested was not recorded: it may have been less".to_owned(),
+        Doubt::NoFreeRequested => "free_requested was not recorded: the true value may be lower".to_owned(),
         Doubt::UncertainSizes(bytes) => {
             let bytes = Bytes(*bytes);
-            format!("sizes of some blocks from before the recording left no evidence: it may be up to {bytes} more")
+            format!(
+                "sizes of some blocks from before the recording left no evidence: the true value may be up to {bytes} higher"
+            )
         }
         Doubt::NoReserved => "a memory timeline does not record reserved memory".to_owned(),
-        Doubt::PeakNotExact(inner) => format!("when memory peaks is not known exactly: {}", self::doubt(inner)),
+        Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly: {}", self::doubt(inner)),
         Doubt::UnknownStacks(bytes) => {
             let bytes = Bytes(*bytes);
             format!("{bytes} at the peak are from before the recording, and may belong to these sites")
         }
-        Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that are".to_owned(),
+        Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that mark them".to_owned(),
         Doubt::TooFewSteps(steps) => {
-            format!("{} found, at least {MIN_STEPS} are needed", count(*steps as u64, "step"))
+            format!("{} found; record {MIN_STEPS} or more", count(*steps as u64, "step"))
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {
@@ -239,21 +242,24 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::UnknownKey(key) => format!("the unknown key {key} was ignored; a newer memviz may know it"),
         Doubt::Malformed(what) => what.clone(),
         Doubt::NoSettings => {
-            "allocator settings are missing, which this release of PyTorch writes, and sizes depend on them".to_owned()
+            "the allocator settings are missing, although this release of PyTorch writes them, and sizes depend on them"
+                .to_owned()
         }
         Doubt::MemoryLeftOut(events) => format!("{} left out", were(*events)),
         Doubt::SizesFromValues(place) => {
             format!("rehearsed, and sizes came from values of the device, which were 0 ({place})")
         }
-        Doubt::Followed => "more follows behind the recording in the same file, and only the first was read".to_owned(),
-        Doubt::NoStacks => "recorded without stacks, which alone would tell whether a ring buffer dropped entries: \
-                            memory may have been higher then"
+        Doubt::Followed => {
+            "more data follows the recording in the same file, and only the recording was read".to_owned()
+        }
+        Doubt::NoStacks => "recorded without stacks, so a ring buffer may have dropped entries unnoticed: memory may \
+                            have been higher then"
             .to_owned(),
         Doubt::SegmentsNotRecorded => {
-            "blocks from before the recording lie in segments that are nowhere recorded: it may have been more"
+            "blocks from before the recording are in segments that were never recorded: the true value may be higher"
                 .to_owned()
         }
-        Doubt::LooseSites => "the trace does not tell well enough which lines its memory belongs to".to_owned(),
+        Doubt::LooseSites => "the trace does not show reliably which lines its memory belongs to".to_owned(),
         Doubt::NotInBaseline => "the baseline does not have this device".to_owned(),
         Doubt::OnlyInBaseline => "the baseline has this device, and the recording has no data on it".to_owned(),
         Doubt::BaselineNotExact => "the baseline's own figure is not exact".to_owned(),

@@ -137,7 +137,7 @@ pub struct CheckpointCandidate {
 /// Some of the calls of a forward pass checkpointed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckpointPlan {
-    /// The first call and every so many-th after it.
+    /// The first call and every N-th after it.
     pub every: usize,
     /// The peak then.
     pub predicted_peak_allocated_bytes: i64,

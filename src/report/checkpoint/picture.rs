@@ -6,13 +6,12 @@ use crate::analysis::checkpoint::{CheckpointReport, DeviceCheckpoint};
 use crate::analysis::diff::DeviceOverlay;
 use crate::model::Format;
 use crate::report::Source;
-use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, signed};
 use crate::report::common::picture::pair::{BASE, NEW, Scale, both, point};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEFT, LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_WIDTH};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{Picture, Room, TITLE_WIDTH, WIDTH, heading, panels, stacked, warnings};
+use crate::report::common::picture::{Picture, Room, WIDTH, heading, panels, stacked, titles, warnings};
 use crate::report::common::words::count;
 use svg::node::element::{Group, Line, Path};
 
@@ -40,11 +39,10 @@ fn panel(device: &DeviceCheckpoint, format: Format, room: Room) -> Picture {
         }
         None => words::headline(device),
     };
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, TITLE_WIDTH));
-    let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
+    let (body, y) = titles::title(Group::new(), 0.0, &title);
     let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
     lines.extend(words::reason(device, format));
-    let (body, y) = warnings(body, 20.0, &lines);
+    let (body, y) = warnings(body, y, &lines);
     let Some((best, curves)) = best else { return Picture { height: y + 16.0, body } };
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;

@@ -124,18 +124,18 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
         }
         NoCandidates::NoTrainingStep if device.compiled_bytes > 0 => compiled(device),
         NoCandidates::NoTrainingStep if device.kept_bytes > 0 => format!(
-            "no backward pass follows a forward pass in the kept history: what one would free of the {} of activations is \
-             not known",
+            "no backward pass follows a forward pass in the kept history, so how much of the {} of activations it would \
+             free is unknown",
             Bytes(device.kept_bytes)
         ),
         NoCandidates::NoTrainingStep => {
             "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \
-             torch.no_grad(): there is nothing that activation checkpointing would not keep"
+             torch.no_grad(): activation checkpointing would free nothing"
                 .to_owned()
         }
         NoCandidates::Unfinished => {
-            "the pass that the peak lies in does not finish (it runs out of memory, or the file is cut off): what its \
-             backward would have freed is not known; record a step that fits, with a smaller batch"
+            "the pass at the peak does not finish (it runs out of memory, or the file is cut off), so what its backward \
+             would have freed is unknown; record a step that fits, with a smaller batch"
                 .to_owned()
         }
         NoCandidates::NoBackward => {

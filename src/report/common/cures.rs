@@ -14,6 +14,9 @@ use std::io::{self, Write};
 /// Shown on a first screen.
 pub(crate) const MOST: usize = 3;
 
+/// What the bytes stand for where a request failed: what would be needed had it been served.
+const INCLUDES: &str = "savings and totals include the request that failed";
+
 /// Something to change in the program.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AdviceRow {
@@ -32,9 +35,12 @@ pub struct AdviceRow {
     pub saves_reserved_bytes: Option<u64>,
     /// What it costs.
     pub cost: AdviceCost,
-    /// How far to trust the bytes.
+    /// How far to trust the allocated bytes.
     pub trust: Trust,
-    /// Why no further; empty where they are exact.
+    /// How far to trust the reserved bytes: less where the recording starts with free segments, which no change of what was
+    /// recorded takes away.
+    pub reserved_trust: Trust,
+    /// Why the allocated bytes are not trusted further; empty where they are exact.
     pub because: String,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: String,
@@ -66,21 +72,22 @@ impl From<&Advice> for AdviceRow {
     fn from(advice: &Advice) -> Self {
         let line =
             |line: &CodeLine| AdviceLine { file: line.file.clone(), line: line.line, function: line.function.clone() };
-        let (allocated, reserved, trust, because) = match &advice.saving {
-            Saving::Played { allocated, reserved, trust, because, .. } => {
-                (Some(allocated.by()), Some(reserved.by()), *trust, because.clone())
+        let (bytes, trust, reserved_trust, because) = match &advice.saving {
+            Saving::Played { allocated, reserved, trust, reserved_trust, because, .. } => {
+                (Some((allocated.by(), reserved.by())), *trust, *reserved_trust, because.clone())
             }
-            Saving::NotPlayed { because, .. } => (None, None, Trust::Refused, because.clone()),
+            Saving::NotPlayed { because, .. } => (None, Trust::Refused, Trust::Refused, because.clone()),
         };
         Self {
             kind: advice.story.name(),
             change: advice.cure.clone(),
             place: advice.line.iter().map(line).collect(),
             evidence: advice.evidence.clone(),
-            saves_allocated_bytes: allocated,
-            saves_reserved_bytes: reserved,
+            saves_allocated_bytes: bytes.map(|(allocated, _)| allocated),
+            saves_reserved_bytes: bytes.map(|(_, reserved)| reserved),
             cost: AdviceCost { words: advice.cost.clone(), recompute_us: None, copies_bytes: None },
             trust,
+            reserved_trust,
             because,
             code: advice.code.join("\n"),
         }
@@ -98,8 +105,12 @@ pub(crate) fn change(advice: &Advice) -> String {
 /// What it saves, how far that is to be trusted, and what it costs.
 pub(crate) fn effect(advice: &Advice) -> String {
     let saves = match &advice.saving {
-        Saving::Played { allocated, reserved, trust, .. } => {
-            let trust = if *trust == Trust::Exact { String::new() } else { format!(" ({})", trust.name()) };
+        Saving::Played { allocated, reserved, trust, reserved_trust, .. } => {
+            let trust = match (*trust, *reserved_trust) {
+                (Trust::Exact, Trust::Exact) => String::new(),
+                (trust, reserved) if trust == reserved => format!(" ({})", trust.name()),
+                (trust, reserved) => format!(" ({}; reserved {})", trust.name(), reserved.name()),
+            };
             let of = |lowered: &Lowered, what| match lowered.by() {
                 0 => format!("none of {} {what}", Bytes(lowered.before)),
                 bytes => format!("{} of {} {what}", Bytes(bytes), Bytes(lowered.before)),
@@ -121,12 +132,15 @@ pub(crate) fn sentence(advice: &Advice) -> String {
 }
 
 impl TextStyle {
-    /// The first few changes, each with what it saves, what shows it and its lines of Python.
-    pub(crate) fn cures(&self, advice: &[Advice], out: &mut dyn Write) -> io::Result<()> {
+    /// The first few changes, each with what it saves, what shows it and its lines of Python; `failed` where a request failed.
+    pub(crate) fn cures(&self, advice: &[Advice], failed: bool, out: &mut dyn Write) -> io::Result<()> {
         if advice.is_empty() {
             return Ok(());
         }
         writeln!(out, "\n{}", self.bold("What to change"))?;
+        if failed {
+            self.words("  ", INCLUDES, out)?;
+        }
         for (number, advice) in (1..).zip(advice.iter().take(MOST)) {
             for (index, line) in self.broken(5, &change(advice)).iter().enumerate() {
                 let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
@@ -146,7 +160,10 @@ impl TextStyle {
 }
 
 /// The same as Markdown.
-pub(crate) fn markdown(advice: &[Advice], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn markdown(advice: &[Advice], failed: bool, out: &mut dyn Write) -> io::Result<()> {
+    if failed {
+        writeln!(out, "{INCLUDES}:\n")?;
+    }
     for advice in advice.iter().take(MOST) {
         writeln!(
             out,

@@ -19,25 +19,6 @@ pub fn shorten(text: &str, width: usize) -> String {
     std::iter::once('…').chain(kept.into_iter().rev()).collect()
 }
 
-/// A label in at most `width` columns. What is cut is its middle: what it begins with says what kind of a label it is, and
-/// the end is what tells it from others.
-pub fn shorten_middle(text: &str, width: usize) -> String {
-    const KINDS: [&str; 1] = ["backward of "];
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let kind = KINDS.into_iter().find(|kind| text.starts_with(kind) && kind.width() + 8 <= width);
-    let head = kind.map_or(width / 4, str::width);
-    let mut used = 0;
-    let fits = |next: &char| {
-        used += next.width().unwrap_or(0);
-        used <= head
-    };
-    let head: String = text.chars().take_while(fits).collect();
-    let tail = shorten(text, width.saturating_sub(head.width()));
-    head + &tail
-}
-
 /// Text in at most `width` columns, without its end.
 pub fn shorten_end(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -92,14 +73,5 @@ mod tests {
         assert_eq!(shorten("torch/nn/modules/linear.py:134 forward", 20), "…near.py:134 forward");
         assert_eq!(shorten("short", 20), "short");
         assert_eq!(shorten("日本語", 4), "…語");
-    }
-
-    #[test]
-    fn labels_keep_their_kind_and_their_end() {
-        let label = "backward of transformers/models/llama/modeling_llama.py:134 forward *";
-        assert_eq!(shorten_middle(label, 40), "backward of …ling_llama.py:134 forward *");
-        assert_eq!(shorten_middle("torch/nn/modules/linear.py:134 forward", 24), "torch/…ar.py:134 forward");
-        assert!((0..80).all(|width| shorten_middle(label, width).width() <= width.max(1)));
-        assert_eq!(shorten_middle("short", 20), "short");
     }
 }

@@ -12,6 +12,7 @@ pub mod markdown;
 pub(crate) mod next;
 pub mod no_commands;
 pub mod notes;
+pub(crate) mod palette;
 #[cfg(feature = "plot")]
 pub mod picture;
 mod rehearsed;

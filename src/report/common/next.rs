@@ -1,6 +1,5 @@
 //! What to type next: the last lines of an answer, where they lead somewhere.
 
-use super::fit::shorten_end;
 use super::notes::{failures, safe};
 use super::text::TextStyle;
 use crate::model::Action;
@@ -12,14 +11,16 @@ use unicode_width::UnicodeWidthStr;
 const STDIN: &str = "<stdin>";
 /// Commands that an answer ends with at most.
 const MOST: usize = 2;
+/// What ends a line of a command that goes on below.
+const CONTINUED: &str = " \\";
 /// What begins a comment behind a command.
 const COMMENT: &str = "  # ";
 
 /// A command, and what it tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
-    /// What to type.
-    pub typed: String,
+    /// What to type, in parts that belong on one line each: the command, its files, its options.
+    parts: Vec<String>,
     /// What comes of it; nothing where the command says so itself.
     pub about: String,
 }
@@ -27,9 +28,14 @@ pub(crate) struct Next {
 impl Next {
     /// The command `name` for these files, with options behind them.
     pub(crate) fn new(name: &str, paths: &[&str], options: &str, about: impl Into<String>) -> Self {
-        let words = ["memviz", name].map(str::to_owned).into_iter().chain(paths.iter().map(|path| quoted(path)));
+        let words = std::iter::once(format!("memviz {name}")).chain(paths.iter().map(|path| quoted(path)));
         let options = Some(options.to_owned()).filter(|options| !options.is_empty());
-        Self { typed: words.chain(options).collect::<Vec<_>>().join(" "), about: about.into() }
+        Self { parts: words.chain(options).collect(), about: about.into() }
+    }
+
+    /// What to type.
+    pub(crate) fn typed(&self) -> String {
+        self.parts.join(" ")
     }
 
     /// The command that explains failed requests, if the recording has any.
@@ -57,25 +63,44 @@ impl TextStyle {
         if self.advice && !lines.is_empty() { self.commands(&lines[..lines.len().min(MOST)], out) } else { Ok(()) }
     }
 
-    /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room.
+    /// Commands, each with what it is about as a comment for the shell: behind it, or above where there is no room. One that is
+    /// wider than the screen goes on below, as a shell reads it.
     pub(crate) fn commands(&self, lines: &[Next], out: &mut dyn Write) -> io::Result<()> {
-        let widest = |part: fn(&Next) -> &str| lines.iter().map(|line| part(line).width()).max().unwrap_or(0);
-        let (typed, about) = (widest(|line| &line.typed), widest(|line| &line.about));
+        let typed = lines.iter().map(|line| line.typed().width()).max().unwrap_or(0);
+        let about = lines.iter().map(|line| line.about.width()).max().unwrap_or(0);
         let is_beside = self.has(typed + COMMENT.len() + about);
         writeln!(out)?;
         for line in lines {
             let comment = format!("{COMMENT}{}", line.about);
             if line.about.is_empty() {
-                writeln!(out, "{}", self.tint(&line.typed))?;
+                self.typed(line, out)?;
             } else if is_beside {
-                let gap = " ".repeat(typed - line.typed.width());
-                writeln!(out, "{}{gap}{}", self.tint(&line.typed), self.dim(&comment))?;
+                let gap = " ".repeat(typed - line.typed().width());
+                writeln!(out, "{}{gap}{}", self.tint(&line.typed()), self.dim(&comment))?;
             } else {
-                writeln!(out, "{}", self.dim(&shorten_end(comment.trim_start(), self.room(0))))?;
-                writeln!(out, "{}", self.tint(&line.typed))?;
+                for about in self.broken(2, &line.about) {
+                    writeln!(out, "{}", self.dim(&format!("# {about}")))?;
+                }
+                self.typed(line, out)?;
             }
         }
         Ok(())
+    }
+
+    fn typed(&self, next: &Next, out: &mut dyn Write) -> io::Result<()> {
+        let mut line = String::new();
+        for (place, part) in next.parts.iter().enumerate() {
+            let is_last = place + 1 == next.parts.len();
+            let continued = if is_last { 0 } else { CONTINUED.len() };
+            if place > 0 && line.width() + 1 + part.width() + continued > self.room(0) {
+                writeln!(out, "{}", self.tint(&format!("{line}{CONTINUED}")))?;
+                line = format!("  {part}");
+            } else {
+                line += if place > 0 { " " } else { "" };
+                line += part;
+            }
+        }
+        writeln!(out, "{}", self.tint(&line))
     }
 }
 
@@ -85,10 +110,24 @@ mod tests {
 
     #[test]
     fn commands_are_typed_as_a_shell_reads_them() {
-        let typed = |path: &str| Next::new("simulate", &[path], "--sweep", "").typed;
+        let typed = |path: &str| Next::new("simulate", &[path], "--sweep", "").typed();
         assert_eq!(typed("a/b-1.pickle.gz"), "memviz simulate a/b-1.pickle.gz --sweep");
         assert_eq!(typed("it's; rm -rf"), r"memviz simulate 'it'\''s; rm -rf' --sweep");
         assert_eq!(typed("<stdin>"), "memviz simulate FILE --sweep");
-        assert_eq!(Next::new("diff", &["a", "b"], "", "").typed, "memviz diff a b");
+        assert_eq!(Next::new("diff", &["a", "b"], "", "").typed(), "memviz diff a b");
+    }
+
+    #[test]
+    fn a_command_that_is_wider_than_the_screen_goes_on_below() {
+        let shown = |width| {
+            let mut out = Vec::new();
+            let text = TextStyle { width: Some(width), ..TextStyle::default() };
+            text.commands(&[Next::new("report", &["a long name.pickle"], "-o report.html", "")], &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown(60), "\nmemviz report 'a long name.pickle' -o report.html\n");
+        assert_eq!(shown(40), "\nmemviz report 'a long name.pickle' \\\n  -o report.html\n");
+        // A name is never cut: the shell needs it whole.
+        assert_eq!(shown(10), "\nmemviz report \\\n  'a long name.pickle' \\\n  -o report.html\n");
     }
 }

@@ -205,13 +205,11 @@ pub fn no_oom(recording: &Recording, elsewhere: usize) -> String {
         () if elsewhere > 0 => {
             format!("no request failed on the selected devices; {} on others", failures(elsewhere))
         }
-        () if !format.has_segments() => format!("a {} does not contain what explains failed requests", format.title()),
+        () if !format.has_segments() => format!("a {} cannot explain failed requests", format.title()),
         () if !histories.iter().any(is_known) => {
-            "no history was recorded, so whether a request failed is not known".to_owned()
+            "no history was recorded, so whether a request failed is unknown".to_owned()
         }
-        () if histories.iter().any(is_cut) => {
-            "no request failed in the history that was kept (no oom entry)".to_owned()
-        }
+        () if histories.iter().any(is_cut) => "no request failed in the kept history (no oom entry)".to_owned(),
         () => "no request failed while recording (no oom entry)".to_owned(),
     }
 }
@@ -309,7 +307,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     match notes.format {
         Format::CudaSnapshot => {}
         Format::ProfilerTrace => lines.push(FileNote::plain(
-            "a profiler trace has no segments or blocks: all that is known of fragmentation is reserved minus allocated",
+            "a profiler trace has no segments or blocks: it shows fragmentation only as reserved minus allocated",
         )),
         Format::MemoryTimeline => lines.push(FileNote::plain(
             "a memory timeline has categories only: no segments, no reserved memory, no stacks; its device is not \
@@ -317,7 +315,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         )),
         Format::DeviceMemoryProfile => lines.push(FileNote::plain(
             "a device memory profile of JAX has the live buffers of one instant: no history, no reserved memory, and \
-             nothing of what a running program uses inside",
+             no memory that a running program uses internally",
         )),
     }
     if !snapshot.settings.recorded && !snapshot.entries.is_empty() && notes.format == Format::CudaSnapshot {
@@ -492,8 +490,9 @@ pub fn grouping(by: GroupBy) -> Option<&'static str> {
 /// What is said where lines of a library stand for one of the user's own.
 pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
-    (!lines.is_empty())
-        .then(|| format!("lines of the library whose model {lines} runs stand for it; --own '' shows it"))
+    (!lines.is_empty()).then(|| {
+        format!("{lines} runs the model of a library, and rows name the library's lines instead; --own '' shows yours")
+    })
 }
 
 /// Free memory that only one stream or pool can use.

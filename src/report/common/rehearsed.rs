@@ -43,7 +43,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
     if rehearsal.cudnn_operations > 0 {
         lines.push((
             format!(
-                "{} of cuDNN: their workspaces are not known, and taken for 0",
+                "{} of cuDNN: their workspaces are unknown and count as 0",
                 count(rehearsal.cudnn_operations, "operation")
             ),
             true,

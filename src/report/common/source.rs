@@ -24,3 +24,40 @@ pub struct Sources<'a> {
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
+
+/// Files by their names, since folders tell of the machine they lie on; with as many folders as it takes where names are the
+/// same.
+pub(crate) fn file_names<'p>(paths: &[&'p str]) -> Vec<&'p str> {
+    let end = |path: &'p str, parts: usize| {
+        let separators = path.rmatch_indices(['/', '\\']).map(|(at, _)| at + 1);
+        separators
+            .take(parts)
+            .last()
+            .filter(|_| path.matches(['/', '\\']).count() >= parts)
+            .map_or(path, |at| &path[at..])
+    };
+    let longest = paths.iter().map(|path| path.matches(['/', '\\']).count() + 1).max().unwrap_or(1);
+    let differ = |parts: &usize| {
+        let mut names: Vec<&str> = paths.iter().map(|path| end(path, *parts)).collect();
+        names.sort_unstable();
+        names.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    // Nothing distinguishes a path from itself.
+    let parts = (1..=longest).find(differ).unwrap_or(1);
+    paths.iter().map(|path| end(path, parts)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_folders_that_tell_them_apart() {
+        assert_eq!(file_names(&["/home/ada/runs/a/oom.pickle"]), ["oom.pickle"]);
+        assert_eq!(file_names(&["/home/ada/a/x.gz", "/home/ada/b/x.gz"]), ["a/x.gz", "b/x.gz"]);
+        assert_eq!(file_names(&["/home/ada/a/x.gz", "/home/ada/a/y.gz"]), ["x.gz", "y.gz"]);
+        assert_eq!(file_names(&["x.gz", "a/x.gz"]), ["x.gz", "a/x.gz"]);
+        assert_eq!(file_names(&["a/x.gz", "a/x.gz"]), ["x.gz", "x.gz"]);
+        assert_eq!(file_names(&["C:\\ada\\x.gz", "-"]), ["x.gz", "-"]);
+    }
+}

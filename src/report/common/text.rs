@@ -3,6 +3,8 @@
 use super::advice::advice;
 use super::fit::broken;
 use super::notes::{self, safe, signed};
+use super::palette::hues;
+use crate::facts::training::Category;
 use crate::replay::{Counters, Metric};
 use crate::report::Source;
 use std::io::{self, Write};
@@ -58,18 +60,34 @@ impl TextStyle {
 
     /// Items separated by commas, on as many lines as it takes.
     pub(crate) fn wrapped(&self, indent: &str, items: &[String], out: &mut dyn Write) -> io::Result<()> {
-        let width = self.room(0);
-        let mut line = indent.to_owned();
-        for (index, item) in items.iter().enumerate() {
-            let last = index + 1 == items.len();
-            let item = format!("{}{}", safe(item), if last { "" } else { ", " });
-            if line.len() > indent.len() && line.width() + item.trim_end().width() > width {
-                writeln!(out, "{}", line.trim_end())?;
-                indent.clone_into(&mut line);
+        let plain = |item: &String| {
+            let item = safe(item);
+            let width = item.width();
+            (item, width)
+        };
+        self.wrapped_painted(indent, &items.iter().map(plain).collect::<Vec<_>>(), out)
+    }
+
+    /// The same of items that may have colours, each with its columns.
+    pub(crate) fn wrapped_painted(
+        &self,
+        indent: &str,
+        items: &[(String, usize)],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let (mut line, mut used) = (indent.to_owned(), indent.width());
+        for (index, (item, width)) in items.iter().enumerate() {
+            let comma = if index + 1 == items.len() { "" } else { "," };
+            let space = if used > indent.width() { " " } else { "" };
+            if !space.is_empty() && used + 1 + width + comma.len() > self.room(0) {
+                writeln!(out, "{line}")?;
+                (line, used) = (format!("{indent}{item}{comma}"), indent.width() + width + comma.len());
+                continue;
             }
-            line += &item;
+            line += &format!("{space}{item}{comma}");
+            used += space.len() + width + comma.len();
         }
-        writeln!(out, "{}", line.trim_end())
+        writeln!(out, "{line}")
     }
 
     /// What must be said of the file.
@@ -121,7 +139,7 @@ impl TextStyle {
         broken(&safe(text), self.room(indent))
     }
 
-    /// Columns of a line that are left beside so many.
+    /// Columns of a line that are left beside this many.
     pub(crate) fn room(&self, used: usize) -> usize {
         self.width.unwrap_or(usize::MAX).saturating_sub(used)
     }
@@ -149,6 +167,11 @@ impl TextStyle {
 
     pub(crate) fn tint(&self, text: &str) -> String {
         self.paint(text, "36")
+    }
+
+    /// In the colour of a category.
+    pub(crate) fn hued(&self, text: &str, category: Category) -> String {
+        self.paint(text, &format!("38;5;{}", hues::of_category(category).terminal))
     }
 }
 

@@ -41,8 +41,8 @@ fn turn(kind: IterationKind) -> &'static str {
 }
 
 /// Why there are no steps in a recording that has entries, and what would make them known.
-pub const NO_STEPS: &str = "steps are not known: no annotation names them, and no loop around forward and backward \
-     shows; record at least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
+pub const NO_STEPS: &str = "steps are unknown: no annotation names them, and no loop around forward and backward was \
+     found; record at least four steps, each in torch.profiler.record_function(f\"step_{n}\")";
 
 /// The columns of a table of phases.
 pub const COLUMNS: [&str; 6] = ["phase", "times", "entries", "time", "share", "known from"];

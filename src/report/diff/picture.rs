@@ -4,13 +4,14 @@ use super::words;
 use crate::analysis::diff::{Curve, DeviceDiff, DeviceOverlay, DiffInputDevice, DiffReport, Lives, Overlay};
 use crate::model::bytes::Bytes;
 use crate::report::Sources;
-use crate::report::common::fit::{shorten, shorten_end};
+use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{self, safe, signed};
 use crate::report::common::picture::pair::{BASE, NEW, Scale, both, one, point};
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE, LEGEND_TOP, Labels, PLOT_HEIGHT, vertical};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, code, px, rectangle, text, titled};
-use crate::report::common::picture::{LINE_WIDTH, Picture, Room, TITLE_WIDTH, WIDTH, panels, stacked, warnings};
+use crate::report::common::picture::titles::{shown, title};
+use crate::report::common::picture::{LINE_WIDTH, Picture, Room, WIDTH, panels, stacked, warnings};
 use crate::report::common::words::starred;
 use svg::node::element::Group;
 
@@ -53,26 +54,26 @@ fn remarks(report: &DiffReport) -> Option<Picture> {
 /// Both files' names, and what they lack.
 fn heading(sources: Sources<'_>, report: &DiffReport) -> Picture {
     let name = |y: f64, color: Color, what: &str, path: &str| {
-        let path = shorten(&safe(path), 74);
-        let name = text(80.0, y, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
+        let name = text(80.0, y, Anchor::Start, palette::TEXT, path).set("font-size", 16).set("font-weight", 600);
         let what = text(34.0, y, Anchor::Start, palette::MUTED, what);
         Group::new().add(rectangle(16.0, y - 10.0, 11.0, 11.0, color)).add(what).add(name)
     };
     let what = if report.is_of_instants() { "two instants" } else { "two recordings" };
     let title = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
-    let base = name(28.0, BASE, "base", sources.base.path);
-    let body = Group::new().add(title).add(base).add(name(50.0, NEW, "new", sources.new.path));
+    let names = shown(&[sources.base.path, sources.new.path]);
+    let [base, new] = [0, 1].map(|side| names.get(side).map_or("", String::as_str));
+    let base = name(28.0, BASE, "base", base);
+    let body = Group::new().add(title).add(base).add(name(50.0, NEW, "new", new));
     let (body, height) = warnings(body, 54.0, &words::files(sources, report));
     Picture { height: height + 8.0, body }
 }
 
 fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&words::headline(device), TITLE_WIDTH));
-    let body = Group::new().add(title.set("font-weight", 600).set("font-size", 14));
+    let (body, y) = title(Group::new(), 0.0, &words::headline(device));
     let mut lines = if room.notes { words::limits(device) } else { Vec::new() };
     lines.extend(device.lives.as_ref().map(words::lives));
     lines.extend(curves.parting.as_ref().map(|(_, parting)| words::parting(parting)));
-    let (body, y) = warnings(body, 20.0, &lines);
+    let (body, y) = warnings(body, y, &lines);
     let scale = Scale::of(curves);
     let top = y + 14.0 + 32.0;
     let curve = if device.lives.is_some() { one(curves, &scale) } else { both(curves, &scale) };
@@ -80,7 +81,7 @@ fn panel(device: &DeviceDiff, curves: &DeviceOverlay, room: Room) -> Picture {
     let mut labels = Labels::default();
     if let Some((column, _)) = &curves.parting {
         let x = scale.x(*column);
-        plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), NEW).set("stroke-dasharray", "4 3"));
+        plot = plot.add(vertical(x, 0.0, f64::from(PLOT_HEIGHT), palette::MUTED).set("stroke-dasharray", "4 3"));
         plot = labels.add(plot, x, "they part", palette::TEXT);
     }
     // Of two labels that collide the lower one is that of the new recording.
@@ -111,7 +112,7 @@ fn mark(
 /// The rows that grew and shrank most, and the sum.
 fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let right = f64::from(WIDTH) - 16.0;
-    let (head, width) = if device.lives.is_some() { ("born, freed", 26.0) } else { ("growth", 13.0) };
+    let (head, width) = if device.lives.is_some() { ("allocated, freed", 26.0) } else { ("growth", 13.0) };
     let room = right - width * MONO_WIDTH - LEGEND;
     let mut y = LEGEND_TOP;
     let star = if device.rows.iter().take(ROWS).any(|row| row.inferred) { " (* inferred)" } else { "" };
@@ -125,8 +126,10 @@ fn legend(mut plot: Group, device: &DeviceDiff) -> Group {
     let amount = |y: f64, bytes: i64, lives: Option<Lives>| match lives {
         None => Group::new().add(number(right, y, &words::delta(bytes))),
         Some(Lives { born, freed, .. }) => {
-            let born = number(right - 13.0 * MONO_WIDTH, y, &format!("+{}", Bytes(born.bytes)));
-            Group::new().add(born).add(number(right, y, &format!("-{}", Bytes(freed.bytes))))
+            // Nothing is neither more nor less.
+            let signed = |sign, bytes| if bytes == 0 { "-".to_owned() } else { format!("{sign}{}", Bytes(bytes)) };
+            let born = number(right - 13.0 * MONO_WIDTH, y, &signed("+", born.bytes));
+            Group::new().add(born).add(number(right, y, &signed("-", freed.bytes)))
         }
     };
     for row in device.rows.iter().take(ROWS) {

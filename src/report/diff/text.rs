@@ -80,7 +80,7 @@ impl TextStyle {
             let bytes = |share: Share| if share.blocks > 0 { Bytes(share.bytes).to_string() } else { "-".to_owned() };
             columns(&bytes(lives.born), &bytes(lives.freed), &bytes(lives.survived))
         };
-        let head = columns("born", "freed", "survived");
+        let head = columns("allocated", "freed", "survived");
         writeln!(out, "{}", self.dim(&format!("{head}  {}", by.name())))?;
         for row in &device.rows {
             let label = starred(&safe(&row.label), row.inferred && by != GroupBy::Category);

@@ -65,7 +65,7 @@ pub fn places(device: &DeviceDiff) -> [String; 2] {
 /// What became of all blocks from one instant of a recording to the other.
 pub fn lives(lives: &Lives) -> String {
     let [born, freed, survived] = [lives.born, lives.freed, lives.survived].map(|share| Bytes(share.bytes));
-    format!("{born} allocated in between and still there, {freed} freed, {survived} there at both")
+    format!("{born} allocated in between and still live, {freed} freed, {survived} live at both")
 }
 
 /// Where two recordings part, and what was asked for there.
@@ -73,12 +73,12 @@ pub fn parting(parting: &Parting) -> String {
     let asked = |(name, asked): (&str, Option<&Asked>)| match asked {
         None => format!("{name} ends"),
         Some(Asked { entry, bytes, failed, site, .. }) => {
-            let asks = if *failed { "fails to get" } else { "asks for" };
+            let asks = if *failed { "fails to allocate" } else { "requests" };
             format!("{name} {asks} {} at {} (entry {entry})", Bytes(*bytes), safe(site))
         }
     };
     let [base, new] = parting.sides().map(asked);
-    format!("they part after {} alike: {base}, {new}", count(parting.alike as u64, "request"))
+    format!("they diverge after {} in common: {base}, {new}", count(parting.alike as u64, "request"))
 }
 
 /// What both devices' histories lack, a line each; what both lack alike is said once.

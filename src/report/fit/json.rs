@@ -50,6 +50,8 @@ pub struct FitDevice {
     pub peak: Option<FitPeak>,
     /// Cures of known mistakes in the program of a single recording that does not fit as it is.
     pub cures: Vec<FitCureRow>,
+    /// Several of the first cures at once; null where fewer than two of them were played.
+    pub cures_together: Option<FitTogetherRow>,
     /// What makes a single recording fit the device; null where there are several recordings, or nothing is played.
     pub search: Option<FitSearch>,
 }
@@ -64,6 +66,21 @@ pub struct FitCureRow {
     pub needs_bytes: Option<u64>,
     /// Whether the program fits with this cure alone; null where that is not known.
     pub fits: Option<bool>,
+}
+
+/// Several cures at once.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FitTogetherRow {
+    /// Which of the cures, counted from 0.
+    pub cures: Vec<usize>,
+    /// What they take off the peak of allocated bytes.
+    pub saves_allocated_bytes: Option<u64>,
+    /// As of a cure alone.
+    pub needs_bytes: Option<u64>,
+    /// Whether the program fits with them; null where that is not known.
+    pub fits: Option<bool>,
+    /// How far to trust the bytes.
+    pub trust: Trust,
 }
 
 /// Runs at other numbers.
@@ -254,6 +271,7 @@ impl FitDevice {
                 .as_ref()
                 .map(|(value, attribution)| FitPeak { value: *value, attribution: attribution.into() }),
             cures: Vec::new(),
+            cures_together: None,
             search: None,
         }
     }

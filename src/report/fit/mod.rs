@@ -1,5 +1,7 @@
 //! What `memviz fit` says and draws.
 
+#[cfg(feature = "plot")]
+mod axes;
 pub(crate) mod csv;
 pub mod json;
 pub(crate) mod markdown;

@@ -21,6 +21,13 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
         (Some(largest), Some(capacity)) => {
             let capacity = Bytes(capacity);
             match largest {
+                Largest::UpTo { value, .. } if device.is_far(value) => {
+                    format!(
+                        "about {parameter} {} fits {capacity}, {}",
+                        two_digits(value),
+                        not_verified(parameter, device, value)
+                    )
+                }
                 Largest::UpTo { value, fails } => {
                     format!("{parameter} {value} is the largest that fits {capacity}; {fails} does not")
                 }
@@ -40,6 +47,27 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
             None => format!("memory at other values of {parameter}"),
         },
     }
+}
+
+/// A number that is far from those recorded, with two digits: more of them would promise what nobody has seen.
+fn two_digits(value: u64) -> u64 {
+    let unit = 10u64.pow(value.max(1).ilog10().saturating_sub(1));
+    value / unit * unit
+}
+
+/// What to record, so that a number that is far from those recorded is no longer: one half way, as often larger than the ones
+/// as it is smaller than the other.
+fn not_verified(parameter: &str, device: &DeviceFit, value: u64) -> String {
+    let largest = device.points.iter().map(|point| point.value).max().unwrap_or(1).max(1);
+    let between = (largest as f64 * value as f64).sqrt() as u64;
+    let near = between.max(1).next_power_of_two();
+    format!("not verified: record one near {parameter} {}", if near - between > between / 2 { near / 2 } else { near })
+}
+
+/// The largest number that fits, in short.
+#[cfg(feature = "plot")]
+pub(crate) fn largest(device: &DeviceFit, value: u64) -> String {
+    if device.is_far(value) { format!("about {}, not verified", two_digits(value)) } else { format!("{value} fits") }
 }
 
 /// The prediction that was asked for: the largest number beyond those recorded.
@@ -186,9 +214,7 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
         Doubt::OtherOrder => {
             "kernels needed other buffers in one of the recordings; both cases were simulated".to_owned()
         }
-        Doubt::Placement => {
-            "the driver's placement of segments is not known; three placements were simulated".to_owned()
-        }
+        Doubt::Placement => "the driver's placement of segments is unknown; three placements were simulated".to_owned(),
     }
 }
 
@@ -243,8 +269,8 @@ pub fn peak(parameter: &str, value: u64, bytes: u64) -> String {
 }
 
 /// What a prediction does not foresee.
-pub const PREDICTED: &str = "predicted: sizes follow from those recorded; buffers that kernels take at some size, and that no \
-                             recording shows, are not foreseen";
+pub const PREDICTED: &str = "predicted: sizes are extrapolated from the recorded ones; buffers that kernels allocate only at \
+                             other sizes are not included";
 
 /// What the star behind lines means.
 pub const INFERRED: &str = "* inferred: backward has no Python frames";

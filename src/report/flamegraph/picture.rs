@@ -1,16 +1,16 @@
 //! `memviz flamegraph`: live bytes by stack, root on top.
 
+use super::colors::Colors;
 use crate::analysis::flame::{DeviceFlame, FlameReport};
 use crate::analysis::flame::{FlameNode, Owner};
 use crate::model::bytes::Bytes;
 use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
-use crate::report::common::picture::palette::{self, Color, SideBySide};
+use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::{Source, percent};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use svg::node::element::Group;
 
 /// Height of a frame.
@@ -29,6 +29,8 @@ const MAX_ROWS: usize = 120;
 const NOTE: f64 = 280.0;
 /// Characters of a C++ name below which its end says nothing.
 const NATIVE_WIDTH: usize = 8;
+/// Colours named in the legend.
+const LEGEND: usize = 8;
 /// Opacity of frames, so that text on them is legible.
 const OPACITY: f64 = 0.42;
 
@@ -53,17 +55,16 @@ pub fn panel(device: &DeviceFlame, room: Room) -> Picture {
     let hidden = device.nodes.len() - shown.len();
 
     let mut graph = Group::new().set("font-family", MONO).set("font-size", MONO_SIZE);
-    let packages = packages(device);
-    let colors = colors(&packages);
+    let colors = Colors::of(device);
     for node in &shown {
         let x = MARGIN + (f64::from(WIDTH) - 2.0 * MARGIN) * share(node.start, total);
         let y = top + 10.0 + ROW * node.depth as f64;
-        graph = graph.add(frame(node, color(node, &colors), x, width(node), y, total));
+        graph = graph.add(frame(node, colors.of_node(node), x, width(node), y, total));
     }
     body = body.add(graph);
     let rows = shown.iter().map(|node| node.depth + 1).max().unwrap_or(0);
     let mut height = top + 10.0 + ROW * rows as f64;
-    body = legend(body, device, &packages, &colors, height + 18.0, hidden);
+    body = legend(body, &colors.legend(device), height + 18.0, hidden);
     height += 34.0;
     Picture { height, body }
 }
@@ -86,67 +87,24 @@ fn frame(node: &FlameNode, color: Color, x: f64, width: f64, y: f64, total: u64)
     frame
 }
 
-/// What fits: the whole label with its bytes, the label, the function, or the function's beginning.
+/// What fits: the whole label with its bytes, the label, file and line, or nothing.
 fn label(node: &FlameNode, width: usize) -> Option<String> {
     let label = safe(&node.label);
     let with_bytes = format!("{label}  {}", Bytes(node.bytes));
-    let function = label.rsplit(' ').next().unwrap_or(&label);
+    let line = label.split(' ').next().filter(|line| line.contains(':'));
     let fits = |text: &str| shorten(text, width) == text;
     match () {
         () if fits(&with_bytes) => Some(with_bytes),
         () if fits(&label) => Some(label),
-        () if fits(function) => Some(function.to_owned()),
         // Namespaces come first in C++ and tell little.
-        () if width >= NATIVE_WIDTH && node.owner == Owner::Native => Some(shorten(&label, width)),
-        () if node.owner == Owner::Native => None,
-        () if width >= 4 => Some(shorten_end(function, width)),
-        () => None,
+        () if node.owner == Owner::Native => (width >= NATIVE_WIDTH).then(|| shorten(&label, width)),
+        () => line.filter(|line| fits(line)).map(str::to_owned),
     }
 }
 
-/// Whose code there is, with the bytes that nobody further in holds, so that the sum is the whole; the largest first.
-pub(crate) fn packages(device: &DeviceFlame) -> Vec<(&str, u64)> {
-    let mut owners: BTreeMap<&str, u64> = BTreeMap::new();
-    for node in &device.nodes {
-        if let Owner::Package(package) = &node.owner {
-            let bytes = owners.entry(package).or_default();
-            *bytes = bytes.wrapping_add(node.own_bytes);
-        }
-    }
-    let mut owners: Vec<(&str, u64)> = owners.into_iter().collect();
-    owners.sort_by_key(|&(package, bytes)| (Reverse(bytes), package));
-    owners
-}
-
-/// The colours of packages.
-pub(crate) fn colors<'p>(packages: &[(&'p str, u64)]) -> SideBySide<'p> {
-    SideBySide::of_largest_first(packages.iter().map(|&(package, _)| package))
-}
-
-/// The colour of a frame: whose code it is.
-pub(crate) fn color(node: &FlameNode, packages: &SideBySide<'_>) -> Color {
-    match &node.owner {
-        Owner::Package(package) => packages.of(package),
-        Owner::Native => palette::OTHER,
-        Owner::Group => palette::of_label(&node.label),
-        Owner::Nobody => palette::of_special(&node.label).unwrap_or(palette::OTHER),
-    }
-}
-
-/// Whose code the colours stand for, and how much was too narrow.
-fn legend(
-    mut body: Group,
-    device: &DeviceFlame,
-    packages: &[(&str, u64)],
-    colors: &SideBySide<'_>,
-    y: f64,
-    hidden: usize,
-) -> Group {
-    let mut entries: Vec<(String, Color)> =
-        packages.iter().take(8).map(|(name, _)| (shorten_end(&safe(name), 24), colors.of(name))).collect();
-    if device.nodes.iter().any(|node| node.owner == Owner::Native) {
-        entries.push(("C++".to_owned(), palette::OTHER));
-    }
+/// What the colours stand for, and how much was too narrow.
+fn legend(mut body: Group, colors: &[(String, Color)], y: f64, hidden: usize) -> Group {
+    let entries = colors.iter().take(LEGEND).map(|(name, color)| (shorten_end(&safe(name), 24), *color));
     let mut x = MARGIN;
     for (name, color) in entries {
         let width = 16.0 + 7.0 * name.chars().count() as f64 + 18.0;
@@ -177,12 +135,14 @@ mod tests {
             bytes: 1 << 20,
             own_bytes: 0,
             blocks: 1,
+            category: None,
             depth: 1,
             start: 0,
         };
-        let fitted: Vec<_> = [40, 20, 8, 5, 3].map(|width| label(&node, width)).into_iter().collect();
-        let expected = ["model.py:41 forward  1.00 MiB", "model.py:41 forward", "forward", "forw…"];
-        assert_eq!(fitted[..4], expected.map(|label| Some(label.to_owned())));
-        assert_eq!(fitted[4], None);
+        let fitted = [40, 20, 12, 8].map(|width| label(&node, width));
+        let expected = [Some("model.py:41 forward  1.00 MiB"), Some("model.py:41 forward"), Some("model.py:41"), None];
+        assert_eq!(fitted, expected.map(|label| label.map(str::to_owned)));
+        let marker = FlameNode { label: "(backward, inferred)".into(), ..node };
+        assert_eq!(label(&marker, 12), None);
     }
 }

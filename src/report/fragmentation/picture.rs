@@ -1,13 +1,15 @@
 //! The segment map: segments with holes to scale, all at one scale, their blocks by address; the others summed up.
 
 use crate::analysis::fragmentation::segment_map::{DeviceSegmentMap, SegmentMapReport};
+use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
 use crate::facts::segments::figures::Figures;
 use crate::facts::segments::layout::{Piece, SegmentLayout};
 use crate::model::bytes::Bytes;
 use crate::model::{BlockState, SegmentType};
 use crate::report::common::fit::shorten;
 use crate::report::common::notes::safe;
-use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::palette::{self, Color, Member};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
 use crate::report::common::picture::{Picture, Room, Script, WIDTH, device_heading, heading, panels, stacked};
 use crate::report::common::words::{count, starred};
@@ -21,7 +23,7 @@ pub enum BlockColor {
     /// Allocated or pending free.
     #[default]
     State,
-    /// Its group; so many groups have a colour of their own.
+    /// Its group; this many groups have a colour of their own.
     Group(usize),
 }
 
@@ -183,9 +185,9 @@ struct Paint {
     inferred: bool,
 }
 
-const ALLOCATED: Color = palette::GROUPS[0];
+const ALLOCATED: Color = palette::FIGURE;
 /// No group has it.
-const PENDING: Color = palette::ALARM;
+const PENDING: Color = palette::TEXT;
 
 impl Paint {
     fn of(device: &DeviceSegmentMap, color: BlockColor) -> Self {
@@ -197,14 +199,16 @@ impl Paint {
             return Self { rows: Vec::new(), legend, inferred: false };
         };
         let groups = &device.peak.attribution.rows;
-        let colors = groups.iter().take(top).map(|row| palette::of_label(&row.label));
+        let is_whole = device.peak.attribution.by == GroupBy::Category;
+        let members: Vec<Member<'_>> = groups.iter().take(top).map(|row| Member::of_row(row, is_whole)).collect();
+        let colors = palette::together(&members);
         let named: Vec<(String, Color)> =
             groups.iter().map(|row| starred(&row.label, row.inferred)).zip(colors).collect();
         let mut rows: Vec<Color> = named.iter().map(|(_, color)| *color).collect();
         let more = groups.len() > rows.len();
         let inferred = groups.iter().take(rows.len()).any(|row| row.inferred);
         rows.resize(groups.len(), palette::OTHER);
-        let other = more.then(|| (crate::facts::grouping::attribution::OTHER.to_owned(), palette::OTHER));
+        let other = more.then(|| (OTHER.to_owned(), palette::OTHER));
         let legend = named.into_iter().chain(other).chain(pending).chain([free]).collect();
         Self { rows, legend, inferred }
     }

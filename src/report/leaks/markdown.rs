@@ -40,7 +40,7 @@ fn leaks_device(device: &DeviceLeaks, out: &mut dyn Write) -> io::Result<()> {
     }
     let cures = device.of_growth();
     if !cures.is_empty() {
-        cures::markdown(&cures, out)?;
+        cures::markdown(&cures, false, out)?;
         writeln!(out)?;
     }
     if device.rows.is_empty() {

@@ -44,7 +44,7 @@ impl TextStyle {
         if let Some(projection) = &device.projection {
             self.words("  ", &words::projection(projection), out)?;
         }
-        self.cures(&device.of_growth(), out)?;
+        self.cures(&device.of_growth(), false, out)?;
         if device.rows.is_empty() {
             return Ok(());
         }

@@ -46,7 +46,7 @@ fn device_section(device: &DeviceOoms, out: &mut dyn Write) -> io::Result<()> {
         failed(oom, out)?;
     }
     if !device.cures.is_empty() {
-        cures::markdown(&device.cures, out)?;
+        cures::markdown(&device.cures, device.failed > 0, out)?;
         writeln!(out)?;
     }
     if let Some(room) = device.plans.as_ref().and_then(plan::room) {
@@ -62,6 +62,9 @@ fn failed(oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
     let figures = &oom.figures;
     writeln!(out, "\n| | Bytes |\n|---|--:|")?;
     writeln!(out, "| requested ({}) | {} |", escape(&oom_words::serving(oom)), Bytes(oom.request.bytes))?;
+    if oom.request.driver_bytes != oom.request.bytes {
+        writeln!(out, "| new segment | {} |", Bytes(oom.request.driver_bytes))?;
+    }
     for (name, bytes) in [
         ("device free", oom.device_free),
         ("reserved", figures.reserved),
@@ -76,7 +79,7 @@ fn failed(oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "| rounding loss | {} |", signed(figures.rounding()))?;
     let segments = words::count(oom.retry.segments, "segment");
-    writeln!(out, "| given back before the last try ({segments}) | {} |\n", Bytes(oom.retry.bytes))?;
+    writeln!(out, "| freed by retry ({segments}) | {} |\n", Bytes(oom.retry.bytes))?;
     writeln!(out, "- requested by {}", code(&oom.request.site))?;
     for frame in &oom.request.stack {
         writeln!(out, "  - {}", code(frame))?;

@@ -23,7 +23,11 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
     if report.count() == 0 {
-        text.words("", &format!("{}; the peak instead:", notes::no_oom(source.recording, report.elsewhere)), out)?;
+        text.words(
+            "",
+            &format!("{}; showing the peak instead:", notes::no_oom(source.recording, report.elsewhere)),
+            out,
+        )?;
     }
     for (index, device) in report.devices.iter().enumerate() {
         if index > 0 || report.count() == 0 {
@@ -42,12 +46,12 @@ fn next(source: Source<'_>, report: &OomReport) -> Vec<Next> {
     let settings = || Next::new("simulate", &[source.path], "--sweep", "what it needs under other allocator settings");
     let fit = |about: &str| Next::new("fit", &[source.path], "", about);
     let has_plans = report.devices.iter().any(|device| device.plans.is_some());
-    let has_complete_step = report.devices.iter().any(|device| device.has_complete_step);
+    let can_plan = report.devices.iter().any(|device| device.can_plan);
     match first.cause {
         Cause::Capacity if has_plans => {
             vec![fit("what would make room, and the lines of Python that do it"), settings()]
         }
-        Cause::Capacity if has_complete_step => vec![fit("whether changes of the program make room"), settings()],
+        Cause::Capacity if can_plan => vec![fit("whether changes to the program make room"), settings()],
         Cause::Capacity => vec![settings()],
         Cause::Fragmentation => {
             let pins =
@@ -76,7 +80,7 @@ impl TextStyle {
             self.notes(&notes::ooms(device), out)?;
             self.oom(oom, out)?;
         }
-        self.cures(&device.cures, out)?;
+        self.cures(&device.cures, device.failed > 0, out)?;
         if let Some(room) = device.plans.as_ref().and_then(plan::room) {
             writeln!(out, "\n{}", self.bold("What would make room"))?;
             self.item(&room, out)?;

@@ -44,7 +44,10 @@ pub fn request(oom: &Oom) -> Vec<String> {
     if !request.same_size.is_empty() {
         let sites: Vec<String> =
             request.same_size.iter().map(|(site, blocks)| format!("{site} ({})", count(*blocks, "block"))).collect();
-        lines.push(format!("live blocks of the same size (for a gradient, likely its tensor): {}", sites.join(", ")));
+        lines.push(format!(
+            "live blocks of the same size (if the request is a gradient, likely its parameter or activation): {}",
+            sites.join(", ")
+        ));
     }
     if !request.compile_context.is_empty() {
         lines.push(format!("torch.compile context {}", request.compile_context));

@@ -23,6 +23,8 @@ const LEAKS: usize = 5;
 pub struct Finding {
     pub title: String,
     pub lines: Vec<String>,
+    /// Whether it tells of a request that failed, or of a leak.
+    pub is_failure: bool,
 }
 
 /// Failed requests with their causes, how devices differ, then leaks; empty when there is nothing of it.
@@ -41,14 +43,22 @@ pub fn differ(comparison: &Comparison) -> Finding {
         let shares: Vec<String> = columns.iter().map(share).collect();
         format!("{}: {}", starred(&row.label, row.inferred), shares.join(", "))
     };
-    Finding { title: comparison::headline(comparison), lines: comparison.rows.iter().map(line).collect() }
+    Finding {
+        title: comparison::headline(comparison),
+        lines: comparison.rows.iter().map(line).collect(),
+        is_failure: false,
+    }
 }
 
 fn failures(device: &DeviceOoms) -> impl Iterator<Item = Finding> {
     let told = device.ooms.iter().take(OOMS).map(|oom| failure(device, oom));
     let more = device.failed.saturating_sub(device.ooms.len().min(OOMS));
     let name = device_name(device.device);
-    let more = (more > 0).then(|| Finding { title: format!("{name}: {more} more failed"), lines: Vec::new() });
+    let more = (more > 0).then(|| Finding {
+        title: format!("{name}: {more} more failed"),
+        lines: Vec::new(),
+        is_failure: true,
+    });
     told.chain(more)
 }
 
@@ -58,7 +68,7 @@ pub fn failure(device: &DeviceOoms, oom: &Oom) -> Finding {
     let place = notes::position(&oom.moment, device.entries, &device.completeness);
     let mut lines = vec![format!("requested by {site} ({place})")];
     lines.extend(oom.evidence.iter().map(|evidence| oom_words::evidence(oom, evidence).text));
-    Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines }
+    Finding { title: format!("{name}: out of memory, {bytes} requested; cause: {cause}"), lines, is_failure: true }
 }
 
 pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
@@ -72,5 +82,5 @@ pub fn leak(device: &DeviceLeaks) -> Option<Finding> {
     let facts = leaks::steps(device).into_iter().chain(leaks::course(device));
     let facts = facts.chain(device.projection.as_ref().map(leaks::projection));
     let title = format!("{}: {}", device_name(device.device), leaks::headline(device));
-    Some(Finding { title, lines: facts.chain(sites).collect() })
+    Some(Finding { title, lines: facts.chain(sites).collect(), is_failure: true })
 }

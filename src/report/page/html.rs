@@ -1,17 +1,18 @@
 //! The report as a static HTML page.
 
 use super::findings::findings;
-use super::{Page, Section, figures, verdict};
+use super::{FIRST_SITES, Page, Section, figures, verdict};
 use crate::analysis::peak::DevicePeak;
 use crate::model::bytes::Bytes;
 use crate::report::common::notes::{self, device_name, safe};
-use crate::report::common::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, TEXT};
+use crate::report::common::picture::Picture;
+use crate::report::common::picture::palette::{ALARM, BACKGROUND, Color, GRID, MUTED, Rgb, TEXT};
 use crate::report::common::words::{count, starred};
 use crate::report::percent;
 use std::io::{self, Write};
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let path = escape(page.source.path);
+    let name = escape(page.name());
     writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
     // Nothing is loaded or run; this makes the browser enforce it.
     writeln!(
@@ -19,8 +20,8 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     )?;
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
-    writeln!(out, "<title>{path}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
-    writeln!(out, "<h1>{path}</h1>")?;
+    writeln!(out, "<title>{name}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
+    writeln!(out, "<h1>{name}</h1>")?;
     for line in notes::source(&page.source.recording.snapshot) {
         writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
     }
@@ -34,22 +35,31 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "<p class=\"verdict{class}\">{}</p>", escape(&sentence))?;
         verdict::others(page).iter().try_for_each(|line| writeln!(out, "<p>{}</p>", escape(line)))?;
     }
-    section(&page.first_pictures(), out)?;
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         writeln!(out, "<h2>What to do</h2>")?;
         list(&remedies, out)?;
     }
+    let mut timelines = page.first_pictures();
+    let others = timelines.pictures.split_off(timelines.pictures.len().min(1));
+    section(&timelines, out)?;
+    if let Some(first) = page.first_peak() {
+        sites(first, FIRST_SITES, out)?;
+    }
+    writeln!(out, "<details class=\"more\"><summary>More</summary>")?;
+    section_of(&others, out)?;
     let (devices, shown) = page.tables();
-    devices.iter().try_for_each(|device| sites(device, shown, out))?;
+    let is_more = |device: &&DevicePeak| devices.len() > 1 || device.attribution.rows.len() > FIRST_SITES;
+    devices.iter().filter(is_more).try_for_each(|device| sites(device, shown, out))?;
     page.more_pictures().iter().try_for_each(|more| section(more, out))?;
     for finding in findings(page) {
-        writeln!(out, "<h2 class=\"alarm\">{}</h2>", escape(&finding.title))?;
+        let class = if finding.is_failure { " class=\"alarm\"" } else { "" };
+        writeln!(out, "<h2{class}>{}</h2>", escape(&finding.title))?;
         list(&finding.lines, out)?;
     }
     writeln!(out, "<h2>Figures</h2>")?;
     all_figures(page, out)?;
-    writeln!(out, "<p>{}</p>\n</body>\n</html>", escape(&figures::recording(page)))
+    writeln!(out, "</details>\n<p>{}</p>\n</body>\n</html>", escape(&figures::recording(page)))
 }
 
 /// Rows of a table, and items of a list, that are there to read; those behind them are there to unfold.
@@ -57,7 +67,17 @@ const UNFOLDED: usize = 12;
 
 fn section(section: &Section, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<h2>{}</h2>", section.caption)?;
-    section.pictures.iter().try_for_each(|picture| picture.write(out))
+    section_of(&section.pictures, out)
+}
+
+/// Pictures, each as wide as it is: a narrow screen shows a part of it rather than all of it too small to read.
+fn section_of(pictures: &[Picture], out: &mut dyn Write) -> io::Result<()> {
+    for picture in pictures {
+        writeln!(out, "<div class=\"wide\">")?;
+        picture.write(out)?;
+        writeln!(out, "</div>")?;
+    }
+    Ok(())
 }
 
 fn list(lines: &[String], out: &mut dyn Write) -> io::Result<()> {
@@ -90,11 +110,11 @@ fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     if is_long {
         writeln!(out, "<details><summary>{}</summary>", count(rows.len() as u64, "device"))?;
     }
-    writeln!(out, "<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
+    writeln!(out, "<div class=\"wide\">\n<table>\n<tr>{}</tr>", cells("th", figures::COLUMNS.map(str::to_owned)))?;
     for row in rows {
         writeln!(out, "<tr>{}</tr>", cells("td", row))?;
     }
-    writeln!(out, "</table>")?;
+    writeln!(out, "</table>\n</div>")?;
     if is_long {
         writeln!(out, "</details>")?;
     }
@@ -104,6 +124,7 @@ fn all_figures(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// The table of sites of one device, each with its stack to unfold.
 fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     let mut top = device.attribution.clone();
+    top.rows.retain(|row| row.bytes > 0);
     top.keep_top(shown);
     let name = device_name(device.device);
     let place = notes::place(device);
@@ -138,7 +159,7 @@ fn sites(device: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<(
 }
 
 fn style() -> String {
-    let theme = |shade: fn(Color) -> &'static str| {
+    let theme = |shade: fn(Color) -> Rgb| {
         let [text, muted, grid, background, alarm] = [TEXT, MUTED, GRID, BACKGROUND, ALARM].map(shade);
         format!(
             "body{{color:{text};background:{background}}}\nth,td{{border-color:{grid}}}\nth,.note{{color:{muted}}}\n\
@@ -150,13 +171,16 @@ fn style() -> String {
         "{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n\
          body{{font:14px system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0}}\n\
          h1,h2,p,ul,table,details{{margin-left:16px;margin-right:16px}}\n\
+         .more{{margin:0}}.more>summary{{margin:24px 16px;font-size:16px;font-weight:600}}\n\
+         .wide{{overflow-x:auto}}\n\
          .verdict{{font-size:20px;font-weight:600}}\n\
          h1{{font-size:16px;overflow-wrap:anywhere}}\nh2{{font-size:16px;margin:28px 16px 8px}}\ntd details{{margin:0}}\n\
          table{{border-collapse:collapse}}\n\
          th,td{{border-bottom-style:solid;border-bottom-width:1px;padding:3px 16px 3px 0;vertical-align:top}}\n\
-         th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right}}\n\
+         th{{text-align:left;font-weight:400}}\ntd.number,th.number{{text-align:right;white-space:nowrap}}\n\
          code,pre{{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}}\n\
-         svg{{display:block;max-width:100%;height:auto}}\n"
+         svg{{display:block;max-width:100%;height:auto}}\n\
+         @media (max-width:760px){{svg{{max-width:none}}td,th{{padding-right:8px}}h2{{margin-top:20px}}}}\n"
     )
 }
 

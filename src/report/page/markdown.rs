@@ -1,7 +1,7 @@
 //! The report as Markdown for an issue.
 
 use super::findings::findings;
-use super::{Page, SITES, figures, verdict};
+use super::{FIRST_SITES, Page, SITES, figures, verdict};
 use crate::analysis::peak::DevicePeak;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::model::bytes::Bytes;
@@ -22,7 +22,7 @@ const FRAME_WIDTH: usize = 160;
 const CURVE: usize = 64;
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## GPU memory report of {}\n", code(page.source.path))?;
+    writeln!(out, "## GPU memory report of {}\n", code(page.name()))?;
     for line in notes::source(&page.source.recording.snapshot) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
@@ -33,45 +33,65 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Some((sentence, _)) = verdict::verdict(page) {
         writeln!(out, "**{}**\n", escape(&sentence))?;
     }
-    writeln!(out, "| {} |", figures::COLUMNS.map(escape).join(" | "))?;
-    writeln!(out, "|---|{}---|", "--:|".repeat(figures::COLUMNS.len() - 2))?;
-    for row in figures::rows(page) {
-        writeln!(out, "| {} |", row.join(" | "))?;
-    }
-    writeln!(out, "\n{}; {}.\n", escape(figures::INACTIVE), escape(&figures::recording(page)))?;
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         writeln!(out, "### What to do\n")?;
         remedies.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
         writeln!(out)?;
     }
+    let (devices, shown) = page.tables();
+    let timeline_of =
+        |peak: &DevicePeak| page.overview.timeline.devices.iter().find(|timeline| timeline.peak.device == peak.device);
+    if let Some(first) = page.first_peak() {
+        device(first, timeline_of(first), FIRST_SITES, out)?;
+    }
+    writeln!(out, "<details>\n<summary>More</summary>\n")?;
     for finding in findings(page) {
         writeln!(out, "### {}\n", escape(&finding.title))?;
         finding.lines.iter().try_for_each(|line| writeln!(out, "- {}", escape(line)))?;
         writeln!(out)?;
     }
-    let (devices, shown) = page.tables();
-    for (peak, timeline) in devices.iter().zip(&page.overview.timeline.devices) {
-        device(peak, timeline, shown, out)?;
+    writeln!(out, "| {} |", figures::COLUMNS.map(escape).join(" | "))?;
+    writeln!(out, "|---|{}---|", "--:|".repeat(figures::COLUMNS.len() - 2))?;
+    for row in figures::rows(page) {
+        writeln!(out, "| {} |", row.join(" | "))?;
+    }
+    writeln!(out, "\n{}; {}.\n", escape(figures::INACTIVE), escape(&figures::recording(page)))?;
+    for peak in devices {
+        let is_first = page.first_peak().is_some_and(|first| first.device == peak.device);
+        if !is_first {
+            device(peak, timeline_of(peak), shown, out)?;
+        } else if peak.attribution.rows.len() > FIRST_SITES {
+            writeln!(out, "### {}: all rows\n", escape(&device_name(peak.device)))?;
+            rows(peak, shown, out)?;
+        }
+        stacks(peak, shown, out)?;
     }
     let more = page.overview.peak.devices.len() - devices.len();
     if more > 0 {
-        writeln!(out, "{} not told in full; `--device` picks them.", count(more, "more device"))?;
+        writeln!(out, "{} not told in full; `--device` picks them.\n", count(more, "more device"))?;
     }
-    Ok(())
+    writeln!(out, "</details>")
 }
 
-fn device(peak: &DevicePeak, timeline: &DeviceTimeline, shown: usize, out: &mut dyn Write) -> io::Result<()> {
+/// A device with its curve and its largest rows.
+fn device(peak: &DevicePeak, timeline: Option<&DeviceTimeline>, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}\n", escape(&notes::headline(peak)))?;
     writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
     for line in notes::device(peak) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    writeln!(out, "```\n{}\n```\n", curve(timeline))?;
+    if let Some(timeline) = timeline {
+        writeln!(out, "```\n{}\n```\n", curve(timeline))?;
+    }
+    rows(peak, shown, out)
+}
+
+fn rows(peak: &DevicePeak, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     let mut top = peak.attribution.clone();
+    top.rows.retain(|row| row.bytes > 0);
     top.keep_top(shown);
-    table(&top, ["bytes", "share", "blocks"], peak.metric.name(), out)?;
-    stacks(peak, shown, out)
+    table(&top, ["bytes", "share", "blocks"], peak.metric.name(), out)
 }
 
 /// The stacks of the largest rows, to unfold.

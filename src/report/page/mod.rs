@@ -9,6 +9,7 @@ pub(super) mod verdict;
 
 use super::Source;
 use super::common::picture::{MAX_PANELS, Picture, PictureFormat, panels};
+use super::common::source::file_names;
 use super::flamegraph::picture as flamegraph;
 use super::fragmentation::picture as segments;
 use super::fragmentation::picture::BlockColor;
@@ -23,10 +24,9 @@ use std::io::{self, Write};
 
 /// Lines of the segment map in a report, of all devices; the rest is summed up.
 const SEGMENT_LINES: usize = 60;
-/// Up to so many devices each has a picture by site beside the one by category.
-const BY_SITE: usize = 2;
-/// Rows of the table of sites, where nothing else is asked for.
+/// Rows of the table of sites, unless the command asks for another number, and the rows that are not folded.
 const SITES: usize = 14;
+const FIRST_SITES: usize = 5;
 
 /// Pictures of a kind, one for each device.
 struct Section {
@@ -58,6 +58,11 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
+    /// The file's name, without the folders it lies in.
+    fn name(&self) -> &str {
+        file_names(&[self.source.path]).first().copied().unwrap_or_default()
+    }
+
     /// Writes it in a format.
     ///
     /// # Errors
@@ -95,14 +100,16 @@ impl Page<'_> {
         html::write(self, out)
     }
 
-    /// What a report shows below the verdict: where the memory goes, by category where that is known.
+    /// The timeline of each device, the one to look at first in front: by category where that is known. A report has one,
+    /// and those of other devices folded.
     fn first_pictures(&self) -> Section {
         let devices = self.first_first(&self.overview.timeline.devices, |device| device.peak.device);
         if self.is_by_category() {
             let pictures = panels(&devices, true, |device, room| timeline::categories(device, room));
             Section { caption: "Memory over time, by category", pictures }
         } else {
-            let pictures = panels(&devices, true, |device, room| timeline::panel(device, room));
+            let colors = timeline::Colors::of(devices.iter().copied());
+            let pictures = panels(&devices, true, |device, room| timeline::panel(device, &colors, room));
             let has_history = devices.iter().any(|device| !device.peak.completeness.no_entries);
             let caption = if has_history { "Memory over time" } else { "Memory at the dump" };
             Section { caption, pictures }
@@ -143,7 +150,7 @@ impl Page<'_> {
             && (of(Category::Unknown.name()) + of(Category::BeforeRecording.name())) * 10 < total * 9
     }
 
-    /// All other pictures: segments where holes matter, memory by site, stacks.
+    /// All other pictures: segments where holes matter, and stacks.
     fn more_pictures(&self) -> Vec<Section> {
         let overview = self.overview;
         let mut sections = Vec::new();
@@ -152,21 +159,18 @@ impl Page<'_> {
             let panel = |map: &DeviceSegmentMap, room| segments::panel(map, BlockColor::State, SEGMENT_LINES, room);
             sections.push(Section { caption: "Segments and their holes", pictures: panels(maps, false, panel) });
         }
-        if self.is_by_category() && self.has_sites() {
-            let mut devices = self.first_first(&overview.timeline.devices, |device| device.peak.device);
-            // Many devices run the same program: one says it all.
-            if devices.len() > BY_SITE {
-                devices.truncate(1);
-            }
-            let pictures = panels(&devices, false, |device, room| timeline::panel(device, room));
-            sections.push(Section { caption: "Memory over time, by site", pictures });
-        }
         if self.has_sites() {
             let devices = self.first_first(&overview.flame.devices, |device| device.peak.device);
             let pictures = panels(&devices, false, |device, room| flamegraph::panel(device, room));
             sections.push(Section { caption: "Live bytes by stack, outermost caller on top", pictures });
         }
         sections
+    }
+
+    /// The peak of the device to look at first.
+    fn first_peak(&self) -> Option<&DevicePeak> {
+        let peaks = &self.overview.peak.devices;
+        peaks.iter().find(|peak| Some(peak.device) == self.first_device()).or(peaks.first())
     }
 
     /// The peaks whose rows are written out, and how many of their rows.

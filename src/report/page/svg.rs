@@ -1,8 +1,14 @@
 //! The report as one picture.
 
 use super::findings::findings;
-use super::{Page, figures, verdict};
+use super::{FIRST_SITES, Page, figures, verdict};
+use crate::analysis::peak::DevicePeak;
+use crate::facts::grouping::attribution::Row;
+use crate::model::bytes::Bytes;
+use crate::report::common::notes::{self, device_name};
 use crate::report::common::picture::{self, Cell, Picture};
+use crate::report::common::words::starred;
+use crate::report::percent;
 
 pub fn page(page: &Page<'_>) -> Picture {
     let mut parts = vec![picture::heading(page.source, "GPU memory report")];
@@ -14,24 +20,48 @@ pub fn page(page: &Page<'_>) -> Picture {
     if let Some((sentence, is_bad)) = verdict::verdict(page) {
         parts.push(picture::verdict(&sentence, is_bad, &verdict::others(page)));
     }
-    let first = page.first_pictures();
-    parts.push(picture::caption(first.caption));
-    parts.extend(first.pictures);
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
         parts.push(picture::caption("What to do"));
         parts.push(picture::list(&remedies));
     }
+    let timelines = page.first_pictures();
+    parts.push(picture::caption(timelines.caption));
+    parts.extend(timelines.pictures);
+    if let Some(first) = page.first_peak() {
+        parts.push(picture::caption(&format!(
+            "What holds the memory on {}, {}",
+            device_name(first.device),
+            notes::place(first)
+        )));
+        parts.push(picture::table(&["bytes", "share", "blocks", first.attribution.by.name()], &sites(first)));
+    }
     for section in page.more_pictures() {
         parts.push(picture::caption(section.caption));
         parts.extend(section.pictures);
     }
-    parts.extend(findings(page).iter().map(|finding| picture::statement(&finding.title, &finding.lines)));
+    parts.extend(
+        findings(page).iter().map(|finding| picture::statement(&finding.title, finding.is_failure, &finding.lines)),
+    );
     parts.push(picture::caption("Figures"));
     let rows: Vec<_> = figures::rows(page).into_iter().map(figure_cells).collect();
     parts.push(picture::table(&figures::COLUMNS, &rows));
     parts.push(picture::remark(&format!("{}; {}", figures::INACTIVE, figures::recording(page))));
     picture::stacked(parts)
+}
+
+/// The largest rows of a device.
+fn sites(peak: &DevicePeak) -> Vec<Vec<Cell>> {
+    let mut top = peak.attribution.clone();
+    top.rows.retain(|row| row.bytes > 0);
+    top.keep_top(FIRST_SITES);
+    let total = top.total_bytes;
+    let cells = |row: &Row| {
+        let share = format!("{:.1}%", percent(row.bytes, total));
+        let numbers = [Bytes(row.bytes).to_string(), share, row.blocks.to_string()].map(Cell::Number);
+        numbers.into_iter().chain([Cell::Code(starred(&row.label, row.inferred))]).collect()
+    };
+    top.rows.iter().map(cells).collect()
 }
 
 /// Numbers, between the device's name and what its history lacks.

@@ -137,7 +137,9 @@ impl TextStyle {
         let width = self.room(0);
         let mut line = format!("{:>11} {:>6.1}%", Bytes(row.bytes), percent(row.bytes, total));
         if width >= BAR_FROM {
-            line += &format!("  {}", self.tint(&bar(row.bytes, largest)));
+            let bar = bar(row.bytes, largest);
+            let bar = row.category.map_or_else(|| self.tint(&bar), |category| self.hued(&bar, category));
+            line += &format!("  {bar}");
         }
         let mut used = UnicodeWidthStr::width(line.as_str());
         if width >= BAR_FROM {

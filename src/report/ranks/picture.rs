@@ -23,7 +23,7 @@ const PLOT_WIDTH: u32 = 790;
 const PLOT_HEIGHT: u32 = 280;
 /// Columns of bars at most. More ranks share columns.
 const COLUMNS: usize = PLOT_WIDTH as usize / 2;
-/// Up to so many ranks each bar has a tooltip.
+/// Up to this many ranks each bar has a tooltip.
 const WITH_TOOLTIPS: usize = 128;
 /// From this width on, in pixels, bars have room between them.
 const GAP_FROM: f64 = 4.0;
@@ -42,7 +42,9 @@ const DETAILED: usize = 3;
 const ROWS: usize = 12;
 
 /// The metric's maxima, and what is reserved behind them.
-const MAXIMUM: Color = palette::GROUPS[0];
+const MAXIMUM: Color = palette::FIGURE;
+/// Ranks that stand out.
+const OUTLIER: Color = palette::TEXT;
 const RESERVED: Color = palette::GRID;
 
 /// All kinds of memory below each other.
@@ -156,7 +158,7 @@ impl<'r> Bars<'r> {
         let reserved = self.path(RESERVED, |column| Some((0, column.reserved)));
         let usual = self.path(MAXIMUM, |column| Some((0, column.lowest)));
         let range = self.path(MAXIMUM, |column| Some((column.lowest, column.highest)));
-        let outlying = self.path(palette::ALARM, |column| {
+        let outlying = self.path(OUTLIER, |column| {
             let from = if self.is_merged() { column.lowest } else { 0 };
             column.stands_out.then_some((from, column.highest))
         });
@@ -207,7 +209,7 @@ impl<'r> Bars<'r> {
             let middle = self.middle(member).clamp(f64::from(LEFT) + half, f64::from(LEFT + PLOT_WIDTH) - half);
             if taken.iter().all(|other| (other - middle).abs() >= NAME_WIDTH) {
                 let name = shorten_end(&words::name(self.report, outlier.row), NAME_LENGTH);
-                plot = plot.add(text(middle, -6.0, Anchor::Middle, palette::ALARM, &name).set("font-weight", 600));
+                plot = plot.add(text(middle, -6.0, Anchor::Middle, OUTLIER, &name).set("font-weight", 600));
                 taken.push(middle);
             }
         }
@@ -272,7 +274,7 @@ fn legend(bars: &Bars<'_>, median: Option<i64>) -> Group {
     }
     if bars.columns.iter().any(|column| column.stands_out) {
         let what = if bars.is_merged() { "with a rank that stands out" } else { "stands out" };
-        entries.push((Some((palette::ALARM, 1.0)), what.to_owned()));
+        entries.push((Some((OUTLIER, 1.0)), what.to_owned()));
     }
     if bars.report.metric != Metric::Reserved {
         entries.push((Some((RESERVED, 1.0)), "reserved".to_owned()));

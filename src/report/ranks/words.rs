@@ -202,10 +202,10 @@ fn missing(report: &RanksReport) -> Option<String> {
 pub fn no_outlier(report: &RanksReport) -> String {
     let is_compared = |group: &Group| !group.relation.comparable(&group.members).is_empty();
     if !report.groups.is_empty() && !report.groups.iter().any(is_compared) {
-        return "no outliers are told, since these are not ranks of one run that do the same".to_owned();
+        return "memviz names no outliers, since these are not ranks of one run that do the same".to_owned();
     }
     if report.groups.iter().all(|group| group.members.len() < MIN_RANKS) {
-        return format!("it takes {MIN_RANKS} ranks to tell which one stands out");
+        return format!("at least {MIN_RANKS} ranks are needed to detect an outlier");
     }
     format!("no rank stands out: no maximum with {}", criterion())
 }

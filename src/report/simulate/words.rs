@@ -66,7 +66,7 @@ pub fn error_bar(device: &DeviceSimulation) -> Option<String> {
         let elsewhere = elsewhere.map_or(String::new(), |(allocs, frees)| {
             format!(
                 "; the rows below are simulated from the start, with other addresses or another limit: {allocs} \
-                     and {frees}"
+                     allocations, {frees} frees"
             )
         });
         return Some(format!(
@@ -104,12 +104,12 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         let calls = count(releases.empty_cache, "call");
         let doubt = match releases.uncertain_calls {
             0 => String::new(),
-            uncertain => format!(" ({uncertain} of which may be retries: what they released has no stack)"),
+            uncertain => format!(" ({uncertain} of which may be retries: the released segments have no stack)"),
         };
-        parts.push(format!("{calls} of empty_cache{doubt}, repeated where they were recorded"));
+        parts.push(format!("{calls} of empty_cache{doubt}, replayed where they were recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that released memory first", count(releases.retries, "request")));
+        parts.push(format!("{} that released cached memory first", count(releases.retries, "request")));
     }
     if releases.uncertain > 0 {
         parts.push(format!("{} of which may be calls of empty_cache: they have no stack", releases.uncertain));
@@ -227,10 +227,10 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
     let mut lines = vec![match serving.as_slice() {
         _ if device.refused_otherwise => format!(
-            "{requests} that the simulated device would serve: something that is not recorded refused it, such as \
+            "{requests} that the simulated device serves: something that is not recorded made it fail, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] => format!("{requests}: none of these settings serves all of them on this device"),
+        [] => format!("{requests}: none of these settings is enough on this device"),
         names => format!("{requests}, all served on this device under: {}", names.join("; ")),
     }];
     let (it, they_are) = if all == 1 { ("it", "it is") } else { ("them", "they are") };
@@ -240,7 +240,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
              recorded settings need {}; the needs above include serving {it}",
             Bytes(bytes)
         ),
-        None => format!("needs are those of serving {it}; what the program would have asked for then is not known"),
+        None => format!("the needs above include serving {it}; what the program would have requested next is unknown"),
     });
     lines
 }

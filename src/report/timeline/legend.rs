@@ -1,4 +1,4 @@
-//! What the bands are, in the order they are stacked, with their bytes at the instant that is looked at.
+//! What the bands are, by category in the order they are stacked, with their bytes at the instant that is looked at.
 
 use super::marks::RANGE_MARKS;
 use super::stack::name;
@@ -7,16 +7,20 @@ use crate::analysis::peak::each::RangePeaks;
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
 use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::attribution::OTHER;
 use crate::facts::training::Category;
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
-use crate::report::common::fit::shorten_middle;
+use crate::report::common::fit::shorten_end;
 use crate::report::common::notes::{safe, signed};
-use crate::report::common::picture::WIDTH;
 use crate::report::common::picture::palette::{self, Color};
 use crate::report::common::picture::plot::{LEGEND, LEGEND_LINE};
 use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, px, rectangle, text, titled};
+use crate::report::common::picture::{Script, WIDTH};
+use crate::report::common::words::count;
 use crate::report::percent;
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use svg::node::element::{Circle, Group};
 
 /// Side of a square that shows a colour.
@@ -25,6 +29,8 @@ const SQUARE: f64 = 11.0;
 const RIGHT: f64 = WIDTH as f64 - 16.0;
 const SHARE: f64 = RIGHT - 10.0 * MONO_WIDTH;
 const BYTES: f64 = SHARE - 8.0 * MONO_WIDTH;
+/// Characters of the name of what is held only at other times.
+const ABSENT: usize = 40;
 /// How far sites stand to the right of their category.
 const INDENT: f64 = 16.0;
 
@@ -64,6 +70,11 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, top: f64) -> (Gro
         y += LEGEND_LINE;
         group = group.add(row(&line, y));
     }
+    let absent = absent(stack);
+    if !absent.is_empty() {
+        y += LEGEND_LINE;
+        group = group.add(elsewhere(&absent, y));
+    }
     if let Some(ranges) = &device.peak.ranges {
         y += LEGEND_LINE;
         let dot = Circle::new().set("cx", px(LEGEND + 5.5)).set("cy", px(y - 4.0)).set("r", 3);
@@ -85,12 +96,44 @@ fn moment(device: &DeviceTimeline) -> &'static str {
     }
 }
 
+/// Bands that hold nothing at the instant that is looked at, the highest first, one of each category.
+fn absent(stack: &Stack<'_>) -> Vec<(String, Color)> {
+    let highest = |band: &Band| band.bytes.iter().copied().max().unwrap_or(0);
+    let mut absent: Vec<(&Band, Color)> = stack.bands.iter().zip(stack.colors.iter().copied()).collect();
+    absent.retain(|(band, _)| band.bytes_there == 0);
+    absent.sort_by_key(|(band, _)| Reverse(highest(band)));
+    let mut names = HashSet::new();
+    let named = |(band, color): (&Band, Color)| (band.category.map_or_else(|| name(band), category_name), color);
+    absent.into_iter().map(named).filter(|(name, _)| names.insert(name.clone())).collect()
+}
+
+/// As many of them as a line holds.
+fn elsewhere(absent: &[(String, Color)], y: f64) -> Group {
+    let head = "at other times:";
+    let mut group = Group::new().add(text(LEGEND, y, Anchor::Start, palette::MUTED, head));
+    let mut x = LEGEND + Script::Body.width(head) + 8.0;
+    for (name, color) in absent {
+        let name = shorten_end(&safe(name), ABSENT);
+        let end = x + 16.0 + Script::Body.width(&name) + 12.0;
+        if end > RIGHT {
+            break;
+        }
+        let square = rectangle(x, y - 9.5, SQUARE, SQUARE, *color);
+        group = group.add(square).add(text(x + 16.0, y, Anchor::Start, palette::MUTED, &name));
+        x = end;
+    }
+    group
+}
+
 fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     let total = device.peak.attribution.total_bytes;
     let share = |bytes| Some(percent(bytes, total));
     let mut lines = Vec::new();
     let is_by_site = stack.by == GroupBy::Site;
-    for bands in runs(&stack.bands) {
+    for mut bands in runs(&stack.bands) {
+        // What is held only at other times is told below.
+        bands.retain(|(band, _)| band.bytes_there > 0);
+        bands.sort_by_key(|(band, _)| (band.label == OTHER, Reverse(band.bytes_there)));
         let category = bands.first().and_then(|(band, _)| band.category).filter(|_| is_by_site);
         let is_one = bands.len() == 1;
         if let Some(category) = category.filter(|_| !is_one) {
@@ -114,6 +157,9 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
                 mark: Mark::Square(stack.colors[index], band.leak.is_some()),
                 indent: if category.is_some() && !is_one { INDENT } else { 0.0 },
                 label: match category.filter(|_| is_one) {
+                    Some(category) if band.label == OTHER => {
+                        format!("{}: {}", category_name(category), count(band.groups as u64, "site"))
+                    }
                     Some(category) => format!("{}: {}", category_name(category), name(band)),
                     None => name(band),
                 },
@@ -164,7 +210,7 @@ fn runs(bands: &[Band]) -> Vec<Vec<(&Band, usize)>> {
     runs
 }
 
-fn category_name(category: Category) -> String {
+pub(super) fn category_name(category: Category) -> String {
     category.name().replace('_', " ")
 }
 
@@ -175,7 +221,7 @@ fn row(line: &Line, y: f64) -> Group {
     let left = if matches!(line.mark, Mark::None) { LEGEND } else { LEGEND + 18.0 + line.indent };
     let room = ((BYTES - 12.0 * MONO_WIDTH - left) / MONO_WIDTH) as usize;
     let note = line.note.chars().count();
-    let label = shorten_middle(&safe(&line.label), room.saturating_sub(note));
+    let label = shorten_end(&safe(&line.label), room.saturating_sub(note));
     let mut row = titled(&line.label).add(mono(left, Anchor::Start, &format!("{label}{}", line.note)));
     let square = LEGEND + line.indent;
     match line.mark {

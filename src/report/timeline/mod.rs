@@ -5,6 +5,8 @@ mod legend;
 #[cfg(feature = "plot")]
 mod marks;
 #[cfg(feature = "plot")]
+mod names;
+#[cfg(feature = "plot")]
 pub(crate) mod picture;
 #[cfg(feature = "plot")]
 mod ribbons;

@@ -1,35 +1,35 @@
 //! `memviz timeline`: live memory over time, stacked by group, with what is reserved, marks and annotations.
 
 use super::scale::{NO_LABELS, Scale};
+pub(crate) use super::stacked::Colors;
 use super::stacked::Stack;
 use super::{legend, marks, ribbons, stack, strip, ticks};
 use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
-use crate::facts::grouping::GroupBy;
 use crate::model::bytes::Bytes;
 use crate::report::Source;
 use crate::report::common::picture::chart::{self, Area};
 use crate::report::common::picture::plot::{LABEL_LINE, LABEL_LINES, LEFT, LEGEND_TOP, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::px;
 use crate::report::common::picture::{Picture, Room, device_heading, heading, panels, stacked, warnings};
-use std::borrow::Cow;
 use svg::node::Blob;
 use svg::node::element::Group;
 
 /// All devices below each other.
 pub fn draw(source: Source<'_>, report: &TimelineReport) -> Picture {
     let mut parts = vec![heading(source, "live memory")];
-    parts.extend(panels(&report.devices, true, panel));
+    let colors = Colors::of(report.devices.iter());
+    parts.extend(panels(&report.devices, true, |device, room| panel(device, &colors, room)));
     stacked(parts)
 }
 
 /// One device, by what was asked for.
-pub fn panel(device: &DeviceTimeline, room: Room) -> Picture {
-    plot(device, &Stack::of(Cow::Borrowed(&device.bands), device.peak.attribution.by), room)
+pub fn panel(device: &DeviceTimeline, colors: &Colors<'_>, room: Room) -> Picture {
+    plot(device, &Stack::of(device, colors), room)
 }
 
 /// One device, by category where that is known.
 pub fn categories(device: &DeviceTimeline, room: Room) -> Picture {
-    plot(device, &Stack::of(Cow::Owned(device.categories()), GroupBy::Category), room)
+    plot(device, &Stack::of_categories(device), room)
 }
 
 fn plot(device: &DeviceTimeline, stack: &Stack<'_>, room: Room) -> Picture {

@@ -2,13 +2,14 @@
 
 use super::scale::{Scale, column};
 use super::stacked::Stack;
+use super::{legend, names};
 use crate::analysis::timeline::DeviceTimeline;
 use crate::analysis::timeline::{Band, INACTIVE, LEAKS};
 use crate::facts::grouping::attribution::OTHER;
 use crate::model::bytes::Bytes;
 use crate::report::common::fit;
 use crate::report::common::notes::safe;
-use crate::report::common::picture::palette::{self, Color};
+use crate::report::common::picture::palette;
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH};
 use crate::report::common::picture::shape::{px, rectangle, titled};
 use crate::report::common::words::{count, starred};
@@ -38,13 +39,16 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             *top += bytes as f64;
         }
     }
-    let mut above: Option<Color> = None;
+    let mut above = None;
+    let mut names = Vec::new();
     for (band, color) in stack.bands.iter().zip(&stack.colors) {
         let mut edge = Vec::with_capacity(columns);
         for (column, top) in tops.iter_mut().enumerate() {
             edge.push(scale.y(*top));
             *top -= band.bytes[column] as f64;
         }
+        let floor: Vec<f64> = tops.iter().map(|&top| scale.y(top)).collect();
+        names.extend(names::on_band(&safe(&written(band)), &edge, &floor));
         let mut path = Path::new()
             .set("d", steps(&edge))
             .set("fill", color.light)
@@ -54,15 +58,23 @@ pub(super) fn draw(device: &DeviceTimeline, stack: &Stack<'_>, scale: &Scale) ->
             path = path.set("data-category", category.name());
         }
         if band.leak.is_some() {
-            path = path.set("stroke", palette::ALARM.light).set("stroke-width", "1.5");
-        } else if above == Some(*color) {
-            // Two sites of one colour that touch.
+            path = path.set("stroke", palette::ALARM.light);
+        } else if above == Some(band.category) {
+            // Two steps of one hue that touch.
             path = path.set("stroke", palette::BACKGROUND.light).set("stroke-width", "0.6");
         }
-        above = Some(*color);
+        above = Some(band.category);
         group = group.add(titled(&title(device, band)).add(path));
     }
-    group
+    names.into_iter().fold(group, Group::add)
+}
+
+/// What is written on a band.
+fn written(band: &Band) -> String {
+    match band.category {
+        Some(category) if band.label == category.name() => legend::category_name(category),
+        _ => name(band),
+    }
 }
 
 fn title(device: &DeviceTimeline, band: &Band) -> String {

@@ -1,10 +1,12 @@
 //! What a plot stacks.
 
-use crate::analysis::timeline::Band;
+use crate::analysis::timeline::{Band, DeviceTimeline};
 use crate::facts::grouping::GroupBy;
-use crate::facts::grouping::attribution::OTHER;
-use crate::report::common::picture::palette::{self, Color};
+use crate::facts::training::Category;
+use crate::report::common::palette::{self, Color, Member};
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 /// What a plot stacks.
 pub(super) struct Stack<'a> {
@@ -13,18 +15,46 @@ pub(super) struct Stack<'a> {
     pub by: GroupBy,
 }
 
-impl<'a> Stack<'a> {
-    pub(super) fn of(bands: Cow<'a, [Band]>, by: GroupBy) -> Self {
-        let colors = bands.iter().map(|band| color(band, by)).collect();
-        Self { bands, colors, by }
+/// The colours of the bands of all devices of a picture: what is on several of them has one.
+pub(crate) struct Colors<'a>(HashMap<(&'a str, Option<Category>), Color>);
+
+impl<'a> Colors<'a> {
+    pub(crate) fn of(devices: impl Iterator<Item = &'a DeviceTimeline>) -> Self {
+        let mut bands: Vec<(&'a Band, GroupBy)> = Vec::new();
+        for device in devices {
+            bands.extend(device.bands.iter().map(|band| (band, device.peak.attribution.by)));
+        }
+        // The larger one decides, where a band is on several devices.
+        bands.sort_by_key(|(band, _)| Reverse(band.bytes_there));
+        let mut seen = HashSet::new();
+        bands.retain(|(band, _)| seen.insert((band.label.as_str(), band.category)));
+        let members: Vec<Member<'_>> = bands.iter().map(|&(band, by)| member(band, by == GroupBy::Category)).collect();
+        let keys = bands.iter().map(|(band, _)| (band.label.as_str(), band.category));
+        Self(keys.zip(palette::together(&members)).collect())
+    }
+
+    fn of_band(&self, band: &Band) -> Color {
+        self.0.get(&(band.label.as_str(), band.category)).copied().unwrap_or(palette::OTHER)
     }
 }
 
-/// The colour of a band. What is left of a category has the category's.
-pub(super) fn color(band: &Band, by: GroupBy) -> Color {
-    match band.category {
-        Some(category) if by == GroupBy::Category => palette::of_category(category),
-        Some(category) if band.label == OTHER => palette::of_category(category),
-        _ => palette::of_label(&band.label),
+impl<'a> Stack<'a> {
+    /// The bands of a device as they are.
+    pub(super) fn of(device: &'a DeviceTimeline, colors: &Colors<'_>) -> Self {
+        let by = device.peak.attribution.by;
+        let colors = device.bands.iter().map(|band| colors.of_band(band)).collect();
+        Self { bands: Cow::Borrowed(&device.bands), colors, by }
     }
+
+    /// A band for each category.
+    pub(super) fn of_categories(device: &DeviceTimeline) -> Self {
+        let bands = device.categories();
+        let members: Vec<Member<'_>> = bands.iter().map(|band| member(band, true)).collect();
+        let colors = palette::together(&members);
+        Self { bands: Cow::Owned(bands), colors, by: GroupBy::Category }
+    }
+}
+
+fn member(band: &Band, is_whole: bool) -> Member<'_> {
+    Member { label: &band.label, category: band.category, is_whole, bytes: band.bytes_there }
 }

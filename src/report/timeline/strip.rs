@@ -15,7 +15,7 @@ use svg::node::element::{Circle, Group, Path};
 /// Height of the strip, and of the line of text above it.
 const HEIGHT: f64 = 44.0;
 const TITLE: f64 = 14.0;
-/// Ends of steps are marked up to so many.
+/// Ends of steps are marked up to this many.
 const STEPS: usize = 120;
 
 /// The strip, and its height with what stands above it.

@@ -4,26 +4,26 @@ use super::scale::column;
 use crate::analysis::timeline::{Axis, Period, Shows};
 use crate::analysis::timeline::{DeviceTimeline, XAxis};
 use crate::report::common::notes;
-use crate::report::common::picture::WIDTH;
 use crate::report::common::picture::chart::{BELOW, Unit};
 use crate::report::common::picture::palette;
 use crate::report::common::picture::plot::{LEFT, PLOT_HEIGHT, PLOT_WIDTH, vertical};
 use crate::report::common::picture::shape::{Anchor, px, rectangle, text, titled};
+use crate::report::common::picture::{Script, WIDTH};
 use svg::node::element::{Group, Path};
 
 /// Pixels between ticks, about.
 const BETWEEN: f64 = 90.0;
 /// Parts narrower than this have no ticks.
 const NARROW: f64 = 46.0;
-/// Width of a character of a label, and room between two labels.
-const CHARACTER: f64 = 6.8;
+/// Room between two labels.
 const ROOM: f64 = 8.0;
 
 pub(super) fn draw(device: &DeviceTimeline) -> Group {
     let axis = &device.axis;
     let mut group = Group::new();
     let mut taken = f64::from(LEFT) - 30.0;
-    let unit = unit(axis);
+    let origin = origin(device);
+    let unit = unit(axis, origin);
     for pair in axis.periods.windows(2) {
         // Start-up, steps and the rest have scales of their own.
         if pair[0].shows != pair[1].shows && pair.iter().all(|period| period.shows != Shows::Idle) {
@@ -36,8 +36,8 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
             group = group.add(fold(axis, period));
             continue;
         }
-        for (x, label) in ticks(axis, period, unit) {
-            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+        for (x, label) in ticks(axis, period, unit, origin) {
+            let half = Script::Label.width(&label) / 2.0;
             if x - half < taken + ROOM || x + half > f64::from(WIDTH) - 2.0 {
                 continue;
             }
@@ -49,21 +49,28 @@ pub(super) fn draw(device: &DeviceTimeline) -> Group {
     }
     let middle = f64::from(LEFT) + f64::from(PLOT_WIDTH) / 2.0;
     let y = f64::from(PLOT_HEIGHT + BELOW) - 2.0;
-    group.add(text(middle, y, Anchor::Middle, palette::MUTED, &title(axis, unit)))
+    group.add(text(middle, y, Anchor::Middle, palette::MUTED, &title(device, unit)))
 }
 
-/// The unit of labels: times are counted from the first entry of the recording, so the last one is the longest.
-fn unit(axis: &Axis) -> Unit {
+/// What times are counted from: the start of the step that is shown, or else the first entry of the recording.
+fn origin(device: &DeviceTimeline) -> i64 {
+    let of_time = device.axis.counts == XAxis::Time;
+    device.run.as_ref().filter(|_| of_time).map_or(0, |run| run.shown.0)
+}
+
+/// The unit of labels: that of the last time, which is the longest.
+fn unit(axis: &Axis, origin: i64) -> Unit {
     match axis.counts {
         XAxis::Entry => Unit::ENTRIES,
-        XAxis::Time => Unit::of_time(axis.range().1 as f64),
+        XAxis::Time => Unit::of_time(axis.range().1.saturating_sub(origin) as f64),
     }
 }
 
 /// Round numbers on a part of the axis, and where they are.
-fn ticks(axis: &Axis, period: &Period, unit: Unit) -> Vec<(f64, String)> {
+fn ticks(axis: &Axis, period: &Period, unit: Unit, origin: i64) -> Vec<(f64, String)> {
     let (start, end) = (column(axis.columns(), period.start), column(axis.columns(), period.end));
-    let (from, to) = (period.from as f64 / unit.size, period.to as f64 / unit.size);
+    let since = |x: i64| x.saturating_sub(origin) as f64 / unit.size;
+    let (from, to) = (since(period.from), since(period.to));
     if end - start < NARROW || to <= from {
         return Vec::new();
     }
@@ -100,8 +107,12 @@ fn length(period: &Period) -> i64 {
     period.to.saturating_sub(period.from)
 }
 
-fn title(axis: &Axis, unit: Unit) -> String {
+fn title(device: &DeviceTimeline, unit: Unit) -> String {
+    let axis = &device.axis;
     let mut title = unit.name.to_owned();
+    if let Some(run) = device.run.as_ref().filter(|_| axis.counts == XAxis::Time) {
+        title += &format!(" from the start of step {}", run.step);
+    }
     let folds: Vec<&Period> = axis.periods.iter().filter(|period| period.shows == Shows::Idle).collect();
     if !folds.is_empty() {
         let idle = notes::duration(folds.iter().map(|period| length(period)).sum());

@@ -29,7 +29,7 @@ pub(crate) fn write(source: Source<'_>, report: &TriageReport, out: &mut dyn Wri
         table("category", &device.categories, out)?;
         table("site", &device.peak.attribution, out)?;
         if !device.advice.is_empty() {
-            cures::markdown(&device.advice, out)?;
+            cures::markdown(&device.advice, device.failure.is_some(), out)?;
             writeln!(out)?;
         }
         if let Some(nothing) = &device.nothing {
@@ -40,8 +40,11 @@ pub(crate) fn write(source: Source<'_>, report: &TriageReport, out: &mut dyn Wri
                 out,
                 "- {}: {}",
                 escape(&line.text),
-                code(&Next::new(line.command, &[source.path], "", "").typed)
+                code(&Next::new(line.command, &[source.path], "", "").typed())
             )?;
+        }
+        if let Some(next) = words::compared(device, source.path) {
+            writeln!(out, "- {}: {}", escape(&next.about), code(&next.typed()))?;
         }
         writeln!(out)?;
     }

@@ -13,6 +13,7 @@ use crate::report::common::text::TextStyle;
 use crate::report::common::words::{category, count};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
 
 /// Longest bar of categories, in columns.
 const BAR: usize = 60;
@@ -22,11 +23,11 @@ const NAMED: usize = 5;
 const OTHERS: usize = 2;
 /// Findings with a line each.
 const FINDINGS: usize = 4;
-/// What fills the part of a category in the bar, by turns, and its colour.
-const FILLS: [(&str, &str); 5] = [("█", "36"), ("▓", "35"), ("▒", "33"), ("░", "34"), ("▚", "32")];
-
-/// The same of what is not known.
-const UNKNOWN: (&str, &str) = ("·", "2");
+/// What fills the parts of the categories that are named in the bar, the largest first.
+const FILLS: [&str; NAMED] = ["█", "▓", "▒", "░", "▚"];
+/// The same of what is not known, and of the categories without a name.
+const UNKNOWN: &str = "·";
+const REST: &str = "-";
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = report.devices.get(report.first) else {
@@ -59,7 +60,7 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, 
         writeln!(out)?;
         text.broken(0, sentence).iter().try_for_each(|line| writeln!(out, "{}", text.dim(line)))?;
     }
-    text.cures(&first.advice, out)?;
+    text.cures(&first.advice, first.failure.is_some(), out)?;
     let is_told = is_better_recorded || would_show.is_some();
     if let Some(nothing) = first.nothing.as_ref().filter(|nothing| !is_told || !nothing.is_unknown()) {
         writeln!(out)?;
@@ -81,17 +82,25 @@ impl TextStyle {
         for (index, row) in rows.iter().enumerate() {
             sum = sum.saturating_add(row.bytes);
             let end = (percent(sum, total) / 100.0 * length as f64).round() as usize;
-            let is_unknown = row.label == Category::Unknown.name();
-            let (fill, color) = if is_unknown { UNKNOWN } else { FILLS[index % FILLS.len()] };
-            bar += &self.paint(&fill.repeat(end.saturating_sub(used)), color);
+            let is_named = index == 0 || index < NAMED && percent(row.bytes, total) >= 1.0;
+            let fill = match row.category {
+                Some(Category::Unknown) => UNKNOWN,
+                _ if is_named => FILLS[index],
+                _ => REST,
+            };
+            let hued = |text: &str| match row.category {
+                Some(category) if is_named => self.hued(text, category),
+                _ => self.dim(text),
+            };
+            bar += &hued(&fill.repeat(end.saturating_sub(used)));
             used = used.max(end);
-            let is_worth_a_name = index == 0 || percent(row.bytes, total) >= 1.0;
-            if index < NAMED && is_worth_a_name {
-                names.push(format!("{fill} {} {:.0}%", category(&row.label), percent(row.bytes, total)));
+            if is_named {
+                let name = format!(" {} {:.0}%", category(&row.label), percent(row.bytes, total));
+                names.push((hued(fill) + &name, fill.width() + name.width()));
             }
         }
         writeln!(out, "{bar}")?;
-        self.wrapped("", &names, out)
+        self.wrapped_painted("", &names, out)
     }
 
     fn sites(&self, sites: &Attribution, out: &mut dyn Write) -> io::Result<()> {
@@ -100,7 +109,8 @@ impl TextStyle {
             .rows
             .iter()
             .filter(|row| row.label != OTHER)
-            .try_for_each(|row| self.row(row, sites.total_bytes, largest, out))
+            .try_for_each(|row| self.row(row, sites.total_bytes, largest, out))?;
+        if sites.rows.iter().any(|row| row.inferred) { self.star(notes::INFERRED_SITE, out) } else { Ok(()) }
     }
 
     /// The commands that show more.
@@ -111,13 +121,16 @@ impl TextStyle {
             .take(FINDINGS)
             .map(|line| Next::new(line.command, &[path], "", line.text))
             .collect();
+        lines.extend(words::compared(device, path));
         // Of a profile of one instant there is no report.
-        lines.push(match source.recording.snapshot.notes.format {
-            Format::DeviceMemoryProfile => {
-                Next::new("flamegraph", &[path], "-o memory.svg", "the whole profile, as a picture")
+        if source.recording.snapshot.notes.format == Format::DeviceMemoryProfile {
+            lines.push(Next::new("flamegraph", &[path], "-o memory.svg", "the whole profile, as a picture"));
+        } else {
+            if cfg!(feature = "view") {
+                lines.push(Next::new("view", &[path], "", "the recording as a page in the browser"));
             }
-            _ => Next::new("report", &[path], "-o report.html", "the full report, as an HTML page"),
-        });
+            lines.push(Next::new("report", &[path], "-o report.html", "the full report, as an HTML page"));
+        }
         self.commands(&lines, out)
     }
 }

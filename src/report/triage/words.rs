@@ -5,6 +5,7 @@ use crate::analysis::triage::{DeviceTriage, Failure, Finding, Nothing};
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::replay::Metric;
+use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
 use crate::report::common::words::{category, count, starred};
 use crate::report::percent;
@@ -84,7 +85,7 @@ fn during(device: &DeviceTriage) -> String {
 }
 
 fn failed(failure: &Failure) -> String {
-    let Failure { requested, device_free, capacity, cause, count: failures } = *failure;
+    let Failure { requested, device_free, capacity, cause, count: failures, .. } = *failure;
     let free = format!("tried to allocate {}, {} free of {}", Bytes(requested), Bytes(device_free), Bytes(capacity));
     let why = match cause {
         Cause::Capacity => ": not enough in total",
@@ -140,11 +141,20 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
 
 /// The findings of a device, the failed request first.
 pub(crate) fn findings(device: &DeviceTriage) -> Vec<Line> {
-    let failed = device
-        .failure
-        .iter()
-        .map(|_| Line { text: "why it failed, and what would have helped".to_owned(), command: "oom" });
-    failed.chain(device.findings.iter().map(finding)).collect()
+    let line = |text: &str, command| Line { text: text.to_owned(), command };
+    let failed = device.failure.iter().map(|_| line("why it failed, and what would have helped", "oom"));
+    let can_plan = device.failure.is_some_and(|failure| failure.can_plan);
+    let planned = can_plan.then(|| line("what would make it fit", "fit"));
+    failed.chain(planned).chain(device.findings.iter().map(finding)).collect()
+}
+
+/// The command that shows what steps leave behind, where they do and are numbered: after the first, and after the last one
+/// before the instant looked at.
+pub(crate) fn compared(device: &DeviceTriage, path: &str) -> Option<Next> {
+    let grows = device.findings.iter().any(|finding| leaked(finding).is_some());
+    let last = device.during.step.filter(|&step| grows && step > 2)? - 1;
+    let [from, to] = [1, last].map(|step| format!("{path}@step:{step}:end"));
+    Some(Next::new("diff", &[&from, &to], "", format!("what the steps from 2 to {last} leave behind")))
 }
 
 pub(crate) fn finding(finding: &Finding) -> Line {

@@ -1,10 +1,11 @@
 //! What grew between two instants.
 
-use super::json;
+use super::{color, json};
 use crate::analysis::scene::{Difference, DifferenceRow};
 use crate::facts::grouping::GroupBy;
+use crate::facts::training::Category;
 use crate::replay::{Instant, Metric};
-use crate::report::common::picture::palette;
+use crate::report::common::palette::Rgb;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -23,8 +24,8 @@ struct Answer<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     label: &'a str,
-    light: &'static str,
-    dark: &'static str,
+    light: Rgb,
+    dark: Rgb,
     inferred: bool,
     from_bytes: u64,
     to_bytes: u64,
@@ -46,13 +47,14 @@ pub fn difference(metric: Metric, by: GroupBy, (from, to): (Instant, Instant), d
         from_bytes: before,
         to_bytes: after,
         bytes: i128::from(after) - i128::from(before),
-        rows: difference.rows.iter().map(Row::from).collect(),
+        rows: difference.rows.iter().map(|row| Row::of(row, by)).collect(),
     })
 }
 
-impl<'a> From<&'a DifferenceRow> for Row<'a> {
-    fn from(row: &'a DifferenceRow) -> Self {
-        let color = palette::of_label(&row.label);
+impl<'a> Row<'a> {
+    fn of(row: &'a DifferenceRow, by: GroupBy) -> Self {
+        let category = Category::ALL.into_iter().find(|category| category.name() == row.label);
+        let color = color(&row.label, category.filter(|_| by == GroupBy::Category), row.place);
         Self {
             label: &row.label,
             light: color.light,

@@ -69,7 +69,7 @@ pub fn findings(devices: &Devices<'_>) -> Result<String> {
         }
     }
     if let (Some(comparison), Some(first)) = (&report.comparison, report.devices.get(report.first)) {
-        let page::Finding { title, lines } = page::differ(comparison);
+        let page::Finding { title, lines, .. } = page::differ(comparison);
         found.push(Found { sentence: title, lines, command: "peak", ..Found::new("devices", false, first) });
     }
     Ok(json(&found))
@@ -100,7 +100,7 @@ impl Found {
 
 fn failures(device: &DeviceTriage, ooms: &DeviceOoms, found: &mut Vec<Found>) {
     for failed in ooms.ooms.iter().take(OOMS) {
-        let page::Finding { title, mut lines } = page::failure(ooms, failed);
+        let page::Finding { title, mut lines, .. } = page::failure(ooms, failed);
         lines.extend(failed.advice.iter().map(|advice| oom::advice(failed, advice).text));
         let instant = Some(failed.moment.instant);
         found.push(Found { sentence: title, lines, command: "oom", instant, ..Found::new("oom", true, device) });

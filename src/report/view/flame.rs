@@ -2,15 +2,15 @@
 
 use super::json;
 use crate::analysis::flame::{FlameNode, FlameReport};
-use crate::report::common::picture::palette::SideBySide;
-use crate::report::flamegraph::picture::{color, colors, packages};
+use crate::report::common::palette::Rgb;
+use crate::report::flamegraph::colors::Colors;
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct Node<'a> {
     label: &'a str,
-    light: &'static str,
-    dark: &'static str,
+    light: Rgb,
+    dark: Rgb,
     bytes: u64,
     own_bytes: u64,
     blocks: u64,
@@ -21,14 +21,13 @@ struct Node<'a> {
 /// The nodes of the first device's tree, each before its callees.
 pub fn flame(report: &FlameReport) -> String {
     let Some(device) = report.devices.first() else { return json(&[(); 0]) };
-    let packages = packages(device);
-    let colors = colors(&packages);
+    let colors = Colors::of(device);
     json(&device.nodes.iter().map(|node| Node::of(node, &colors)).collect::<Vec<_>>())
 }
 
 impl<'a> Node<'a> {
-    fn of(node: &'a FlameNode, packages: &SideBySide<'_>) -> Self {
-        let color = color(node, packages);
+    fn of(node: &'a FlameNode, colors: &Colors<'_>) -> Self {
+        let color = colors.of_node(node);
         let FlameNode { label, bytes, own_bytes, blocks, depth, start, .. } = node;
         Self {
             label,

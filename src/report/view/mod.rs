@@ -25,8 +25,9 @@ pub use reading::Reading;
 pub use segments::segments;
 pub use times::{annotations, steps};
 
-use super::common::picture::palette;
-use crate::analysis::scene::SceneGroup;
+use super::common::palette::{self, Color};
+use crate::analysis::scene::{Place, SceneGroup};
+use crate::facts::training::Category;
 use serde::Serialize;
 
 /// A group with its colours, which are those of the pictures.
@@ -37,22 +38,36 @@ pub struct Group {
     /// What it is for, where groups are categories.
     pub category: Option<&'static str>,
     /// Its colour on light ground.
-    pub light: &'static str,
+    pub light: String,
     /// Its colour on dark ground.
-    pub dark: &'static str,
+    pub dark: String,
     /// Whether the label is inferred rather than recorded.
     pub inferred: bool,
 }
 
 impl From<&SceneGroup> for Group {
     fn from(group: &SceneGroup) -> Self {
-        let color = palette::of_label(&group.label);
+        let color = color(&group.label, group.category, group.place);
         Self {
             label: group.label.clone(),
-            category: group.category.map(crate::facts::training::Category::name),
-            light: color.light,
-            dark: color.dark,
+            category: group.category.map(Category::name),
+            light: color.light.to_string(),
+            dark: color.dark.to_string(),
             inferred: group.inferred,
+        }
+    }
+}
+
+/// Steps of a hue that the page's sites have: more of them could not be told apart.
+const STEPS: usize = 16;
+
+/// The colour of a group: its category's where groups are categories, and else by its place.
+fn color(label: &str, category: Option<Category>, place: Place) -> Color {
+    match (category, place.category) {
+        (Some(category), _) => palette::of_category(category),
+        (None, Some(category)) => palette::of_place(Some(category), place.index % STEPS, place.members.min(STEPS)),
+        (None, None) => {
+            palette::of_special(label).unwrap_or_else(|| palette::of_place(None, place.index, place.members))
         }
     }
 }

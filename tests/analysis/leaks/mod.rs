@@ -165,11 +165,11 @@ mod binary {
         for (name, reason) in [
             (
                 "random_sizes",
-                "steps are not known: no annotation names them, and no loop around forward and backward shows; record at \
+                "steps are unknown: no annotation names them, and no loop around forward and backward was found; record at \
                  least four steps, each in torch.profiler.record_function(f\"step_{n}\")",
             ),
-            ("oom_forward", "1 step, annotated step_0; at least 4 are needed"),
-            ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; at least 4 are needed"),
+            ("oom_forward", "1 step, annotated step_0; record 4 or more"),
+            ("llama_hf_all", "2 steps, annotated Optimizer.step#AdamW.step; record 4 or more"),
         ] {
             let run = memviz(&["leaks", &fixture(name)]);
             run.expect(0);

@@ -153,7 +153,7 @@ fn what_was_not_understood_is_not_passed_and_named() {
         (overflowed(json!(true)), "ring buffer dropped entries"),
         (rehearsed(by_value), "sizes came from values of the device, which were 0 (train.py:7 y = x[x > 0])"),
         (rehearsed("{\"version\": 2}"), "expected what this version knows of rehearsals for \"rehearsal\""),
-        (twice, "more follows behind the recording"),
+        (twice, "more data follows the recording"),
         (pickle(&without(&whole, "/allocator_settings")), "allocator settings are missing"),
         (changed("/allocator_settings/max_split_size", json!("200")), "expected an integer for \"max_split_size\""),
         (

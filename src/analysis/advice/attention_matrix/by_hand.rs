@@ -85,11 +85,11 @@ impl Search<'_, '_> {
         let (track, phases) = (self.device.track, self.device.phases());
         let out = self.block(result);
         let stack = track.stack_of(result);
-        let home = self.homes.get(stack.index()).copied().flatten()?;
-        let is_forward = matches!(self.device.roles().role(stack), Role::Module | Role::Recompute);
-        if out.requested < SMALL || out.born == 0 || !is_forward {
+        let is_forward = || matches!(self.device.roles().role(stack), Role::Module | Role::Recompute);
+        if out.requested < SMALL || out.born == 0 || !is_forward() {
             return None;
         }
+        let home = self.homes.get(stack.index()).copied().flatten()?;
         let depth = self.depth(stack);
         let mut blocks: Vec<u32> = Vec::new();
         let mut between: Vec<u32> = Vec::new();

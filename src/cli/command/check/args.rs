@@ -12,9 +12,9 @@ use clap::Args;
 use regex::Regex;
 use std::path::PathBuf;
 
-/// Check budgets from flags or memviz.toml, and fail when one is exceeded
+/// Fail when memory exceeds a budget, from flags or memviz.toml
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
+#[command(before_help = examples(&[
     ("memviz check snapshot.pickle --max-peak 40GiB", "one budget"),
     ("memviz check snapshot.pickle --baseline main.json --tolerance 2%", "no growth"),
 ]))]
@@ -22,23 +22,28 @@ pub struct Check {
     /// Snapshots, profiler traces or memory timelines; - for standard input [default: what memviz.toml names]
     #[arg(value_name = "INPUT")]
     pub(super) inputs: Vec<PathBuf>,
-    /// Limit on allocated memory: a size such as 40GiB, or a percentage of --capacity
+    /// Limit on allocated memory, such as 40GiB, or 90% of --capacity
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     pub(super) max_peak: Option<Ceiling>,
-    /// Limit on reserved memory: a size, or a percentage of --capacity
+    /// Limit on reserved memory
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     pub(super) max_reserved: Option<Ceiling>,
-    /// Limit on the inactive share of reserved memory, at the peak of allocated
+    /// Limit on the inactive share of reserved memory at the peak
+    ///
+    /// The peak is that of allocated memory.
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, value_parser = at_most_all)]
     pub(super) max_fragmentation: Option<Percent>,
     /// Limit on memory leaked per step
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = Bytes::of_blocks)]
     pub(super) max_leak: Option<Bytes>,
-    /// Limit on the memory at the peak of sites whose label, or a frame of whose stack, matches; may be repeated
+    /// Limit on the memory of matching sites at the peak; may be repeated
+    ///
+    /// A site matches by its label or by a frame of its stack.
     #[arg(long, value_name = "REGEX=SIZE", allow_hyphen_values = true)]
     pub(super) max_site: Vec<SiteLimit>,
-    /// Limit on memory that is allocated between two instants, named as for --at, and still live at the second one;
-    /// may be repeated
+    /// Limit on memory allocated after A and live at B; may be repeated
+    ///
+    /// A and B are instants, named as for --at.
     #[arg(long, value_name = "A..B=SIZE", allow_hyphen_values = true)]
     pub(super) max_residue: Vec<ResidueLimit>,
     /// Memory of the device, such as 80GiB, for limits in percent
@@ -47,26 +52,33 @@ pub struct Check {
     /// Names of annotations that mark steps, for --max-leak
     #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
     pub(super) steps: Option<Regex>,
-    /// A recording, or an earlier answer in JSON, whose allocated and reserved peaks must not be exceeded
+    /// A recording, or an answer in JSON, whose peaks are limits
+    ///
+    /// Neither its allocated nor its reserved peak may be exceeded.
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
-    /// How far the baseline may be exceeded: a size, or a percentage of it [default: 0]
+    /// How far the baseline may be exceeded [default: 0]
+    ///
+    /// A size, or a percentage of the baseline.
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     pub(super) tolerance: Option<GrowthLimit>,
-    /// Write the measured values to the baseline, instead of comparing them
+    /// Write the measured values to the baseline instead
     #[arg(long)]
     pub(super) update_baseline: bool,
-    /// Accept a recording that starts with memory in use, although a ring buffer may have dropped earlier entries
+    /// Accept a recording that starts with memory in use
+    ///
+    /// A ring buffer may have dropped earlier entries, with a higher peak.
     #[arg(long)]
     pub(super) accept_late_start: bool,
-    /// File with budgets [default: memviz.toml in the working directory, if it exists]
+    /// File with budgets [default: memviz.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Number of sites to list for an exceeded budget
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) top: usize,
-    /// Output format; github prints workflow commands, which become annotations [default: from the output file's
-    /// extension, else text]
+    /// Output format [default: from the output file's extension, else text]
+    ///
+    /// github prints workflow commands, which become annotations.
     #[arg(long, value_enum)]
     pub(super) format: Option<CheckFormat>,
     #[command(flatten)]

@@ -15,21 +15,25 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use values::{Largest, Vary};
 
-/// Run a PyTorch program without a GPU, and record the memory it would use
+/// Run a program without a GPU, and record the memory it would use
 ///
 /// PyTorch's CUDA build runs on a stand-in for CUDA: its own allocator serves every request, kernels do nothing, and
 /// every value
 /// read from the device is 0. Linux only; the Python that runs the command needs torch-memviz and a CUDA build of PyTorch.
 #[derive(Debug, Args)]
-#[command(after_help = examples(&[
-    ("memviz rehearse --gpu a100-40gb -- python train.py", "its memory on an A100"),
-    ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch that fits"),
+#[command(before_help = examples(&[
+    ("memviz rehearse --gpu a100-40gb -- python train.py", "on an A100"),
+    ("memviz rehearse --steps 3 --vary batch=4,8 -- python train.py --batch {batch}", "the largest batch"),
 ]))]
 pub struct Rehearse {
-    /// GPU to rehearse on, or the start of its name; --list shows all [default: that of memviz.toml, or h100-80gb]
+    /// GPU to rehearse on; --list shows all [default: that of memviz.toml, or h100-80gb]
+    ///
+    /// The start of its name is enough.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
-    /// Memory of the device: the total in PyTorch's OOM message [default: that of the GPU]
+    /// Memory of the device [default: that of the GPU]
+    ///
+    /// PyTorch's OOM message names it as the total capacity.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::of_device)]
     memory: Option<Bytes>,
     /// Memory that CUDA itself uses
@@ -38,7 +42,7 @@ pub struct Rehearse {
     /// Number of devices
     #[arg(long, value_name = "N", default_value_t = 1)]
     gpus: u32,
-    /// Run only rank 0 of a distributed program with this many ranks
+    /// Run only rank 0 of a program with this many ranks
     #[arg(long, value_name = "N", default_value_t = 1)]
     ranks: u32,
     /// End the program after this many optimizer steps
@@ -47,8 +51,9 @@ pub struct Rehearse {
     /// End the program after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u32>,
-    /// End the program when one line has read this many values from the device: it may be waiting for one that is not
-    /// 0; 0 for no limit
+    /// End the program when one line has read this many values from the device
+    ///
+    /// The line may wait for a value that is not 0, which never comes. 0 sets no limit.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most_reads: u32,
     /// Which driver's placement of segments to follow
@@ -57,17 +62,22 @@ pub struct Rehearse {
     /// Rehearse although this machine has a GPU, which is not used
     #[arg(long)]
     despite_gpu: bool,
-    /// Build models of transformers from their configuration, without reading weights
+    /// Build models of transformers from their configuration, without weights
     #[arg(long)]
     no_weights: bool,
-    /// The share of elements that nonzero and masks find, such as nonzero=0.25, or nonzero=FILE.py:FUNCTION, which
-    /// returns it for a tensor
+    /// The share of elements that nonzero and masks find, such as nonzero=0.25
+    ///
+    /// Or nonzero=FILE.py:FUNCTION, which returns the share for a tensor.
     #[arg(long, value_name = "OPERATOR=SHARE")]
     assume: Option<String>,
-    /// Run the command once for each value, which replaces {NAME}, and pass the recordings to fit
+    /// Run the command once for each value, which replaces {NAME}, and run fit
+    ///
+    /// memviz passes the recordings to fit.
     #[arg(long, value_name = "NAME=N,N")]
     vary: Option<Vary>,
-    /// Run the command with larger and larger values, each replacing {NAME}, and find the largest that fits
+    /// Find the largest value that fits, by running the command with larger ones
+    ///
+    /// Each value replaces {NAME}.
     #[arg(long, value_name = "NAME[=FIRST]", conflicts_with = "vary")]
     largest: Option<Largest>,
     /// Where to write the recording [default: that of memviz.toml, or memory.pickle]

@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// No program has so many of anything; one that still fits does not depend on the value.
+/// No program has this many of anything; one that still fits does not depend on the value.
 const MOST: u64 = 1 << 32;
 
 /// What varies, and its values.

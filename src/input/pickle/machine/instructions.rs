@@ -26,7 +26,12 @@ impl<R: Read> Machine<R> {
             op::FRAME => {
                 let length = u64::from_le_bytes(self.window.array()?);
                 let end = self.window.offset().saturating_add(length);
-                self.frame = Some((at, end));
+                if let Some((start, end)) = self.frame.replace((at, end))
+                    && end > at
+                {
+                    let message = format!("a frame claims to end at byte {end}, but the next begins at {at}");
+                    return Err(Error::malformed(start, message));
+                }
                 return Ok(());
             }
             op::MARK => {

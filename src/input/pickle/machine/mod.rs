@@ -185,7 +185,7 @@ impl<R: Read> Machine<R> {
         self.took(row, decoded.length);
     }
 
-    /// Steps behind an entry of so many bytes.
+    /// Steps behind an entry of this many bytes.
     #[inline]
     fn took(&mut self, row: Value, length: usize) {
         self.stack.push(row);
@@ -198,6 +198,11 @@ impl<R: Read> Machine<R> {
         let bytes = self.window.ahead();
         let at = self.decoder.stopped;
         let [op::FRAME, length @ ..] = *bytes.get(at..)?.first_chunk::<FRAME_HEAD>()? else { return None };
+        let start = self.window.offset() + at as u64;
+        // One that overlaps is left to the machine, which refuses it.
+        if self.frame.is_some_and(|(_, end)| end > start) {
+            return None;
+        }
         let rest = &bytes[at + FRAME_HEAD..];
         self.unframed.clear();
         self.unframed.extend_from_slice(&bytes[..at]);
@@ -205,7 +210,6 @@ impl<R: Read> Machine<R> {
         let mut tables = Tables { memo: &self.memo, heap: &mut self.heap, findings: &mut self.findings };
         let mut decoded = self.decoder.decode(&self.unframed, &mut tables)?;
         decoded.length += FRAME_HEAD;
-        let start = self.window.offset() + at as u64;
         let end = start.saturating_add(FRAME_HEAD as u64).saturating_add(u64::from_le_bytes(length));
         self.frame = Some((start, end));
         Some(decoded)

@@ -37,7 +37,7 @@ impl Unit {
         fits.map_or(Self { name: "bytes", size: 1.0 }, |(name, size)| Self { name, size })
     }
 
-    /// The unit for a period of time of so many microseconds: seconds, unless that makes numbers unwieldy.
+    /// The unit for a period of time of this many microseconds: seconds, unless that makes numbers unwieldy.
     pub fn of_time(span: f64) -> Self {
         let units = [("hours", 3.6e9, 1.8e10), ("minutes", 6e7, 1.2e9), ("seconds", 1e6, 5e5), ("ms", 1e3, 1e3)];
         let fits = units.into_iter().find(|&(_, _, from)| span >= from);
@@ -65,8 +65,8 @@ pub struct Line {
 }
 
 fn rgb(color: Color) -> RGBColor {
-    let part = |at: usize| color.light.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or(0);
-    RGBColor(part(1), part(3), part(5))
+    let [red, green, blue] = color.light.0;
+    RGBColor(red, green, blue)
 }
 
 /// Draws grid, axes and lines as an SVG element of its own, with the picture's corner as its origin.

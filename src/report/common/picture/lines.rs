@@ -10,6 +10,8 @@ use crate::report::common::notes::safe;
 pub(crate) enum Script {
     /// What is read.
     Body,
+    /// A label of a mark, and a tick of an axis.
+    Label,
     /// The title of a part.
     Title,
     /// The sentence that a page is about.
@@ -26,6 +28,7 @@ impl Script {
     fn font(self) -> (usize, bool) {
         match self {
             Self::Body => (FONT_SIZE as usize, false),
+            Self::Label => (FONT_SIZE as usize, true),
             Self::Title => (14, true),
             Self::Verdict => (18, true),
         }
@@ -33,11 +36,19 @@ impl Script {
 
     /// Text on as many lines as it takes.
     pub fn lines(self, text: &str) -> Vec<String> {
+        broken_by(&safe(text), (WIDTH - MARGINS) as usize, |text| self.pixels(text))
+    }
+
+    /// The width of text in pixels, at most.
+    pub fn width(self, text: &str) -> f64 {
+        self.pixels(text) as f64
+    }
+
+    /// Rounded up, so that nothing is longer than it says.
+    fn pixels(self, text: &str) -> usize {
         let (size, bold) = self.font();
         let scale = size * if bold { BOLD } else { 100 };
-        let room = (WIDTH - MARGINS) as usize;
-        // In pixels. Rounded up, so that nothing is longer than it says.
-        broken_by(&safe(text), room, |text| (text.chars().map(thousandths).sum::<usize>() * scale).div_ceil(100_000))
+        (text.chars().map(thousandths).sum::<usize>() * scale).div_ceil(100_000)
     }
 }
 

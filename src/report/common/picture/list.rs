@@ -28,12 +28,12 @@ pub fn verdict(sentence: &str, is_bad: bool, lines: &[String]) -> Picture {
 }
 
 /// A title that asks for attention, and lines below it.
-pub fn statement(title: &str, lines: &[String]) -> Picture {
+pub fn statement(title: &str, is_failure: bool, lines: &[String]) -> Picture {
+    let color = if is_failure { palette::ALARM } else { palette::TEXT };
     let mut body = Group::new();
     let mut y = 22.0;
     for line in Script::Title.lines(title) {
-        body =
-            body.add(text(16.0, y, Anchor::Start, palette::ALARM, &line).set("font-weight", 600).set("font-size", 14));
+        body = body.add(text(16.0, y, Anchor::Start, color, &line).set("font-weight", 600).set("font-size", 14));
         y += LINE;
     }
     let (body, y) = items(body, y, lines);

@@ -2,31 +2,33 @@
 //!
 //! plotters draws axes and lines, the svg crate everything else.
 
+pub(crate) mod bars;
 pub(crate) mod chart;
 mod format;
 mod lines;
 mod list;
 pub(crate) mod pair;
-pub(crate) mod palette;
 pub(crate) mod plot;
 #[cfg(feature = "png")]
 mod png;
 pub(crate) mod shape;
 mod table;
+pub(crate) mod titles;
 
+pub(crate) use super::palette;
 pub use format::PictureFormat;
 pub(crate) use lines::Script;
 pub(crate) use list::{list, statement, verdict};
 pub(crate) use table::{Cell, table};
 
-use super::fit::{shorten, shorten_end};
-use super::notes::{self, safe};
+use super::notes;
 use super::words::count;
 use crate::analysis::peak::DevicePeak;
 use crate::report::Source;
 use shape::{Anchor, text};
 use std::io::{self, Write};
 use svg::Document;
+use svg::node::Blob;
 use svg::node::element::{Group, Rectangle, Style};
 
 /// Width of every picture, in pixels: that of the column which GitHub shows an issue in, so that text keeps its size.
@@ -34,9 +36,6 @@ pub const WIDTH: u32 = 900;
 
 /// Characters of proportional text that fit into a line.
 pub(crate) const LINE_WIDTH: usize = 134;
-
-/// Characters of a title that fit into a line.
-pub(crate) const TITLE_WIDTH: usize = 108;
 
 /// A part of a page: a drawing with its height, [`WIDTH`] wide.
 #[derive(Clone, Debug)]
@@ -53,15 +52,16 @@ impl Picture {
     /// When writing fails.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let height = shape::px(self.height);
+        let ground = Rectangle::new().set("width", WIDTH).set("height", height.as_str());
+        let drawing = format!("{}\n{}", ground.set("fill", palette::BACKGROUND.light), self.body);
         let document = Document::new()
             .set("viewBox", format!("0 0 {WIDTH} {height}"))
             .set("width", WIDTH)
             .set("height", height.as_str())
             .set("font-family", shape::SANS)
             .set("font-size", shape::FONT_SIZE)
-            .add(Style::new(palette::style_sheet()))
-            .add(Rectangle::new().set("width", WIDTH).set("height", height).set("fill", palette::BACKGROUND.light))
-            .add(self.body.clone());
+            .add(Style::new(palette::style_sheet(&drawing)))
+            .add(Blob::new(drawing));
         // Not the crate's own writer, which pads text and tooltips with line breaks.
         writeln!(out, "{document}")
     }
@@ -80,14 +80,13 @@ pub(crate) fn stacked(parts: Vec<Picture>) -> Picture {
 
 /// The file's name, what is shown of it, and what the file as a whole lacks.
 pub(crate) fn heading(source: Source<'_>, what: &str) -> Picture {
-    let path = shorten(&safe(source.path), 70);
-    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &path).set("font-size", 16).set("font-weight", 600);
+    let name = titles::shown(&[source.path]).concat();
+    let title = text(16.0, 28.0, Anchor::Start, palette::TEXT, &name).set("font-size", 16).set("font-weight", 600);
     let what = text(f64::from(WIDTH) - 16.0, 28.0, Anchor::End, palette::MUTED, what);
     let body = Group::new().add(title).add(what);
     let (mut body, mut y) = (body, 32.0);
     for note in notes::file(&source.recording.snapshot) {
-        let color = if note.is_plain { palette::MUTED } else { palette::ALARM };
-        (body, y) = lines(body, y, &[note.text], color);
+        (body, y) = if note.is_plain { remarks(body, y, &[note.text]) } else { warnings(body, y, &[note.text]) };
     }
     Picture { height: y + 8.0, body }
 }
@@ -121,9 +120,9 @@ pub(crate) struct Room {
 /// What is held on a device where, and what its history lacks; and where that ends.
 pub(crate) fn device_heading(device: &DevicePeak, room: Room) -> (Group, f64) {
     let title = format!("{} ({})", notes::headline(device), notes::place(device));
-    let title = text(16.0, 20.0, Anchor::Start, palette::TEXT, &shorten_end(&title, TITLE_WIDTH));
     let lines = if room.notes { notes::device(device) } else { Vec::new() };
-    warnings(Group::new().add(title.set("font-weight", 600).set("font-size", 14)), 20.0, &lines)
+    let (body, y) = titles::title(Group::new(), 0.0, &title);
+    warnings(body, y, &lines)
 }
 
 /// A sentence of its own.
@@ -145,7 +144,8 @@ pub(crate) fn caption(content: &str) -> Picture {
 
 /// Adds what a reader must know below `y`, a line each or more, and tells where it ends.
 pub(crate) fn warnings(body: Group, y: f64, notes: &[String]) -> (Group, f64) {
-    lines(body, y, notes, palette::ALARM)
+    let notes: Vec<String> = notes.iter().map(|note| format!("! {note}")).collect();
+    lines(body, y, &notes, palette::TEXT)
 }
 
 /// As [`warnings`], of what is good to know and nothing to worry about.

@@ -10,7 +10,7 @@ use svg::node::element::{Circle, Group, Path};
 
 /// Colours of the base, painted as an area, and of what it is compared with, a line.
 pub(crate) const BASE: Color = palette::OTHER;
-pub(crate) const NEW: Color = palette::GROUPS[0];
+pub(crate) const NEW: Color = palette::FIGURE;
 /// Opacity of the area.
 pub(crate) const AREA: &str = "0.35";
 

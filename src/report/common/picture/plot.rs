@@ -2,7 +2,7 @@
 
 use super::palette::Color;
 use super::shape::{Anchor, px, text};
-use super::{WIDTH, chart};
+use super::{Script, WIDTH, chart};
 use svg::node::element::{Group, Line};
 
 /// Left edge, width and height of the plot, in pixels.
@@ -17,10 +17,8 @@ pub const LEGEND_LINE: f64 = 18.0;
 /// Lines of labels above the plot, and the height of one.
 pub const LABEL_LINES: usize = 2;
 pub const LABEL_LINE: f64 = 16.0;
-/// Width of a character of such a label, on average.
-pub const LABEL_CHARACTER: f64 = 7.2;
 
-/// Columns to sample for each of so many devices: one per pixel, fewer where many panels share the size of a file.
+/// Columns to sample for each of this many devices: one per pixel, fewer where many panels share the size of a file.
 pub fn plot_columns(devices: usize) -> usize {
     PLOT_WIDTH as usize / devices.div_ceil(2).clamp(1, 8)
 }
@@ -35,8 +33,8 @@ pub struct Labels {
 impl Labels {
     /// Adds a label where it covers no other; where there is no such place, the tooltip has to do.
     pub fn add(&mut self, plot: Group, x: f64, content: &str, color: Color) -> Group {
-        let half = content.chars().count() as f64 * LABEL_CHARACTER / 2.0;
-        let (left, right) = (f64::from(LEFT), f64::from(LEFT + PLOT_WIDTH));
+        let half = Script::Label.width(content) / 2.0;
+        let (left, right) = (f64::from(LEFT), f64::from(WIDTH) - 6.0);
         let middle = x.min(right - half).max(left + half);
         let (start, end) = (middle - half - 4.0, middle + half + 4.0);
         let is_free = |line: &Vec<(f64, f64)>| line.iter().all(|other| end < other.0 || other.1 < start);

@@ -1,7 +1,7 @@
 //! Building blocks: numbers, text that fits, shapes with a tooltip.
 
 use super::palette::{self, Color};
-use crate::report::common::fit::{shorten, shorten_middle};
+use crate::report::common::fit::{shorten, shorten_end};
 use crate::report::common::notes::safe;
 use svg::node::element::{Group, Rectangle, Text, Title};
 
@@ -43,9 +43,9 @@ pub fn text(x: f64, y: f64, anchor: Anchor, color: Color, content: &str) -> Text
     }
 }
 
-/// A line of code, cut in its middle where it is wider than `width`.
+/// A line of code, cut at its end where it is wider than `width`.
 pub fn code(x: f64, y: f64, width: f64, content: &str) -> Text {
-    let content = shorten_middle(&safe(content), (width / MONO_WIDTH + 0.01) as usize);
+    let content = shorten_end(&safe(content), (width / MONO_WIDTH + 0.01) as usize);
     text(x, y, Anchor::Start, palette::TEXT, &content).set("font-family", MONO).set("font-size", MONO_SIZE)
 }
 

@@ -61,7 +61,7 @@ fn draw(body: Group, cell: &Cell, left: f64, width: f64, y: f64) -> Group {
         Cell::Text(content) => body.add(mono(left, Anchor::Start, content)),
         Cell::Number(content) => body.add(mono(left + width, Anchor::End, content)),
         Cell::Bar(share) => {
-            body.add(rectangle(left, y - 9.0, (BAR * share.clamp(0.0, 1.0)).max(0.5), 10.0, palette::GROUPS[0]))
+            body.add(rectangle(left, y - 9.0, (BAR * share.clamp(0.0, 1.0)).max(0.5), 10.0, palette::FIGURE))
         }
         Cell::Code(content) => body.add(titled(&safe(content)).add(code(left, y, width, content))),
     }

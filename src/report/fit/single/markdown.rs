@@ -1,11 +1,11 @@
 //! `memviz fit` of one recording as Markdown.
 
 use super::words;
-use crate::analysis::fit::{FitCure, FitPlans};
+use crate::analysis::fit::{FIRST, FitCure, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
-use crate::report::common::cures::{MOST, change};
+use crate::report::common::cures::change;
 use crate::report::common::markdown::{cell, code, escape};
 use crate::report::common::notes::{self, device_name};
 use std::io::{self, Write};
@@ -19,20 +19,28 @@ pub(crate) fn write(sources: &[Source<'_>], report: &FitPlans, out: &mut dyn Wri
     if report.plans.devices.is_empty() {
         writeln!(out, "No memory was allocated on any device while recording.")?;
     }
-    let mut devices = report.plans.devices.iter().zip(&report.cures);
-    devices.try_for_each(|(device, cures)| plans(device, cures, out))
+    let mut devices = report.plans.devices.iter().zip(report.cures.iter().zip(&report.together));
+    devices.try_for_each(|(device, (cures, together))| plans(device, cures, together.as_ref(), out))
 }
 
-fn plans(device: &DevicePlans, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "### {}: {}\n", device_name(device.device), escape(&words::headline_with(device, cures)))?;
+fn plans(
+    device: &DevicePlans,
+    cures: &[FitCure],
+    together: Option<&FitTogether>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "### {}: {}\n", device_name(device.device), escape(&words::headline_with(device, cures, together)))?;
     for line in words::limits(device) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
     for line in words::facts(device) {
         writeln!(out, "- {}", escape(&line))?;
     }
-    for cure in cures.iter().take(MOST) {
-        writeln!(out, "- {}: {}", escape(&change(&cure.advice)), escape(&words::cure(cure)))?;
+    for cure in cures.iter().take(FIRST) {
+        writeln!(out, "1. {}: {}", escape(&change(&cure.advice)), escape(&words::cure(cure)))?;
+    }
+    if let Some(together) = together {
+        writeln!(out, "\n{}", escape(&words::together(together)))?;
     }
     let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
     writeln!(out, "\n| Needs | Reserved | Allocated | Retries | Runs again | Trust | What is changed |")?;

@@ -3,12 +3,18 @@
 pub(crate) mod csv;
 pub mod json;
 pub(crate) mod markdown;
+#[cfg(feature = "plot")]
+pub(crate) mod picture;
 pub(crate) mod text;
 pub(crate) mod words;
 
-use super::json::{Fit, FitCureRow, FitDevice, FitScaling};
+#[cfg(feature = "plot")]
+pub use picture::draw;
+
+use super::json::{Fit, FitCureRow, FitDevice, FitScaling, FitTogetherRow};
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::{FitCure, FitPlans};
+use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
+use crate::play::Trust;
 use crate::play::plans::DevicePlans;
 use crate::report::common::json::InputHead;
 use crate::report::common::no_commands;
@@ -42,7 +48,7 @@ impl Rows for FitPlans {
 }
 
 /// The answer about one device.
-fn device((device, cures): (&DevicePlans, &Vec<FitCure>)) -> FitDevice {
+fn device((device, (cures, several)): (&DevicePlans, (&Vec<FitCure>, &Option<FitTogether>))) -> FitDevice {
     let needs = |saving: &Saving| match saving {
         Saving::Played { needs, .. } => *needs,
         Saving::NotPlayed { .. } => None,
@@ -51,6 +57,19 @@ fn device((device, cures): (&DevicePlans, &Vec<FitCure>)) -> FitDevice {
         advice: (&cure.advice).into(),
         needs_bytes: needs(&cure.advice.saving),
         fits: cure.fits,
+    };
+    let together = |together: &FitTogether| {
+        let (allocated, trust) = match &together.cures.saving {
+            Saving::Played { allocated, trust, .. } => (Some(allocated.by()), *trust),
+            Saving::NotPlayed { .. } => (None, Trust::Refused),
+        };
+        FitTogetherRow {
+            cures: together.cures.places.clone(),
+            saves_allocated_bytes: allocated,
+            needs_bytes: needs(&together.cures.saving),
+            fits: together.fits,
+            trust,
+        }
     };
     FitDevice {
         device: device.device,
@@ -64,6 +83,7 @@ fn device((device, cures): (&DevicePlans, &Vec<FitCure>)) -> FitDevice {
         scaling: FitScaling::none(),
         peak: None,
         cures: cures.iter().map(cure).collect(),
+        cures_together: several.as_ref().map(together),
         search: device.refused.is_none().then(|| device.into()),
     }
 }
@@ -74,6 +94,6 @@ fn answer<'a>(sources: &[Source<'a>], report: &FitPlans) -> Fit<'a> {
         schema_version: SCHEMA_VERSION,
         command: "fit",
         inputs: sources.iter().map(|&source| InputHead::of(source)).collect(),
-        devices: report.plans.devices.iter().zip(&report.cures).map(device).collect(),
+        devices: report.plans.devices.iter().zip(report.cures.iter().zip(&report.together)).map(device).collect(),
     }
 }

@@ -1,11 +1,11 @@
 //! `memviz fit` of one recording as text.
 
 use super::words;
-use crate::analysis::fit::{FitCure, FitPlans};
+use crate::analysis::fit::{FIRST, FitCure, FitPlans, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::plans::{DevicePlans, Plan};
 use crate::report::Source;
-use crate::report::common::cures::{MOST, change};
+use crate::report::common::cures::change;
 use crate::report::common::fit::broken;
 use crate::report::common::notes::{device_name, safe};
 use crate::report::common::text::TextStyle;
@@ -19,23 +19,27 @@ const NAME: usize = 20;
 pub(crate) fn write(text: TextStyle, sources: &[Source<'_>], report: &FitPlans, out: &mut dyn Write) -> io::Result<()> {
     let Some((&last, others)) = sources.split_last() else { return Ok(()) };
     others.iter().try_for_each(|&source| text.file_notes(source, out))?;
-    let devices: Vec<(&DevicePlans, &Vec<FitCure>)> = report.plans.devices.iter().zip(&report.cures).collect();
+    let cures = report.cures.iter().zip(report.together.iter().map(Option::as_ref));
+    let devices: Vec<(&DevicePlans, Cures<'_>)> = report.plans.devices.iter().zip(cures).collect();
     text.devices(last, &devices, out, |text, &(device, cures), out| text.plans(device, cures, out))
 }
 
+/// The cures of a device, and what several of them do at once.
+type Cures<'c> = (&'c Vec<FitCure>, Option<&'c FitTogether>);
+
 impl TextStyle {
-    fn plans(&self, device: &DevicePlans, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
-        let title = format!("{}: {}", device_name(device.device), words::headline_with(device, cures));
+    fn plans(&self, device: &DevicePlans, (cures, together): Cures<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let title = format!("{}: {}", device_name(device.device), words::headline_with(device, cures, together));
         for (index, line) in self.broken(2, &title).iter().enumerate() {
             writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, self.bold(line))?;
         }
         words::facts(device).iter().try_for_each(|line| self.words("  ", line, out))?;
         self.notes(&words::limits(device), out)?;
-        self.fit_cures(cures, out)?;
+        self.fit_cures(cures, together, out)?;
         let Some(as_it_is) = &device.as_it_is else { return Ok(()) };
         writeln!(out)?;
         let head = ["needs", "reserved", "allocated", "retries", "runs again"];
-        writeln!(out, "{}", self.dim(&self.plan_row(head, "trust", "what is changed")))?;
+        writeln!(out, "{}", self.dim(&self.plan_row(head, "trust", "changes")))?;
         for plan in std::iter::once(as_it_is).chain(&device.plans).chain(&device.nearest) {
             writeln!(out, "{}", self.plan(device, plan))?;
         }
@@ -60,20 +64,20 @@ impl TextStyle {
         below.iter().try_for_each(|line| self.legend(line, out))
     }
 
-    /// The first few cures, each with whether it is enough.
-    fn fit_cures(&self, cures: &[FitCure], out: &mut dyn Write) -> io::Result<()> {
+    /// The first few cures, each with whether it is enough, and all of them.
+    fn fit_cures(&self, cures: &[FitCure], together: Option<&FitTogether>, out: &mut dyn Write) -> io::Result<()> {
         if cures.is_empty() {
             return Ok(());
         }
         writeln!(out, "\n  {}", self.bold("What to change first"))?;
-        for (number, cure) in (1..).zip(cures.iter().take(MOST)) {
+        for (number, cure) in (1..).zip(cures.iter().take(FIRST)) {
             for (index, line) in self.broken(7, &change(&cure.advice)).iter().enumerate() {
                 let mark = if index == 0 { format!("{number}.") } else { "  ".to_owned() };
                 writeln!(out, "    {mark} {line}")?;
             }
             self.words("       ", &words::cure(cure), out)?;
         }
-        Ok(())
+        together.map_or(Ok(()), |together| self.words("    ", &words::together(together), out))
     }
 
     fn plan(&self, device: &DevicePlans, plan: &Plan) -> String {

@@ -1,7 +1,7 @@
 //! Sentences about plans, the same in every format.
 
 use crate::analysis::advice::Saving;
-use crate::analysis::fit::FitCure;
+use crate::analysis::fit::{FitCure, FitTogether};
 use crate::model::bytes::Bytes;
 use crate::play::changes::CodeChange;
 use crate::play::changes::{Change, Optimizer};
@@ -21,48 +21,73 @@ pub fn headline(device: &DevicePlans) -> String {
         return format!("cannot be simulated: {reason}");
     }
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
-    let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
+    let (needed, there) = (Bytes(needed), room_of(device));
     match (device.fits, device.best(), &device.nearest) {
         (true, ..) if device.is_partial => {
-            format!("the recorded part fits: needs {needed} of {there}")
+            format!("the recorded part fits: needs {needed}{there}")
         }
-        (true, ..) => format!("fits: needs {needed} of {there}"),
-        (_, Some(best), _) => format!("does not fit: needs {needed} of {there}; fits with {}", name(best)),
+        (true, ..) => format!("fits: needs {needed}{there}"),
+        (_, Some(best), _) => format!("does not fit: needs {needed}{there}; fits with {}", name(best)),
         (_, None, Some(nearest)) => {
             let least = device.measure(nearest);
             format!(
-                "does not fit: needs {needed} of {there}; no change that was tried makes it fit; {} comes nearest with {}, {} \
+                "does not fit: needs {needed}{there}; no change that was tried makes it fit; {} comes closest: needs {}, {} \
                  too much",
                 name(nearest),
                 Bytes(least),
                 Bytes(least.saturating_sub(device.goal.bytes()))
             )
         }
-        _ => format!("does not fit: needs {needed} of {there}; no change that was tried lowers that"),
+        _ => format!("does not fit: needs {needed}{there}; no change that was tried lowers that"),
+    }
+}
+
+/// The memory of the device, as it follows what a program needs.
+fn room_of(device: &DevicePlans) -> String {
+    match (device.goal.bytes(), device.context) {
+        (0, Some(context)) => format!(", but CUDA itself uses all {} of the device", Bytes(context)),
+        (bytes, _) => format!(" of {}", Bytes(bytes)),
     }
 }
 
 /// Whether a cure is enough, and how far that is to be trusted.
 pub fn cure(cure: &FitCure) -> String {
-    let (needs, trust) = match &cure.advice.saving {
+    enough(&cure.advice.saving, cure.fits, ["fits with this change alone", "not enough on its own"])
+}
+
+/// Whether several cures are enough together.
+pub fn together(together: &FitTogether) -> String {
+    let numbers: Vec<String> = together.cures.places.iter().map(|place| (place + 1).to_string()).collect();
+    let (last, others) = numbers.split_last().map_or(("", String::new()), |(last, others)| (last, others.join(", ")));
+    let enough = enough(&together.cures.saving, together.fits, ["enough", "not enough"]);
+    format!("{others} and {last} together: {enough}")
+}
+
+fn enough(saving: &Saving, fits: Option<bool>, [yes, no]: [&str; 2]) -> String {
+    let (needs, trust) = match saving {
         Saving::Played { reserved, needs, trust, .. } => (Bytes(needs.unwrap_or(reserved.after)), trust.name()),
         Saving::NotPlayed { because, .. } => return format!("not simulated: {because}"),
     };
-    match cure.fits {
-        Some(true) => format!("fits with this change alone: needs {needs} ({trust})"),
-        Some(false) => format!("not enough on its own: needs {needs} ({trust})"),
+    match fits {
+        Some(true) => format!("{yes}: needs {needs} ({trust})"),
+        Some(false) => format!("{no}: needs {needs} ({trust})"),
         None => format!("needs {needs} up to the end of the recording ({trust})"),
     }
 }
 
 /// The verdict, where the mistakes that are known are cured first.
-pub fn headline_with(device: &DevicePlans, cures: &[FitCure]) -> String {
+pub fn headline_with(device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>) -> String {
     let enough = cures.iter().find(|cure| cure.fits == Some(true));
-    let line = enough.and_then(|cure| cure.advice.line.as_ref());
-    let Some(line) = line.filter(|_| !device.fits && device.refused.is_none()) else { return headline(device) };
+    let one = enough.and_then(|cure| cure.advice.line.as_ref()).map(|line| format!("one change, at {}", line.label));
+    let several = || {
+        let together = together.filter(|together| together.fits == Some(true) && device.plans.is_empty())?;
+        Some(format!("{} changes together", together.cures.places.len()))
+    };
+    let Some(changes) = one.or_else(several).filter(|_| !device.fits && device.refused.is_none()) else {
+        return headline(device);
+    };
     let needed = device.as_it_is.as_ref().map_or(0, |plan| device.measure(plan));
-    let (needed, there) = (Bytes(needed), Bytes(device.goal.bytes()));
-    format!("does not fit: needs {needed} of {there}; fits with one change, at {}", line.label)
+    format!("does not fit: needs {}{}; fits with {changes}", Bytes(needed), room_of(device))
 }
 
 /// What a plan is called.
@@ -123,14 +148,14 @@ pub fn room(device: &DevicePlans) -> Option<String> {
 
 /// What the number of tokens that fit rests on.
 pub const EVEN_GROWTH: &str =
-    "each further token is assumed to make the requests of the last ones, with sizes that grow as evenly";
+    "assuming that each further token makes the same requests, with sizes that grow at the same rate";
 
 /// How many tokens fit, where a cache grows with each.
 fn generation(generation: &Result<Generation, &'static str>) -> String {
     let Generation { tensors, bytes_per_token, recorded, reach } = match generation {
         Ok(generation) => generation,
         Err(because) => {
-            return format!("a cache grows with each token, but how many tokens fit is not known: {because}");
+            return format!("a cache grows with each token, but how many tokens fit is unknown: {because}");
         }
     };
     let fit = match reach {
@@ -138,7 +163,7 @@ fn generation(generation: &Result<Generation, &'static str>) -> String {
         Reach::Between(least, most) => format!("at least {least} fit, and no more than {most}"),
     };
     format!(
-        "a cache of {} grows by {} with each token: {recorded} tokens recorded, {fit} (inferred: {EVEN_GROWTH})",
+        "a cache of {} grows by {} with each token: {recorded} tokens recorded, {fit} (inferred, {EVEN_GROWTH})",
         count(*tensors as u64, "tensor"),
         Bytes(*bytes_per_token)
     )
@@ -176,7 +201,7 @@ pub fn facts(device: &DevicePlans) -> Vec<String> {
     let by_settings = device.best().is_some_and(|best| best.changes.is_empty());
     if device.settings_tried > 0 && !by_settings {
         let settings = count(device.settings_tried as u64, "other allocator setting");
-        lines.push(format!("{settings} alone: none makes it fit"));
+        lines.push(format!("none of {settings} makes it fit on its own"));
     }
     if let Some(time) = device.forward_us.filter(|_| !device.plans.is_empty() || device.nearest.is_some()) {
         lines.push(format!("a forward pass takes {} ({})", duration(time), code_change::TIMES));
@@ -224,8 +249,8 @@ pub fn time(plan: &Plan) -> String {
 }
 
 /// What stands below the times.
-pub const TIMES: &str = "runs again: for each forward pass; copies to and from the host and between ranks take time that \
-                         recordings do not show";
+pub const TIMES: &str = "runs again: extra time for each forward pass, without copies to and from the host or between ranks, \
+                         whose time is not recorded";
 
 /// Changes of plans, each once, with the first that has it.
 pub fn changes(device: &DevicePlans) -> Vec<&PlannedChange> {
@@ -273,19 +298,19 @@ pub fn code(change: &PlannedChange) -> (String, String) {
                 Optimizer::Sgd => "torch.optim.SGD(model.parameters(), ...)",
                 Optimizer::Momentum => "torch.optim.SGD(model.parameters(), ..., momentum=0.9)",
             };
-            ("where the optimizer is made".to_owned(), format!("optimizer = {made}"))
+            ("where the optimizer is created".to_owned(), format!("optimizer = {made}"))
         }
         (Change::OffloadOptimizer, _) => (
-            "where the optimizer is made".to_owned(),
+            "where the optimizer is created".to_owned(),
             "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, ...)".to_owned(),
         ),
         (Change::ShardOptimizer { ranks, .. }, _) => (
-            format!("where the optimizer is made, on {ranks} ranks under DistributedDataParallel"),
+            format!("where the optimizer is created, on {ranks} ranks under DistributedDataParallel"),
             "optimizer = torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, ...)"
                 .to_owned(),
         ),
         (Change::ShardParameters { ranks }, _) => (
-            format!("where the model is made, on {ranks} ranks, for each layer and then the model"),
+            format!("where the model is built, on {ranks} ranks, for each layer and then the model"),
             "torch.distributed.fsdp.fully_shard(module)".to_owned(),
         ),
         (Change::ShardGradients { ranks }, _) => (
@@ -298,7 +323,7 @@ pub fn code(change: &PlannedChange) -> (String, String) {
         ),
         (Change::ChunkLoss { pieces }, _) => (
             format!(
-                "where logits and loss are made, for each of {pieces} pieces of the sequence; their mean is the loss"
+                "where logits and loss are computed, for each of {pieces} pieces of the sequence; the loss is their mean"
             ),
             "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_piece, label_piece, use_reentrant=False)"
                 .to_owned(),
@@ -307,7 +332,9 @@ pub fn code(change: &PlannedChange) -> (String, String) {
             format!("in the loop, with batches {passes} times smaller; the optimizer steps after {passes} of them"),
             format!("(loss / {passes}).backward()"),
         ),
-        (Change::Inference, _) => ("around all of it".to_owned(), "with torch.no_grad(): model(batch)".to_owned()),
+        (Change::Inference, _) => {
+            ("around the whole program".to_owned(), "with torch.no_grad(): model(batch)".to_owned())
+        }
     }
 }
 
@@ -320,13 +347,13 @@ fn checkpointed(site: &str, every: usize, code: Option<&CodeChange>) -> (String,
     // A module's forward can be wrapped from outside, whoever calls it.
     if site.ends_with(" forward") {
         return (
-            format!("of the modules whose forward is {site}, {which}, once after they are made"),
+            format!("for the modules whose forward is {site}: {which}, once, after the model is built"),
             "module.forward = functools.partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)"
                 .to_owned(),
         );
     }
     let (place, line) = code_change::change(code.unwrap_or(&CodeChange::Wrap(None)));
-    (format!("of the calls of {site}, {which}, {place}"), line.to_owned())
+    (format!("for the calls of {site}: {which}, {place}"), line.to_owned())
 }
 
 /// The line to export for a plan; nothing where the settings stay.

@@ -1,0 +1,56 @@
+//! Gradients that `zero_grad(set_to_none=False)`, or a loop over `grad.zero_()`, fills with zeros instead of freeing them: they live
+//! through every forward pass.
+
+use super::gradients_anew::{Drops, is_zeroed};
+use super::kept_over_steps::backward_line;
+use super::model_calls::ModelCalls;
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::training::Category;
+use crate::model::DEFAULT_POOL;
+use crate::model::bytes::Bytes;
+use crate::play::changes::Lives;
+use crate::replay::Allocation;
+
+/// One finding, where gradients are never freed although an optimizer steps between the backward passes that add to them.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    let passes = calls.passes();
+    // Captured graphs need gradients that stay where they are.
+    let has_pools = device.track.segments().iter().any(|segment| segment.pool.is_some_and(|pool| pool != DEFAULT_POOL));
+    let Some(first) = calls.all.iter().find(|call| call.backward.is_some()) else { return Vec::new() };
+    let Some(end) = passes.last().map(|pass| pass.end) else { return Vec::new() };
+    if has_pools || !is_zeroed(device, &passes) {
+        return Vec::new();
+    }
+    let is_kept = |(index, block): &(u32, Allocation)| {
+        block.freed >= end
+            && passes[0].contains(&block.born)
+            && device.categories().get(*index as usize).category == Category::Gradient
+    };
+    let gradients: Vec<(u32, Allocation)> =
+        (0u32..).zip(device.history().allocations.iter().copied()).filter(is_kept).collect();
+    if gradients.is_empty() {
+        return Vec::new();
+    }
+    let steps = calls.all.iter().filter(|call| call.backward.is_some()).map(|call| call.start);
+    let drops = Drops { evaluations: Vec::new(), steps: steps.collect() };
+    let mut freed = drops.freed(device, calls, &gradients);
+    // Each of them must be computed anew in a block of its own: buckets of a distributed program are not.
+    if freed.len() < gradients.len() * 2 {
+        return Vec::new();
+    }
+    freed.sort_unstable();
+    let bytes = gradients.iter().map(|(_, gradient)| gradient.size).fold(0, u64::saturating_add);
+    vec![Finding {
+        story: Story::ZeroGradLate,
+        line: backward_line(device, first),
+        cure: "free the gradients before the forward pass instead of filling them with zeros".to_owned(),
+        evidence: format!(
+            "{} of gradients are never freed, so they stay alive during every forward pass",
+            Bytes(bytes)
+        ),
+        cost: None,
+        code: vec!["optimizer.zero_grad(set_to_none=True)  # before the model is called".to_owned()],
+        remedy: Remedy::Lives(Lives { freed, ..Lives::default() }),
+    }]
+}

@@ -1,0 +1,53 @@
+//! CUDA graphs that are captured into a pool each: what one of them frees during its capture, no other may use.
+
+use super::model_calls::ModelCalls;
+use super::stacks::common_line;
+use super::{Finding, Remedy, Story};
+use crate::facts::device::Device;
+use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
+use crate::model::bytes::Bytes;
+use crate::model::{PoolId, StackId};
+use crate::play::changes::Lives;
+use std::collections::BTreeMap;
+
+/// One finding for all graphs that have a pool of their own.
+pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
+    if calls.private.is_empty() {
+        return Vec::new();
+    }
+    let kinds = PrivatePools::of(device.track, device.sites());
+    // Graphs that share a handle have the id of that: (0, number).
+    let is_own = |pool: PoolId| pool.1 == 0 && kinds.get(pool).is_some_and(|pool| pool.kind == PoolKind::CapturedGraph);
+    let mut graphs: BTreeMap<PoolId, Vec<u32>> = BTreeMap::new();
+    for (&block, &pool) in calls.private.iter().filter(|&(_, &pool)| is_own(pool)) {
+        graphs.entry(pool).or_default().push(block);
+    }
+    let mut graphs: Vec<Vec<u32>> = graphs.into_values().collect();
+    for blocks in &mut graphs {
+        blocks.sort_unstable();
+    }
+    graphs.sort_unstable();
+    let Some(([first, ..], others)) = graphs.split_first().map(|(first, others)| (first.as_slice(), others)) else {
+        return Vec::new();
+    };
+    let Some(second) = others.first() else { return Vec::new() };
+    let stacks: Vec<StackId> = second.iter().map(|&block| device.track.stack_of(block as usize)).collect();
+    let segments = device.track.segments().iter().filter(|segment| segment.pool.is_some_and(is_own));
+    let reserved = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    vec![Finding {
+        story: Story::GraphPools,
+        line: common_line(device, &stacks),
+        cure: "capture the CUDA graphs into one pool".to_owned(),
+        evidence: format!(
+            "{} CUDA graphs reserve {} in pools of their own; no graph can use the free memory of another's pool",
+            graphs.len(),
+            Bytes(reserved)
+        ),
+        cost: Some("a replay may overwrite the outputs of the graph that ran before it".to_owned()),
+        code: vec!["with torch.cuda.graph(graph, pool=first_graph.pool()):  # the largest shape first".to_owned()],
+        remedy: Remedy::Lives(Lives {
+            beside: others.iter().flatten().map(|&block| (block, *first)).collect(),
+            ..Lives::default()
+        }),
+    }]
+}

@@ -1,0 +1,142 @@
+//! What `-h` and `--help` show: two examples first, commands in groups, and the options that commands share in one paragraph.
+
+use super::{COMMANDS, Entry, Run};
+use crate::cli::args::{COMMON, SharedArgs};
+use crate::cli::outcome::{Failure, Outcome};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use std::io::{self, Write};
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Shows what a recording holds.
+    Look,
+    /// Shows why.
+    Explain,
+    /// Predicts.
+    Plan,
+    /// Fails when memory grows.
+    Guard,
+    /// Writes a file for others.
+    Share,
+    /// Prints what other programs read.
+    SetUp,
+}
+
+impl Group {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Look => "Look",
+            Self::Explain => "Explain",
+            Self::Plan => "Plan",
+            Self::Guard => "Guard",
+            Self::Share => "Share",
+            Self::SetUp => "Set up",
+        }
+    }
+}
+
+/// The name of the flag that explains the shared options.
+const FLAG: &str = "help-common";
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 a requested check failed; 2 the command could not do its work.";
+
+/// Examples of the whole program.
+const EXAMPLES: [(&str, &str); 2] = [
+    ("memviz snapshot.pickle", "the verdict on one screen, and what to run next"),
+    ("memviz snapshot.pickle --open", "the recording as a page in the browser"),
+];
+
+/// Command lines to begin with, each with what it is for.
+pub(super) fn examples(examples: &[(&str, &str)]) -> String {
+    let width = examples.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
+    let line = |(typed, about): &(&str, &str)| format!("\n  {typed:width$}  # {about}");
+    format!("Examples:{}", examples.iter().map(line).collect::<String>())
+}
+
+/// The help of memviz as a whole.
+pub(super) fn of_all(command: Command) -> Command {
+    let commands: String = COMMANDS.iter().enumerate().map(|(place, entry)| listed(place, entry)).collect();
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}Commands:\n{commands}\nOptions:\n{{options}}{{after-help}}"
+    );
+    command
+        .override_usage("memviz FILE...\n       memviz <COMMAND> [OPTIONS] FILE...")
+        .before_help(examples(&EXAMPLES))
+        .after_help(format!("memviz COMMAND -h explains a command.\n{EXIT_CODES}"))
+        .help_template(template)
+        .arg(flag())
+}
+
+/// A line of the list of commands, with the name of the group before its first one.
+fn listed(place: usize, entry: &Entry) -> String {
+    let before = place.checked_sub(1).and_then(|before| COMMANDS.get(before));
+    let is_first = before.is_none_or(|before| before.group != entry.group);
+    let group = if is_first { entry.group.name() } else { "" };
+    let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();
+    format!("  {group:<9}{:<15}{about}\n", entry.name)
+}
+
+/// The help of a command.
+pub(super) fn of_one(command: Command) -> Command {
+    let command =
+        command.help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}");
+    let is_common = |arg: &Arg| arg.get_help_heading() == Some(COMMON);
+    let name = |arg: &Arg| match (arg.get_short(), arg.get_long()) {
+        (Some(short), _) => format!("-{short}"),
+        (None, Some(long)) => format!("--{long}"),
+        (None, None) => String::new(),
+    };
+    let common: Vec<String> = command.get_arguments().filter(|arg| is_common(arg)).map(name).collect();
+    if common.is_empty() {
+        return command;
+    }
+    command
+        .mut_args(|arg| if is_common(&arg) { arg.hide_short_help(true) } else { arg })
+        .arg(flag())
+        .after_help(format!("{COMMON}, which --{FLAG} explains: {}", common.join(", ")))
+        .after_long_help(EXIT_CODES)
+}
+
+fn flag() -> Arg {
+    let help = "Explain the options that commands share";
+    Arg::new(FLAG).long(FLAG).action(ArgAction::SetTrue).exclusive(true).hide_short_help(true).help(help)
+}
+
+/// Whether the shared options are what somebody asks about.
+pub fn is_about_common(matches: &ArgMatches) -> bool {
+    matches.try_get_one::<bool>(FLAG).ok().flatten().copied().unwrap_or(false)
+}
+
+/// Explains the shared options.
+#[derive(Debug)]
+pub struct CommonOptions;
+
+impl Run for CommonOptions {
+    fn run(&self) -> Result<Outcome, Failure> {
+        let mut options =
+            SharedArgs::augment_args(Command::new("memviz")).help_template("{options}").disable_help_flag(true);
+        let text = options.render_long_help().to_string();
+        io::stdout().write_all(format!("{COMMON}:\n{}\n", text.trim_end()).as_bytes())?;
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::command::command_line;
+
+    /// Help that scrolls away is not read.
+    #[test]
+    fn help_fits_a_screen() {
+        let mut cli = command_line();
+        cli.build();
+        let helps = cli.get_subcommands().map(|command| (command.get_name().to_owned(), command.clone()));
+        let all = helps.chain([("memviz".to_owned(), cli.clone())]);
+        for (name, mut command) in all {
+            let help = command.render_help().to_string();
+            let lines = help.trim_end().lines().count();
+            assert!(lines < 40, "{name} -h has {lines} lines\n{help}");
+        }
+    }
+}

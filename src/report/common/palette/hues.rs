@@ -1,0 +1,110 @@
+//! The hues of categories.
+
+use super::Color;
+use crate::facts::training::Category;
+
+/// A hue with its steps of lightness.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "plot"), expect(dead_code, reason = "only pictures have colours of two themes"))]
+pub(crate) struct Hue {
+    /// What stands for all of a category.
+    pub base: Color,
+    /// The step that stands out most: that of the largest site of several.
+    pub strongest: Color,
+    /// The step that stands out least: that of the smallest one.
+    pub faintest: Color,
+    /// Its number among the 256 colours of a terminal, legible on black and on white.
+    pub terminal: u8,
+}
+
+/// Steps from the strongest to the faintest colour of a hue: as many as a picture has bands.
+pub(crate) const STEPS: usize = 41;
+
+const fn hue(base: Color, strongest: Color, faintest: Color, terminal: u8) -> Hue {
+    Hue { base, strongest, faintest, terminal }
+}
+
+/// Blue.
+const PARAMETER: Hue =
+    hue(Color::of("#3B6FFD", "#555FF5"), Color::of("#13328D", "#C7D2FF"), Color::of("#6690F4", "#4B58BB"), 33);
+/// Steel blue.
+const BUFFER: Hue =
+    hue(Color::of("#005385", "#4B93C1"), Color::of("#004069", "#A8DCFF"), Color::of("#2399EA", "#006897"), 31);
+/// Amber.
+const GRADIENT: Hue =
+    hue(Color::of("#BA8100", "#BA8800"), Color::of("#533700", "#FFCC65"), Color::of("#C38800", "#7E5C00"), 136);
+/// Green.
+const OPTIMIZER_STATE: Hue =
+    hue(Color::of("#00A55E", "#007F35"), Color::of("#004A27", "#85F09B"), Color::of("#14A862", "#00712E"), 35);
+/// Teal.
+const MODEL_STATE: Hue =
+    hue(Color::of("#00423A", "#00C0A6"), Color::of("#004840", "#27F5D4"), Color::of("#00A594", "#006F5E"), 30);
+/// Violet.
+const ACTIVATION: Hue =
+    hue(Color::of("#B77CD6", "#A932BD"), Color::of("#581575", "#F6BDFF"), Color::of("#BA79DC", "#8E429A"), 134);
+/// Indigo.
+const KV_CACHE: Hue =
+    hue(Color::of("#4210B3", "#A78CFF"), Color::of("#382789", "#D5CDFF"), Color::of("#8B87F2", "#6A4FB5"), 62);
+/// Orange.
+const TEMPORARY: Hue =
+    hue(Color::of("#5A2800", "#FFC99E"), Color::of("#612C00", "#FFC79C"), Color::of("#E0772B", "#945000"), 166);
+/// Cyan.
+const INPUT: Hue =
+    hue(Color::of("#007D92", "#8BF1FF"), Color::of("#004552", "#54ECFF"), Color::of("#00A1BC", "#006C77"), 37);
+/// Magenta.
+const COMMUNICATION: Hue =
+    hue(Color::of("#88005D", "#FF97DA"), Color::of("#6F004C", "#FFBDE5"), Color::of("#DC6EAB", "#9F3B80"), 162);
+/// Olive.
+const WORKSPACE: Hue =
+    hue(Color::of("#4C6C08", "#AFD62A"), Color::of("#2F4600", "#C2E469"), Color::of("#74A025", "#546900"), 64);
+/// Grey.
+const UNKNOWN: Hue =
+    hue(Color::of("#8A939D", "#6F7884"), Color::of("#33383E", "#DDE2E8"), Color::of("#8D969F", "#6B7480"), 244);
+/// A warmer grey.
+const BEFORE_RECORDING: Hue =
+    hue(Color::of("#7A6F5D", "#8F8574"), Color::of("#3B352A", "#DDD5C6"), Color::of("#968C7B", "#756C5B"), 101);
+/// What is of no category: packages, settings, ranks.
+pub(crate) const PLAIN: Hue =
+    hue(Color::of("#4F6F93", "#86A6C8"), Color::of("#1F3247", "#C3D9F0"), Color::of("#7C96B3", "#56718F"), 67);
+
+/// All hues of categories that are known, those that differ most first: where a picture has no categories, they tell its
+/// groups apart.
+#[cfg(feature = "plot")]
+pub(crate) const KNOWN: [Hue; 11] = [
+    PARAMETER,
+    GRADIENT,
+    ACTIVATION,
+    OPTIMIZER_STATE,
+    TEMPORARY,
+    INPUT,
+    COMMUNICATION,
+    WORKSPACE,
+    KV_CACHE,
+    MODEL_STATE,
+    BUFFER,
+];
+
+/// The hue of a category, the same everywhere.
+pub(crate) const fn of_category(category: Category) -> Hue {
+    match category {
+        Category::Parameter => PARAMETER,
+        Category::Buffer => BUFFER,
+        Category::Gradient => GRADIENT,
+        Category::OptimizerState => OPTIMIZER_STATE,
+        Category::ModelState => MODEL_STATE,
+        Category::Activation => ACTIVATION,
+        Category::KvCache => KV_CACHE,
+        Category::Temporary => TEMPORARY,
+        Category::Input => INPUT,
+        Category::Communication => COMMUNICATION,
+        Category::Workspace => WORKSPACE,
+        Category::BeforeRecording => BEFORE_RECORDING,
+        Category::Unknown => UNKNOWN,
+    }
+}
+
+/// Whether a category says what memory is for.
+#[cfg(feature = "plot")]
+pub(crate) const fn is_known(category: Category) -> bool {
+    !matches!(category, Category::Unknown | Category::BeforeRecording)
+}

@@ -1,0 +1,167 @@
+//! The colours of pictures, in a light and a dark theme.
+//!
+//! An element carries its light colour as a plain attribute, which every renderer understands. One style sheet maps the
+//! light colours of a picture to their dark partners where the reader prefers a dark theme. So there is one mechanism for
+//! elements of our own and those that plotters writes, and every light colour must have one dark partner.
+
+use super::hues::{self, Hue, KNOWN, PLAIN, STEPS};
+use super::{Color, Rgb};
+use crate::analysis::timeline;
+use crate::facts::code::sites;
+use crate::facts::grouping::{self, attribution, attribution::Row};
+use crate::facts::training::Category;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Behind everything.
+pub(crate) const BACKGROUND: Color = Color::of("#FFFFFF", "#0D1117");
+/// Text, the reserved line, and curves that are compared with others.
+pub(crate) const TEXT: Color = Color::of("#1F2328", "#E6EDF3");
+/// Text that matters less, and axes.
+pub(crate) const MUTED: Color = Color::of("#59636E", "#9DA7B3");
+/// Lines that must not draw the eye.
+pub(crate) const GRID: Color = Color::of("#D1D9E0", "#3D444D");
+/// Requests that failed, what they met, and what leaks.
+pub(crate) const ALARM: Color = Color::of("#CF222E", "#FF7B72");
+/// Ranges of annotations, in turn.
+pub(crate) const RIBBONS: [Color; 2] = [Color::of("#DDE4EB", "#2B323B"), Color::of("#C8D1DA", "#424A54")];
+/// Everything without a colour of its own.
+pub(crate) const OTHER: Color = Color::of("#8B949E", "#6E7783");
+/// Blocks without a stack.
+pub(crate) const NO_STACK: Color = Color::of("#57606A", "#B1BAC4");
+/// Memory that is reserved and free.
+pub(crate) const FREE: Color = Color::of("#F6F8FA", "#161B22");
+/// What is of no category: a counter, a package, a bar.
+pub(crate) const FIGURE: Color = PLAIN.base;
+
+const FIXED: [Color; 10] = [BACKGROUND, TEXT, MUTED, GRID, ALARM, RIBBONS[0], RIBBONS[1], OTHER, NO_STACK, FREE];
+
+impl Hue {
+    /// A step between the strongest and the faintest colour, of [`STEPS`].
+    fn step(&self, step: usize) -> Color {
+        self.strongest.towards(self.faintest, step, STEPS - 1)
+    }
+
+    /// The colour of one of several members of a category, the largest first.
+    fn member(&self, place: usize, members: usize) -> Color {
+        match members {
+            0 | 1 => self.base,
+            // More members than steps share the last ones: a picture has no more bands than that.
+            _ => self.step(place * (STEPS - 1) / (members - 1).max(1)),
+        }
+    }
+
+    fn all(self) -> impl Iterator<Item = Color> {
+        (0..STEPS).map(move |step| self.step(step)).chain([self.base])
+    }
+}
+
+impl From<Rgb> for svg::node::Value {
+    fn from(rgb: Rgb) -> Self {
+        rgb.to_string().into()
+    }
+}
+
+/// Every colour that a picture can have.
+pub(super) fn all() -> impl Iterator<Item = Color> {
+    let hues = Category::ALL.into_iter().map(hues::of_category).chain([PLAIN]);
+    FIXED.into_iter().chain(hues.flat_map(Hue::all))
+}
+
+/// The style sheet that turns the light colours of a drawing into dark ones.
+pub(crate) fn style_sheet(drawing: &str) -> String {
+    let dark: HashMap<String, Rgb> = all().map(|color| (color.light.to_string(), color.dark)).collect();
+    let quoted = drawing.split('"').filter(|part| part.len() == 7 && part.starts_with('#'));
+    let mut used: Vec<&str> = quoted.collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut rules = String::from("@media (prefers-color-scheme:dark){");
+    for light in used {
+        if let Some(dark) = dark.get(light) {
+            rules += &format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}");
+        }
+    }
+    rules + "}"
+}
+
+/// The colour of a category, the same in every picture.
+pub(crate) fn of_category(category: Category) -> Color {
+    hues::of_category(category).base
+}
+
+/// The colour of what is no group of its own, by its label.
+pub(crate) fn of_special(label: &str) -> Option<Color> {
+    match label {
+        sites::NO_STACK => Some(NO_STACK),
+        grouping::BASELINE | grouping::NOT_RECORDED => Some(of_category(Category::BeforeRecording)),
+        grouping::FILTERED | attribution::OTHER => Some(OTHER),
+        timeline::INACTIVE => Some(GRID),
+        timeline::LEAKS => Some(ALARM),
+        _ => None,
+    }
+}
+
+/// A group of a picture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    pub label: &'a str,
+    /// What its memory is for, if that is known of groups like it.
+    pub category: Option<Category>,
+    /// Whether the group is the category itself.
+    pub is_whole: bool,
+    pub bytes: u64,
+}
+
+impl<'a> Member<'a> {
+    /// A row, which may be one of categories.
+    pub(crate) fn of_row(row: &'a Row, is_whole: bool) -> Self {
+        Self { label: &row.label, category: row.category, is_whole, bytes: row.bytes }
+    }
+}
+
+/// The colours of all groups of a picture: steps of their category's hue by size, and what is left of a category last. Where
+/// no category is known, or groups have none, each has a hue of its own.
+pub(crate) fn together(members: &[Member<'_>]) -> Vec<Color> {
+    let is_by_category = members.iter().any(|member| member.category.is_some_and(hues::is_known));
+    let category = |member: &Member<'_>| member.category.filter(|_| is_by_category || member.is_whole);
+    let fixed = |member: &Member<'_>| match category(member) {
+        Some(category) if member.is_whole => Some(of_category(category)),
+        Some(_) => None,
+        None => of_special(member.label),
+    };
+    let mut by_size: Vec<usize> = (0..members.len()).collect();
+    let is_rest = |index: usize| members[index].label == attribution::OTHER;
+    by_size.sort_by_key(|&index| (is_rest(index), Reverse(members[index].bytes), members[index].label, index));
+    let mut colors: Vec<Color> = members.iter().map(|member| fixed(member).unwrap_or(OTHER)).collect();
+    let free = |&index: &usize| fixed(&members[index]).is_none();
+    let mut families: Vec<(Option<Category>, Vec<usize>)> = Vec::new();
+    for index in by_size.into_iter().filter(free) {
+        let own = category(&members[index]);
+        match families.iter_mut().find(|(category, _)| *category == own) {
+            Some((_, indexes)) => indexes.push(index),
+            None => families.push((own, vec![index])),
+        }
+    }
+    for (category, indexes) in families {
+        for (place, &index) in indexes.iter().enumerate() {
+            colors[index] = of_place(category, place, indexes.len());
+        }
+    }
+    colors
+}
+
+/// The colour of the group that is the `place`th of so many of its category, by size; without a category, a hue of its own as
+/// long as there are hues, and then steps of them.
+pub(crate) fn of_place(category: Option<Category>, place: usize, members: usize) -> Color {
+    let Some(category) = category else {
+        let hue = KNOWN[place % KNOWN.len()];
+        return match (place / KNOWN.len()) % ROUNDS.len() {
+            0 => hue.base,
+            round => hue.step(ROUNDS[round]),
+        };
+    };
+    hues::of_category(category).member(place, members)
+}
+
+/// The steps that follow a hue's base where there are more groups than hues.
+const ROUNDS: [usize; 4] = [0, 4, 36, 16];

@@ -1,0 +1,263 @@
+//! The colours measured: contrast, kinds of vision, and that none stands for two things.
+
+#[cfg(feature = "plot")]
+use super::picture::*;
+use super::{Color, Rgb, hues};
+use crate::facts::training::Category;
+use std::collections::HashSet;
+
+type Light = [f64; 3];
+
+/// Linear light of a colour.
+fn linear(Rgb(parts): Rgb) -> Light {
+    parts.map(|part| {
+        let value = f64::from(part) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    })
+}
+
+fn times(matrix: [Light; 3], [x, y, z]: Light) -> Light {
+    matrix.map(|row| row[0] * x + row[1] * y + row[2] * z)
+}
+
+/// Contrast ratio of WCAG 2.
+fn contrast(a: Rgb, b: Rgb) -> f64 {
+    let luminance = |color| times([[0.2126, 0.7152, 0.0722]; 3], linear(color))[0] + 0.05;
+    let (a, b): (f64, f64) = (luminance(a), luminance(b));
+    a.max(b) / a.min(b)
+}
+
+/// Coordinates in Oklab, where distance is what the eye sees.
+fn oklab(light: Light) -> Light {
+    let cones = times(
+        [
+            [0.412_221_470_8, 0.536_332_536_3, 0.051_445_992_9],
+            [0.211_903_498_2, 0.680_699_545_1, 0.107_396_956_6],
+            [0.088_302_461_9, 0.281_718_837_6, 0.629_978_700_5],
+        ],
+        light,
+    );
+    times(
+        [
+            [0.210_454_255_3, 0.793_617_785_0, -0.004_072_046_8],
+            [1.977_998_495_1, -2.428_592_205_0, 0.450_593_709_9],
+            [0.025_904_037_1, 0.782_771_766_2, -0.808_675_766_0],
+        ],
+        cones.map(f64::cbrt),
+    )
+}
+
+/// What people see: normal vision, protanopia, deuteranopia, tritanopia (Machado et al. 2009).
+const VISION: [[Light; 3]; 4] = [
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    [[0.152_286, 1.052_583, -0.204_868], [0.114_503, 0.786_281, 0.099_216], [-0.003_882, -0.048_116, 1.051_998]],
+    [[0.367_322, 0.860_646, -0.227_968], [0.280_085, 0.672_501, 0.047_413], [-0.011_820, 0.042_940, 0.968_881]],
+    [[1.255_528, -0.076_749, -0.178_779], [-0.078_411, 0.930_809, 0.147_602], [0.004_733, 0.691_367, 0.303_900]],
+];
+
+fn distance(a: Rgb, b: Rgb, vision: [Light; 3]) -> f64 {
+    let seen = |color| oklab(times(vision, linear(color)).map(|part| part.clamp(0.0, 1.0)));
+    seen(a).iter().zip(seen(b)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+}
+
+fn hue(color: Rgb) -> f64 {
+    let [_, a, b] = oklab(linear(color));
+    b.atan2(a).to_degrees()
+}
+
+fn chroma(color: Rgb) -> f64 {
+    let [_, a, b] = oklab(linear(color));
+    a.hypot(b)
+}
+
+/// Degrees between two hues.
+fn turn(a: f64, b: f64) -> f64 {
+    let turn = (a - b).rem_euclid(360.0);
+    turn.min(360.0 - turn)
+}
+
+type Theme = (&'static str, fn(Color) -> Rgb);
+
+const THEMES: [Theme; 2] = [("light", |color| color.light), ("dark", |color| color.dark)];
+
+fn known() -> impl Iterator<Item = Category> {
+    Category::ALL.into_iter().filter(|category| !matches!(category, Category::Unknown | Category::BeforeRecording))
+}
+
+#[test]
+fn categories_are_distinguished_with_any_kind_of_vision() {
+    for (theme, pick) in THEMES {
+        for vision in VISION {
+            let all: Vec<Category> = known().collect();
+            for (index, &a) in all.iter().enumerate() {
+                for &b in &all[..index] {
+                    let [one, other] = [a, b].map(|category| pick(hues::of_category(category).base));
+                    let distance = distance(one, other, vision);
+                    assert!(distance > 0.065, "{theme}: {a:?} and {b:?} are {distance:.3} apart");
+                }
+            }
+        }
+    }
+}
+
+/// Red is left to failures.
+#[cfg(feature = "plot")]
+#[test]
+fn no_category_is_red() {
+    for (theme, pick) in THEMES {
+        for category in Category::ALL {
+            let hue = hues::of_category(category);
+            for color in [hue.base, hue.strongest, hue.faintest] {
+                let distance = distance(pick(color), pick(ALARM), VISION[0]);
+                assert!(distance > 0.09, "{theme}: {category:?} is {distance:.3} from red");
+            }
+        }
+    }
+}
+
+/// Every step of a category has its hue, in both themes.
+#[cfg(feature = "plot")]
+#[test]
+fn steps_keep_their_hue() {
+    for category in known() {
+        let expected = hue(hues::of_category(category).base.light);
+        for place in 0..hues::STEPS {
+            let color = of_place(Some(category), place, hues::STEPS);
+            for (theme, pick) in THEMES {
+                let turned = turn(hue(pick(color)), expected);
+                assert!(turned < 28.0, "{theme}: step {place} of {category:?} turns by {turned:.0} degrees");
+                assert!(chroma(pick(color)) > 0.035, "{theme}: step {place} of {category:?} is grey");
+            }
+        }
+    }
+    for category in [Category::Unknown, Category::BeforeRecording] {
+        for place in 0..hues::STEPS {
+            let color = of_place(Some(category), place, hues::STEPS);
+            assert!(chroma(color.light) < 0.035 && chroma(color.dark) < 0.035, "{category:?} is not grey");
+        }
+    }
+}
+
+/// With any kind of vision: they differ in lightness.
+#[cfg(feature = "plot")]
+#[test]
+fn sites_of_a_category_are_distinguished() {
+    for category in Category::ALL {
+        for (members, least) in [(2, 0.2), (4, 0.08), (8, 0.03), (hues::STEPS, 0.004)] {
+            for place in 1..members {
+                let [a, b] = [place - 1, place].map(|place| of_place(Some(category), place, members));
+                for (theme, pick) in THEMES {
+                    for vision in VISION {
+                        let distance = distance(pick(a), pick(b), vision);
+                        assert!(distance > least, "{theme}: {category:?}, {place} of {members}: {distance:.3}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(feature = "plot")]
+#[test]
+fn everything_stands_out_from_the_background() {
+    for color in all().filter(|color| ![BACKGROUND, GRID, FREE, RIBBONS[0], RIBBONS[1]].contains(color)) {
+        let least = if [TEXT, MUTED, ALARM].contains(&color) { 4.5 } else { 3.0 };
+        for (shade, background) in [(color.light, BACKGROUND.light), (color.dark, BACKGROUND.dark)] {
+            let contrast = contrast(shade, background);
+            assert!(contrast >= least, "{shade} on {background}: {contrast:.2}");
+        }
+    }
+    for ribbon in RIBBONS {
+        assert!(contrast(ribbon.light, TEXT.light) > 4.5 && contrast(ribbon.dark, TEXT.dark) > 4.5);
+    }
+}
+
+/// A colour has one dark partner, and no two things share one.
+#[cfg(feature = "plot")]
+#[test]
+fn no_colour_stands_for_two_things() {
+    let light: HashSet<Rgb> = all().map(|color| color.light).collect();
+    assert_eq!(light.len(), all().count());
+}
+
+#[cfg(feature = "plot")]
+#[test]
+fn a_style_sheet_has_the_colours_that_are_drawn() {
+    let sheet = style_sheet(&format!("<rect fill=\"{}\"/>", ALARM.light));
+    assert!(sheet.contains(&ALARM.dark.to_string()) && !sheet.contains(&TEXT.dark.to_string()), "{sheet}");
+}
+
+/// Whether a terminal is black or white, nobody knows.
+#[test]
+fn a_terminal_shows_the_same_hues_on_black_and_white() {
+    const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+    let mut numbers = HashSet::new();
+    for category in Category::ALL {
+        let found = hues::of_category(category);
+        assert!(numbers.insert(found.terminal), "{category:?} shares its number");
+        let color = match found.terminal {
+            number @ 16..232 => {
+                let place = usize::from(number - 16);
+                Rgb([place / 36, place / 6 % 6, place % 6].map(|level| LEVELS[level]))
+            }
+            number => Rgb([8 + 10 * number.saturating_sub(232); 3]),
+        };
+        let contrast = [Rgb([255; 3]), Rgb([0; 3])].map(|ground| contrast(color, ground));
+        assert!(contrast.iter().all(|&contrast| contrast > 2.5), "{category:?}: {color} has {contrast:?}");
+        if known().any(|known| known == category) {
+            let turned = turn(hue(color), hue(found.base.light));
+            assert!(turned < 32.0, "{category:?}: {color} turns by {turned:.0} degrees");
+        }
+    }
+}
+
+#[cfg(feature = "plot")]
+#[test]
+fn groups_of_one_picture_have_colours_of_their_own() {
+    let labels: Vec<String> = (0..40).map(|index| format!("model.py:{index} forward")).collect();
+    let member = |category| {
+        move |(index, label): (usize, &'static str)| Member {
+            label,
+            category,
+            is_whole: false,
+            bytes: 100 - index as u64,
+        }
+    };
+    let labels: Vec<&'static str> = labels.into_iter().map(|label| &*label.leak()).collect();
+    for category in [None, Some(Category::Activation), Some(Category::Unknown)] {
+        let mut members: Vec<Member<'_>> = labels.iter().copied().enumerate().map(member(category)).collect();
+        members.push(Member { label: "(other)", ..members[0] });
+        let colors = together(&members);
+        let distinct: HashSet<Color> = colors.iter().copied().collect();
+        assert_eq!(distinct.len(), members.len(), "{category:?}");
+    }
+    // One of its kind has the category's own colour, and the largest of several the strongest.
+    let one = together(&[member(Some(Category::Gradient))((0, "a"))]);
+    assert_eq!(one, [of_category(Category::Gradient)]);
+    let two = [(1, "a"), (0, "b")].map(member(Some(Category::Gradient)));
+    assert_eq!(together(&two)[1], hues::of_category(Category::Gradient).strongest);
+}
+
+/// The page's own table is the same.
+#[cfg(feature = "plot")]
+#[test]
+fn the_page_has_the_same_colours() {
+    let page = include_str!("../../../../viewer/src/colours.ts");
+    let ribbons = format!(
+        "[colour('{}', '{}'), colour('{}', '{}')]",
+        RIBBONS[0].light, RIBBONS[0].dark, RIBBONS[1].light, RIBBONS[1].dark
+    );
+    assert!(page.contains(&ribbons), "{ribbons}");
+    for (name, color) in [
+        ("BACKGROUND", BACKGROUND),
+        ("TEXT", TEXT),
+        ("MUTED", MUTED),
+        ("GRID", GRID),
+        ("ALARM", ALARM),
+        ("OTHER", OTHER),
+        ("FREE", FREE),
+    ] {
+        let line = format!("export const {name} = colour('{}', '{}');", color.light, color.dark);
+        assert!(page.contains(&line), "expected {line}");
+    }
+}

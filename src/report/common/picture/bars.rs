@@ -1,0 +1,103 @@
+//! Bars of memory against a device: what each of several ways to run a program takes.
+
+use super::palette::{self, Color};
+use super::plot::vertical;
+use super::shape::{Anchor, MONO, MONO_SIZE, px, rectangle, text, titled};
+use super::{Script, WIDTH};
+use crate::model::bytes::Bytes;
+use crate::report::common::fit::shorten_end;
+use crate::report::common::notes::safe;
+use svg::node::element::Group;
+
+/// One way to run a program.
+pub(crate) struct Bar {
+    pub name: String,
+    /// Bytes of the device that it needs; `None` where it fails, or nobody knows.
+    pub needed: Option<u64>,
+    /// The most that it reserves.
+    pub reserved: Option<u64>,
+    /// The figures in words.
+    pub figures: [String; 2],
+    /// Whether it fails on the device.
+    pub fails: bool,
+}
+
+const LEFT: f64 = 16.0;
+/// Right end of the longest bar.
+const RIGHT: f64 = 690.0;
+/// Height of a bar, and of all that belongs to one way.
+const HEIGHT: f64 = 9.0;
+const ROW: f64 = 44.0;
+/// Height of the line above the bars that names the device.
+const HEAD: f64 = 22.0;
+/// Characters of a name.
+const NAME: usize = 100;
+
+/// What is needed, and what is reserved.
+const NEEDED: Color = palette::FIGURE;
+const RESERVED: Color = palette::OTHER;
+
+/// The bars below each other with their legend, and where that ends.
+pub(crate) fn bars(bars: &[Bar], device: Option<u64>) -> (Group, f64) {
+    let all = bars.iter().flat_map(|bar| [bar.needed, bar.reserved]).chain([device]).flatten();
+    let longest = all.max().unwrap_or(0).max(1) as f64;
+    let x = |bytes: u64| LEFT + (RIGHT - LEFT) * bytes as f64 / longest;
+    let mut group = Group::new();
+    let bottom = HEAD + ROW * bars.len() as f64;
+    for (index, bar) in bars.iter().enumerate() {
+        group = group.add(row(bar, HEAD + ROW * index as f64, device, x));
+    }
+    if let Some(device) = device {
+        let label = format!("the device: {}", Bytes(device));
+        let half = Script::Label.width(&label) / 2.0;
+        let middle = x(device).max(LEFT + half).min(f64::from(WIDTH) - LEFT - half);
+        group = group.add(text(middle, HEAD - 10.0, Anchor::Middle, palette::TEXT, &label));
+    }
+    legend(group, bottom + 14.0)
+}
+
+fn row(bar: &Bar, top: f64, device: Option<u64>, x: impl Fn(u64) -> f64) -> Group {
+    let name = shorten_end(&safe(&bar.name), NAME);
+    let mut row = titled(&format!("{}\n{}", bar.name, bar.figures.join(", "))).add(text(
+        LEFT,
+        top + 12.0,
+        Anchor::Start,
+        palette::TEXT,
+        &name,
+    ));
+    for (line, (bytes, color)) in [(bar.needed, NEEDED), (bar.reserved, RESERVED)].into_iter().enumerate() {
+        let y = top + 17.0 + (HEIGHT + 1.0) * line as f64;
+        if let Some(bytes) = bytes {
+            let within = bytes.min(device.unwrap_or(bytes));
+            row = row.add(rectangle(LEFT, y, (x(within) - LEFT).max(1.0), HEIGHT, color).set("data-bytes", bytes));
+            // What the device does not have.
+            if within < bytes {
+                row = row.add(rectangle(x(within), y, x(bytes) - x(within), HEIGHT, palette::ALARM));
+            }
+        }
+        if let Some(device) = device {
+            row = row.add(vertical(x(device), y - 1.0, y + HEIGHT + 1.0, palette::TEXT));
+        }
+        let color = if bar.fails && line == 0 { palette::ALARM } else { palette::TEXT };
+        let figures = text(RIGHT + 14.0, y + HEIGHT - 1.0, Anchor::Start, color, &bar.figures[line]);
+        row = row.add(figures.set("font-family", MONO).set("font-size", MONO_SIZE));
+    }
+    row
+}
+
+fn legend(mut group: Group, y: f64) -> (Group, f64) {
+    let mut left = LEFT;
+    for (name, color) in [("needed for every request to be served", NEEDED), ("reserved at most", RESERVED)] {
+        let square = rectangle(left, y - 9.5, 11.0, 11.0, color);
+        group = group.add(square).add(text(left + 17.0, y, Anchor::Start, palette::MUTED, name));
+        left += 17.0 + Script::Body.width(name) + 22.0;
+    }
+    (group, y + 10.0)
+}
+
+/// The bars as a part of a panel whose head ends at `y`.
+pub(crate) fn below(body: Group, y: f64, all: &[Bar], device: Option<u64>) -> (Group, f64) {
+    let (group, height) = bars(all, device);
+    let top = y + 10.0;
+    (body.add(group.set("transform", format!("translate(0 {})", px(top)))), top + height)
+}

@@ -1,0 +1,66 @@
+//! `memviz fit -o` of one recording: what each cure and plan needs and reserves, against the device.
+
+use super::words;
+use crate::analysis::advice::Saving;
+use crate::analysis::fit::{FitCure, FitPlans, FitTogether};
+use crate::model::bytes::Bytes;
+use crate::play::plans::{DevicePlans, Goal, Plan};
+use crate::report::Source;
+use crate::report::common::cures;
+use crate::report::common::notes::device_name;
+use crate::report::common::picture::bars::{self, Bar};
+use crate::report::common::picture::titles::title;
+use crate::report::common::picture::{Picture, Room, heading, panels, stacked, warnings};
+use svg::node::element::Group;
+
+/// All devices below each other.
+pub fn draw(sources: &[Source<'_>], report: &FitPlans) -> Picture {
+    let mut parts: Vec<Picture> = sources.iter().map(|&source| heading(source, "what makes it fit")).collect();
+    let cures = report.cures.iter().zip(&report.together);
+    let devices: Vec<_> = report.plans.devices.iter().zip(cures).collect();
+    parts.extend(panels(&devices, true, |&(device, (cures, together)), room| {
+        panel(device, cures, together.as_ref(), room)
+    }));
+    stacked(parts)
+}
+
+fn panel(device: &DevicePlans, cures: &[FitCure], together: Option<&FitTogether>, room: Room) -> Picture {
+    let name = format!("{}: {}", device_name(device.device), words::headline_with(device, cures, together));
+    let (body, y) = title(Group::new(), 0.0, &name);
+    let (body, y) = warnings(body, y, &if room.notes { words::limits(device) } else { Vec::new() });
+    let Some(as_it_is) = &device.as_it_is else { return Picture { height: y + 16.0, body } };
+    let plan = |plan: &Plan| bar_of_plan(device, plan);
+    let mut shown = vec![plan(as_it_is)];
+    let named = cures.iter().take(cures::MOST);
+    let named = named.map(|cure| (cures::change(&cure.advice), &cure.advice.saving, cure.fits));
+    let at_once = together.map(|it| (numbers(&it.cures.places), &it.cures.saving, it.fits));
+    shown.extend(named.chain(at_once).filter_map(|(name, saving, fits)| bar_of_cure(device, name, saving, fits)));
+    shown.extend(device.plans.iter().chain(&device.nearest).map(plan));
+    let (body, y) = bars::below(body, y, &shown, Some(device.goal.bytes()));
+    Picture { height: y + 16.0, body }
+}
+
+fn bar_of_plan(device: &DevicePlans, plan: &Plan) -> Bar {
+    bar(device, words::name(plan), device.measure(plan), plan.outcome.max_reserved)
+}
+
+/// A cure that was played; of the others no figure is known.
+fn bar_of_cure(device: &DevicePlans, name: String, saving: &Saving, fits: Option<bool>) -> Option<Bar> {
+    let Saving::Played { allocated, reserved, needs, .. } = saving else { return None };
+    let needed = match device.goal {
+        Goal::Device(_) => needs.unwrap_or(reserved.after),
+        Goal::Allocated(_) => allocated.after,
+    };
+    Some(Bar { fails: fits == Some(false), ..bar(device, name, needed, reserved.after) })
+}
+
+fn bar(device: &DevicePlans, name: String, needed: u64, reserved: u64) -> Bar {
+    let figures = [format!("{} needed", Bytes(needed)), format!("{} reserved", Bytes(reserved))];
+    Bar { name, needed: Some(needed), reserved: Some(reserved), figures, fails: needed > device.goal.bytes() }
+}
+
+/// Cures by their numbers, the first of them 1.
+fn numbers(places: &[usize]) -> String {
+    let numbers: Vec<String> = places.iter().map(|place| place.saturating_add(1).to_string()).collect();
+    format!("changes {} together", numbers.join(" + "))
+}

@@ -1,0 +1,82 @@
+//! The colours of frames: what most of their memory is for, or else whose code they are.
+
+use crate::analysis::flame::{DeviceFlame, FlameNode, Owner};
+use crate::facts::training::Category;
+use crate::report::common::palette::{self, Color, Member, hues};
+use crate::report::common::words::category;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Frames whose memory is for several things.
+const SEVERAL: Color = palette::FIGURE;
+
+/// The colours of one device's frames.
+pub(crate) enum Colors<'a> {
+    /// By category; those that frames have, the largest first.
+    Categories(Vec<Category>),
+    /// By package, the largest first, where no category is known.
+    Packages(Vec<(&'a str, Color)>, HashMap<&'a str, Color>),
+}
+
+impl<'a> Colors<'a> {
+    pub(crate) fn of(device: &'a DeviceFlame) -> Self {
+        let categories = largest_first(device.nodes.iter().filter_map(|node| Some((node.category?, node.own_bytes))));
+        if categories.iter().any(|(category, _)| hues::is_known(*category)) {
+            return Self::Categories(categories.into_iter().map(|(category, _)| category).collect());
+        }
+        let own = |node: &'a FlameNode| match &node.owner {
+            Owner::Package(package) => Some((&**package, node.own_bytes)),
+            _ => None,
+        };
+        let packages = largest_first(device.nodes.iter().filter_map(own));
+        let member = |&(label, bytes): &(&'a str, u64)| Member { label, category: None, is_whole: false, bytes };
+        let colors = palette::together(&packages.iter().map(member).collect::<Vec<_>>());
+        let named: Vec<(&str, Color)> = packages.iter().map(|&(package, _)| package).zip(colors).collect();
+        Self::Packages(named.clone(), named.into_iter().collect())
+    }
+
+    pub(crate) fn of_node(&self, node: &FlameNode) -> Color {
+        match (self, &node.owner) {
+            (_, Owner::Group) => named(&node.label).unwrap_or(SEVERAL),
+            (Self::Categories(_), _) => node.category.map_or(SEVERAL, palette::of_category),
+            (Self::Packages(_, colors), Owner::Package(package)) => {
+                colors.get(&**package).copied().unwrap_or(palette::OTHER)
+            }
+            (Self::Packages(..), Owner::Native) => palette::OTHER,
+            (Self::Packages(..), Owner::Nobody) => palette::of_special(&node.label).unwrap_or(palette::OTHER),
+        }
+    }
+
+    /// What the colours stand for, the largest first.
+    pub(crate) fn legend(&self, device: &DeviceFlame) -> Vec<(String, Color)> {
+        match self {
+            Self::Categories(categories) => {
+                let known = categories.iter().map(|&it| (category(it.name()).to_owned(), palette::of_category(it)));
+                let mixed = device.nodes.iter().any(|node| node.category.is_none());
+                known.chain(mixed.then(|| ("several".to_owned(), SEVERAL))).collect()
+            }
+            Self::Packages(packages, _) => {
+                let packages = packages.iter().map(|&(package, color)| (package.to_owned(), color));
+                let native = device.nodes.iter().any(|node| node.owner == Owner::Native);
+                packages.chain(native.then(|| ("C++".to_owned(), palette::OTHER))).collect()
+            }
+        }
+    }
+}
+
+/// The colour of a group that is a category.
+fn named(label: &str) -> Option<Color> {
+    Category::ALL.into_iter().find(|category| category.name() == label).map(palette::of_category)
+}
+
+/// Bytes by name, the largest first.
+fn largest_first<T: Ord + Copy>(parts: impl Iterator<Item = (T, u64)>) -> Vec<(T, u64)> {
+    let mut sums: BTreeMap<T, u64> = BTreeMap::new();
+    for (part, bytes) in parts {
+        let sum = sums.entry(part).or_default();
+        *sum = sum.wrapping_add(bytes);
+    }
+    let mut sums: Vec<(T, u64)> = sums.into_iter().collect();
+    sums.sort_by_key(|&(part, bytes)| (Reverse(bytes), part));
+    sums
+}

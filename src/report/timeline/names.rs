@@ -1,0 +1,57 @@
+//! Names of bands, written on them where there is room.
+
+use super::scale::column;
+use crate::report::common::picture::palette;
+use crate::report::common::picture::shape::{Anchor, MONO, MONO_SIZE, MONO_WIDTH, text};
+use svg::node::element::Text;
+
+/// Height that a band needs for its name, and room left and right of it.
+const HEIGHT: f64 = 14.0;
+const MARGIN: f64 = 4.0;
+
+/// The name of a band between two edges, where the band is thickest; a shorter one where the whole does not fit.
+pub(super) fn on_band(name: &str, top: &[f64], bottom: &[f64]) -> Option<Text> {
+    let line = name.split(' ').next().filter(|line| line.contains(':'));
+    [Some(name), line].into_iter().flatten().find_map(|name| {
+        let (x, y) = place(name.chars().count() as f64 * MONO_WIDTH + 2.0 * MARGIN, top, bottom)?;
+        // Every colour of a band stands out from the background, so the background's stands out from the band.
+        let name = text(x, y + 4.0, Anchor::Middle, palette::BACKGROUND, name);
+        Some(name.set("font-family", MONO).set("font-size", MONO_SIZE).set("data-name", ""))
+    })
+}
+
+/// The middle of the highest rectangle of a width that lies between two edges, if a name fits into it.
+fn place(width: f64, top: &[f64], bottom: &[f64]) -> Option<(f64, f64)> {
+    let columns = top.len().min(bottom.len());
+    let wide = (width / (column(columns, 1) - column(columns, 0))).ceil() as usize;
+    let fits = |start: usize| {
+        let end = start + wide;
+        let upper = top.get(start..end)?.iter().copied().fold(f64::MIN, f64::max);
+        let lower = bottom.get(start..end)?.iter().copied().fold(f64::MAX, f64::min);
+        Some((lower - upper, start, f64::midpoint(lower, upper)))
+    };
+    let best = (0..columns).filter_map(fits).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let middle = f64::midpoint(column(columns, best.1), column(columns, best.1 + wide));
+    (best.0 >= HEIGHT).then_some((middle, best.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_where_the_band_is_thick_enough() {
+        let bottom = vec![200.0; 800];
+        let mut top = vec![190.0; 800];
+        assert!(on_band("activations", &top, &bottom).is_none());
+        top[300..500].fill(100.0);
+        let (x, y) = place(100.0, &top, &bottom).unwrap();
+        assert!(column(800, 350) <= x && x <= column(800, 450), "{x}");
+        assert!((y - 150.0).abs() < 0.1, "{y}");
+        assert!(place(300.0, &top, &bottom).is_none());
+        // Of a site the line is enough, and of anything else no part is.
+        let long = "a_function_with_a_very_long_name";
+        assert!(on_band(&format!("model.py:41 {long}"), &top, &bottom).is_some());
+        assert!(on_band(&format!("5 {long}"), &top, &bottom).is_none());
+    }
+}
