@@ -114,7 +114,7 @@ fn attacks() -> Vec<Attack> {
         ("an unknown action", unknown("virtual_alloc"), PEAK, 2, "contradicts itself"),
         ("an overflow that is a number", with("trace_alloc_overflowed", json!(1)), PEAK, 2, "cannot be judged"),
         ("a ring with stacks", support::read_unpacked(&fixture("ring")), PEAK, 2, "entries were lost"),
-        ("two recordings", [tiny.clone(), tiny.clone()].concat(), PEAK, 2, "more follows"),
+        ("two recordings", [tiny.clone(), tiny.clone()].concat(), PEAK, 2, "more data follows"),
         (
             "cut behind traces",
             cut_before("tiny", b"allocator_settings"),
