@@ -53,10 +53,19 @@ impl Overview {
     /// # Errors
     /// As [`PeakReport::of`] and [`TimelineReport::of`].
     pub fn of(recording: &Devices<'_>, options: &TimelineOptions) -> Result<Self> {
+        let PeakOptions { inference, devices, .. } = options.peak.clone();
+        let of_triage = TriageOptions { inference, devices, plays: Plays::All };
+        // What to change takes about as long as everything else.
+        let advice = || TriageReport::advice(recording, &of_triage);
+        let (advice, overview) = rayon::join(advice, || Self::without_advice(recording, options, &of_triage));
+        let overview = overview?;
+        Ok(Self { triage: overview.triage.with_advice(advice?), ..overview })
+    }
+
+    fn without_advice(recording: &Devices<'_>, options: &TimelineOptions, of_triage: &TriageOptions) -> Result<Self> {
+        let triage = TriageReport::without_advice(recording, of_triage)?;
         let peak = PeakOptions { top: None, ..options.peak.clone() };
         let PeakOptions { by, inference, devices, .. } = peak.clone();
-        let triage =
-            TriageReport::of(recording, &TriageOptions { inference, devices: devices.clone(), plays: Plays::All })?;
         let flame = FlameOptions { peak: peak.clone(), ..FlameOptions::default() };
         let wanted = devices.clone();
         let oom = OomOptions {

@@ -13,10 +13,16 @@ const RECORDING: &str = r#"<script type="application/octet-stream;base64" id="re
 
 /// The attributes of the recording in a page, and the recording.
 fn carried(page: &str) -> (&str, Vec<u8>) {
+    let (attributes, packed) = carried_as(page);
+    (attributes, zstd::decode_all(&packed[..]).unwrap())
+}
+
+/// The same, as it is packed.
+fn carried_as(page: &str) -> (&str, Vec<u8>) {
     let (_, rest) = page.split_once(RECORDING).unwrap();
     let (attributes, rest) = rest.split_once(r#"">"#).unwrap();
     let (base64, _) = rest.split_once("</script>").unwrap();
-    (attributes, zstd::decode_all(&decoded(base64)[..]).unwrap())
+    (attributes, decoded(base64))
 }
 
 fn decoded(base64: &str) -> Vec<u8> {
@@ -54,6 +60,20 @@ fn a_page_carries_the_recording_and_the_engine() {
     // Small enough to attach.
     let compressed = zstd::encode_all(&plain[..], 3).unwrap().len();
     assert!(page.len() * 10 <= compressed * 14 + 23_000_000, "{} bytes of {compressed}", page.len());
+}
+
+/// Frames of several compressors, and one to skip: the page reads each.
+#[test]
+fn a_page_carries_a_zstd_file_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("snapshot.pickle.zst");
+    let plain = read_unpacked(&fixture("tiny"));
+    let (first, rest) = plain.split_at(1000);
+    let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
+    let file = [zstd::encode_all(first, 19).unwrap(), skipped, zstd::encode_all(rest, 1).unwrap()].concat();
+    fs::write(&path, &file).unwrap();
+    let run = memviz(&["view", path.to_str().unwrap()]);
+    assert!(carried_as(&run.expect(0).stdout).1 == file);
 }
 
 #[test]

@@ -21,7 +21,9 @@ use crate::facts::training::{Category, Evidence, Phase, PhaseSpan};
 use crate::model::{Action, DeviceId, Format};
 use crate::play::plans::DevicePlans;
 use crate::replay::{History, Instant, Metric};
+use rayon::prelude::*;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// What to look at.
 #[derive(Clone, Debug, Default)]
@@ -201,28 +203,44 @@ impl TriageReport {
     /// # Errors
     /// When a device does not exist.
     pub fn of(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
+        let advice = || Self::advice(recording, options);
+        let (advice, verdict) = rayon::join(advice, || Self::without_advice(recording, options));
+        Ok(verdict?.with_advice(advice?))
+    }
+
+    /// All but what to change.
+    pub(crate) fn without_advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<Self> {
         let wanted = recording.wanted(&options.devices)?;
-        let (devices, _) = ask_each(&wanted, |device| DeviceTriage::of(recording, device, options))?;
+        let (devices, _) = ask_each(&wanted, |device| DeviceTriage::without_advice(recording, device, options))?;
         let rank = |device: &DeviceTriage| (device.failure.is_none(), Reverse(device.peak.at.get(Metric::Allocated)));
         let first = (0..devices.len()).min_by_key(|&index| rank(&devices[index])).unwrap_or(0);
         let peaks = PeakOptions { devices: options.devices.clone(), ..PeakOptions::default() };
         let comparison = if devices.len() > 1 { PeakReport::of(recording, &peaks)?.comparison } else { None };
         Ok(Self { devices, first, comparison })
     }
+
+    /// What to change in the program of each device: that takes longer than all the rest, and can be worked out beside it.
+    pub(crate) fn advice(
+        recording: &Devices<'_>,
+        options: &TriageOptions,
+    ) -> Result<HashMap<DeviceId, Vec<Advice>>> {
+        let wanted = recording.wanted(&options.devices)?;
+        Ok(wanted.par_iter().map(|device| (device.id(), advice(device, options.plays))).collect())
+    }
+
+    /// The same with what to change.
+    pub(crate) fn with_advice(mut self, mut advice: HashMap<DeviceId, Vec<Advice>>) -> Self {
+        for device in &mut self.devices {
+            device.advice = advice.remove(&device.peak.device).unwrap_or_default();
+            let nothing = Nothing::of(&device.categories, &device.peak.attribution);
+            let is_all = device.advice.is_empty() && device.findings.is_empty();
+            device.nothing = nothing.filter(|nothing| is_all && !(device.failure.is_some() && nothing.is_unknown()));
+        }
+        self
+    }
 }
 
 impl DeviceTriage {
-    fn of(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
-        let (advice, triage) =
-            rayon::join(|| advice(device, options.plays), || Self::without_advice(recording, device, options));
-        let mut triage = triage?;
-        let nothing = Nothing::of(&triage.categories, &triage.peak.attribution);
-        let is_all = advice.is_empty() && triage.findings.is_empty();
-        triage.nothing = nothing.filter(|nothing| is_all && !(triage.failure.is_some() && nothing.is_unknown()));
-        Ok(Self { advice, ..triage })
-    }
-
-    /// All but what to change, which takes as long as the rest of it.
     fn without_advice(recording: &Devices<'_>, device: &Device<'_>, options: &TriageOptions) -> Result<Self> {
         let devices = vec![device.id()];
         let inference = options.inference;

@@ -12,7 +12,7 @@ use crate::cli::serve::Server;
 use crate::cli::{desktop, files, output};
 use crate::facts::device::{Device, Devices};
 use crate::facts::time::when::{Purpose, When};
-use crate::input::{ReadOptions, Unpacked};
+use crate::input::{Compression, ReadOptions, Unpacked};
 use crate::model::Snapshot;
 use crate::replay::Metric;
 use crate::report::safe;
@@ -81,8 +81,8 @@ struct Input {
 
 /// What is put into the page.
 enum Content {
-    /// The recording as it is. It is read twice: to see what it is, and to be put there.
-    Whole(Origin),
+    /// The recording as it is, and how it is compressed. It is read twice: to see what it is, and to be put there.
+    Whole(Origin, Compression),
     /// A part of it.
     Part(Box<Snapshot>),
 }
@@ -126,18 +126,18 @@ impl View {
         let origin = Origin::of(input).map_err(about)?;
         let reading = Reading { allow_truncated: self.shared.allow_truncated, own: self.shared.own() };
         let recording = origin.open().and_then(|file| Recording::read(file, &reading.options()?)).map_err(about)?;
-        let (options, anomalies) = (reading.to_json(), recording.anomalies());
+        let (options, anomalies, compression) = (reading.to_json(), recording.anomalies(), recording.compression);
         let name = Path::new(&path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
         let devices = recording.devices();
         let windows = self.windows(&devices).map_err(about)?;
         let is_whole = windows.len() == devices.all().len() && windows.iter().all(|window| is_whole(&devices, window));
         if is_whole {
             let show = shown_failure(&devices);
-            return Ok(Input { name, content: Content::Whole(origin), options, show, anomalies });
+            return Ok(Input { name, content: Content::Whole(origin, compression), options, show, anomalies });
         }
         if !recording.snapshot.notes.format.has_segments() {
             let show = windows.first().map(|window| shown_first(&devices, window)).unwrap_or_default();
-            return Ok(Input { name, content: Content::Whole(origin), options, show, anomalies });
+            return Ok(Input { name, content: Content::Whole(origin, compression), options, show, anomalies });
         }
         let part = Box::new(excerpt(&devices, &windows).map_err(about)?);
         let name = format!("{name}, {}", described(&devices, &windows));
@@ -260,12 +260,17 @@ fn write(input: Option<&Input>, out: &mut dyn Write) -> io::Result<()> {
     let Some(Input { name, content, options, show, .. }) = input else { return page::write(None, out) };
     let mut write = |out: &mut dyn Write| match content {
         Content::Part(snapshot) => wire::snapshot::write(snapshot, out),
-        Content::Whole(origin) => {
+        Content::Whole(origin, Compression::Zstd) => {
+            let mut file = origin.open().map_err(io::Error::other)?;
+            io::copy(&mut file, out).map(|_| ())
+        }
+        Content::Whole(origin, _) => {
             let file = origin.open().and_then(|file| Unpacked::new(file, &ReadOptions::default()));
             io::copy(&mut file.map_err(io::Error::other)?.into_reader(), out).map(|_| ())
         }
     };
-    page::write(Some(Carried { name, options, show, content: &mut write }), out)
+    let is_packed = matches!(content, Content::Whole(_, Compression::Zstd));
+    page::write(Some(Carried { name, options, show, content: &mut write, is_packed }), out)
 }
 
 impl Origin {

@@ -186,19 +186,23 @@ impl Recomputing<'_> {
     /// Whether the function of a call is at another line on one stack than on another: itself, or a function that it is in
     /// on both.
     fn is_other_line(&self, call: &Call, one: StackId, other: StackId) -> bool {
-        let Some(function) = self.calls.function(call.function) else { return false };
+        let Some(function) = self.calls.function(call.function).filter(|_| one != other) else { return false };
+        let stacks = &self.track.snapshot.stacks;
+        // Others of its name in the file have other lines.
+        let is_own = |frame: &Frame| {
+            (frame.filename, frame.name) == (function.file, function.name)
+                && (function.first_line..=function.last_line).contains(&frame.line)
+        };
+        // The function and what it is in, the outermost first.
         let frames = |stack: StackId| {
-            let frames: Vec<&Frame> = self.track.snapshot.stacks.frames(stack).collect();
-            // Others of its name in the file have other lines.
-            let is_own = |frame: &&Frame| {
-                (frame.filename, frame.name) == (function.file, function.name)
-                    && (function.first_line..=function.last_line).contains(&frame.line)
-            };
-            let own = frames.iter().position(is_own);
-            own.map(|own| frames[..=own].iter().rev().copied().collect::<Vec<&Frame>>())
+            let frames = stacks.frame_ids(stack);
+            let own = frames.iter().position(|&frame| stacks.frame(frame).is_some_and(is_own))?;
+            Some(frames[..=own].iter().rev())
         };
         let (Some(one), Some(other)) = (frames(one), frames(other)) else { return false };
-        let is_same = |(a, b): &(&&Frame, &&Frame)| a.filename == b.filename && a.name == b.name;
-        one.iter().zip(&other).take_while(is_same).any(|(a, b)| a.line != b.line)
+        let different = one.zip(other).filter(|(one, other)| one != other);
+        let different = different.filter_map(|(&one, &other)| Some((stacks.frame(one)?, stacks.frame(other)?)));
+        let is_one_function = |(a, b): &(&Frame, &Frame)| a.filename == b.filename && a.name == b.name;
+        different.take_while(is_one_function).any(|(a, b)| a.line != b.line)
     }
 }
