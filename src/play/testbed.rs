@@ -41,6 +41,9 @@ pub(crate) struct Testbed {
     pub lacks: &'static str,
 }
 
+/// Why a play that starts without the recorded cache is uncertain.
+const STARTS_LEAN: &str = "it works only without the free segments that the recording starts with, which a smaller device might not have";
+
 /// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
 const MOST_RESERVED: u64 = 1 << 50;
 
@@ -95,6 +98,15 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
 /// device.
 fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
+}
+
+/// Plays a program; without the free segments that it starts with where it fails with them and works without: a device that
+/// is too small for them would not have had them. The second value is whether it starts without.
+fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> (Outcome, bool) {
+    let outcome = play(program, setup);
+    let works = |outcome: &Outcome| outcome.failure().is_none();
+    let lean = lean.filter(|_| !works(&outcome)).map(|lean| play(lean, setup)).filter(works);
+    lean.map_or((outcome, false), |lean| (lean, true))
 }
 
 impl Testbed {
@@ -176,7 +188,8 @@ impl Testbed {
             return run;
         }
         let setup = self.setup(settings);
-        let outcome = play(program, &setup);
+        let lean = program.without_cache();
+        let (outcome, starts_lean) = play_or_lean(program, lean.as_ref(), &setup);
         let others = &possible_placements(self.placement, settings)[1..];
         if !others.is_empty() {
             let others = others.iter().map(|&placement| play(program, &Setup { placement, ..setup.clone() }));
@@ -192,7 +205,10 @@ impl Testbed {
             "replay with the recorded settings does not match the recording exactly".clone_into(&mut run.because);
         }
         run.trust = if run.because.is_empty() { Trust::Exact } else { Trust::Predicted };
-        let lean = program.without_cache();
+        if starts_lean {
+            run.trust = Trust::Uncertain;
+            STARTS_LEAN.clone_into(&mut run.because);
+        }
         let program = lean.as_ref().unwrap_or(program);
         let reserved_at_start = program.reserved_at_start();
         let search = Search {

@@ -179,6 +179,26 @@ fn so_it_is_for_every_prediction() {
     }
 }
 
+/// A program that starts late may start with more cache than a small device has.
+#[test]
+fn late_recordings_work_on_every_device_that_is_said_to_be_large_enough() {
+    for name in ["gpt_late", "gpt_late_t212", "gpt_late_t215", "gpt_late_t231"] {
+        let recording = open(&format!("{FIXTURES}/{name}/snapshot.pickle.gz"));
+        let on = |usable: Option<u64>| {
+            let options = SimulateOptions::default().context(Some(CONTEXT));
+            let options = options.capacity(usable.map(|usable| usable + CONTEXT));
+            recording.simulate(&options).unwrap().devices.remove(0).runs.remove(0)
+        };
+        let capacities = on(None).capacities;
+        let safe = capacities.safe.unwrap();
+        let fails = |usable: u64| on(Some(usable)).outcome.unwrap().failure().is_some();
+        assert!(fails(safe - 2 * MIB), "{name}: {capacities:?}");
+        for usable in [safe, safe + MIB, safe + 5 * MIB, safe + 12 * MIB, safe + 40 * MIB, safe + 200 * MIB] {
+            assert!(!fails(usable), "{name} with {usable} bytes, {capacities:?}");
+        }
+    }
+}
+
 /// Pinned memory of one program, recorded under two settings: each recording tells what PyTorch reserved under the other, the
 /// one with rounded blocks as a range.
 #[test]
