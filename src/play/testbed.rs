@@ -42,7 +42,8 @@ pub(crate) struct Testbed {
 }
 
 /// Why a play that starts without the recorded cache is uncertain.
-const STARTS_LEAN: &str = "it works only without the free segments that the recording starts with, which a smaller device might not have";
+const STARTS_LEAN: &str =
+    "it works only without the free segments that the recording starts with, which a smaller device might not have";
 
 /// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
 const MOST_RESERVED: u64 = 1 << 50;

@@ -95,6 +95,12 @@ export class Engine {
     matches(pattern: string, texts: string[]): Uint8Array;
     /** JSON: `Frame[]`, those that labels of a row's stack stand for, in their order. */
     frames(device: number, labels: string[]): string;
+    /** The entries that have one of these actions (all where none is named), so many bytes at least, and a frame that matches. */
+    listed(device: number, actions: string[], atLeast: number, pattern: string): Uint32Array;
+    /** JSON: `Event[]`, of entries by their numbers. */
+    events(device: number, entries: Uint32Array): string;
+    /** JSON: `Frame[]`, the stack of an entry. */
+    stack(device: number, entry: number): string;
     /** Bytes that the given allocations, in rising order, hold at the instant of each column that `curve` has for the metric. */
     held(device: number, metric: Metric, axis: Axis, from: number, to: number, columns: number, allocations: Uint32Array): Float64Array;
     /** JSON: `Finding[]`, the most urgent first. Takes a while: ask when there is time. */
@@ -144,7 +150,7 @@ export interface DeviceFigures {
     complete: boolean;
     /** What keeps figures from being the whole truth, in words. */
     doubts: string[];
-    ooms: { instant: number; requested_bytes: number; capacity_bytes: number | null; text: string }[];
+    ooms: FailedRequest[];
 }
 
 export interface Annotation { name: string; from_us: number; to_us: number; from: number; to: number; depth: number }
@@ -246,6 +252,34 @@ export interface Allocation {
     /** What lies before and behind it in its segment when it is born; null at the segment's ends. */
     before: Neighbour | null;
     behind: Neighbour | null;
+}
+
+/** A request that failed, with what was allocated and reserved then. */
+export interface FailedRequest {
+    instant: number;
+    requested_bytes: number;
+    capacity_bytes: number | null;
+    allocated_bytes: number;
+    reserved_bytes: number;
+    text: string;
+}
+
+/** An entry. */
+export interface Event {
+    entry: number;
+    /** As PyTorch calls it: `alloc`, `free_requested`, ... */
+    action: string;
+    bytes: number;
+    /** Null where it has none; a failed request has what the device had free. */
+    address: string | null;
+    device_free: number | null;
+    stream: number;
+    pool: string | null;
+    site: string;
+    /** The allocation that it makes or frees. */
+    allocation: number | null;
+    /** The instant after the entry that frees what it allocates, or allocates what it frees; null where there is none. */
+    partner: number | null;
 }
 
 /** A frame of a stack; `own` is the user's. */

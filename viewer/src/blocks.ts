@@ -230,7 +230,9 @@ class Shapes implements Drawn {
         }
         lines.push({ text: `${entry(blocks.instants[under.at])}: ${bytes(blocks.totals[under.at])}` });
         const bounds = this.surface.canvas.getBoundingClientRect();
-        this.tip.show(bounds.left + x, bounds.top + y, lines);
+        const allocation = under.shape < 0 ? null : blocks.allocations[under.shape];
+        const more = allocation === null ? undefined : () => this.lane.stack(allocation);
+        this.tip.show(bounds.left + x, bounds.top + y, lines, more);
     }
 
     /** Chooses the allocation below or above the one that is chosen, at the cursor. */

@@ -41,15 +41,17 @@ export class Details {
         }
         this.#latest.run(async () => {
             try {
-                if ('label' in selected) await this.#group(selected.label, selected.isBand);
-                else {
-                    const { allocation, second } = selected;
-                    const lane = this.lanes[second ? 1 : 0];
-                    this.#allocation(
-                        lane,
-                        await lane.recording.client.ask('allocation', [lane.device.device, allocation]),
-                    );
+                if ('label' in selected) {
+                    await this.#group(selected.label, selected.isBand);
+                    return;
                 }
+                const lane = this.lanes[selected.second ? 1 : 0];
+                if ('entry' in selected) {
+                    await this.#entry(lane, selected.entry);
+                    return;
+                }
+                const { device } = lane.device;
+                this.#allocation(lane, await lane.recording.client.ask('allocation', [device, selected.allocation]));
             } catch (error) {
                 // What was here before is of something else.
                 this.#fill(this.#title('Nothing to show'));
@@ -114,6 +116,30 @@ export class Details {
         return facts;
     }
 
+    /** An entry that makes and frees nothing: of a segment, a failed request. */
+    async #entry(lane: Lane, number: number): Promise<void> {
+        const { device } = lane.device;
+        const { client } = lane.recording;
+        const [[event], frames] = await Promise.all([
+            client.ask('events', [device, Uint32Array.of(number)]),
+            client.ask('stack', [device, number]),
+        ]);
+        if (!event) throw new Error(`${lane.device.name} has no entry ${whole(number)}`);
+        const facts: [string, string][] = [
+            ['bytes', `${bytes(event.bytes)} (${whole(event.bytes)})`],
+            ['stream', String(event.stream)],
+        ];
+        if (event.device_free !== null) facts.push(['device free', bytes(event.device_free)]);
+        if (event.address !== null) facts.push(['address', event.address]);
+        const none = element('p', { class: 'note' }, 'no stack was recorded');
+        this.#fill(
+            this.#title(`${event.action}, ${entry(number + 1)}`),
+            list(facts),
+            heading('Stack'),
+            frames.length > 0 ? stack(frames) : none,
+        );
+    }
+
     #allocation(lane: Lane, of: Allocation): void {
         const { device } = lane.device;
         const { has_times } = lane.recording.figures;
@@ -152,7 +178,11 @@ export class Details {
         const jump = button('Go to its birth', 'Move the cursor to where it is first there', () => {
             lane.at = of.born;
         });
-        parts.push(element('p', { class: 'actions' }, jump));
+        const { freed } = of;
+        const gone = freed === null ? null : button('Go to its free', 'Move the cursor to where it is freed', () => {
+            lane.at = freed;
+        });
+        parts.push(element('p', { class: 'actions' }, jump, gone));
         this.#fill(...parts);
     }
 

@@ -24,7 +24,10 @@ export class FindingsView implements View {
     /** Shows what was found in each recording. */
     fill(findings: readonly (readonly Finding[])[]): void {
         this.panel.replaceChildren(...this.#list(findings));
-        this.aside.replaceChildren(...this.#list(findings));
+        // The verdict on one recording stands above everything.
+        const isSaid = this.lanes.length === 1;
+        const rest = findings.map((list) => list.filter(({ kind }) => !isSaid || kind !== 'verdict'));
+        this.aside.replaceChildren(...this.#list(rest));
     }
 
     #list(findings: readonly (readonly Finding[])[]): HTMLElement[] {

@@ -15,6 +15,14 @@ export function growth(count: number): string {
     return count > 0 ? `+${bytes(count)}` : bytes(count);
 }
 
+/** Bytes that are typed: `4096`, `1.5 MiB`, `20M`; `null` for anything else. */
+export function typedBytes(text: string): number | null {
+    const found = /^\s*([\d.]+)\s*([kmg]?)i?b?\s*$/i.exec(text);
+    const count = Number(found?.[1]);
+    if (!found || !Number.isFinite(count)) return text.trim() === '' ? 0 : null;
+    return Math.round(count * 1024 ** ' kmg'.indexOf(found[2].toLowerCase() || ' '));
+}
+
 /** Made once: it takes longer to make than all labels of a frame to write. */
 const WHOLE = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 

@@ -25,6 +25,8 @@ export function write(state: State, initial: State, shown = ''): string {
     put('tab', state.tab, initial.tab);
     if (state.selected && 'allocation' in state.selected)
         parts.set(state.selected.second ? 'allocation2' : 'allocation', String(state.selected.allocation));
+    if (state.selected && 'entry' in state.selected)
+        parts.set(state.selected.second ? 'entry2' : 'entry', String(state.selected.entry));
     // A label may be a whole stack: what does not fit into an address is left out.
     if (state.selected && 'label' in state.selected && state.selected.label.length < 2000)
         parts.set(state.selected.isBand ? 'band' : 'label', state.selected.label);
@@ -63,6 +65,7 @@ export function read(hash: string): Partial<State> {
     if (by) state.by = by;
     const [at, at2, mark] = [count('at'), count('at2'), count('mark')];
     const [allocation, allocation2] = [id('allocation'), id('allocation2')];
+    const [entry, entry2] = [id('entry'), id('entry2')];
     if (at !== undefined) state.at = at;
     if (at2 !== undefined) state.at2 = at2;
     if (mark !== undefined) state.mark = mark;
@@ -71,6 +74,8 @@ export function read(hash: string): Partial<State> {
     const [label, band] = [parts.get('label'), parts.get('band')];
     if (allocation !== undefined) state.selected = { allocation, second: false };
     else if (allocation2 !== undefined) state.selected = { allocation: allocation2, second: true };
+    else if (entry !== undefined) state.selected = { entry, second: false };
+    else if (entry2 !== undefined) state.selected = { entry: entry2, second: true };
     else if (label) state.selected = { label, isBand: false };
     else if (band) state.selected = { label: band, isBand: true };
     const query = parts.get('search');

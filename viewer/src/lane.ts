@@ -1,6 +1,6 @@
 /** One of at most two recordings that are looked at together, and what of it the state speaks of. */
 
-import type { DeviceFigures } from '../engine/engine.d.ts';
+import type { DeviceFigures, FailedRequest, Frame } from '../engine/engine.d.ts';
 import { name } from './format.ts';
 import type { Recording } from './recording.ts';
 import type { State, Store } from './state.ts';
@@ -46,6 +46,11 @@ export class Lane {
     /** Where an instant lies on the axis that is looked at. */
     x(instant: number): number {
         return this.recording.x(this.device.device, instant, this.store.state.axis);
+    }
+
+    /** The stack of an allocation, innermost frame first. */
+    async stack(allocation: number): Promise<Frame[]> {
+        return (await this.recording.client.ask('allocation', [this.device.device, allocation])).stack;
     }
 
     extent(): [number, number] {
@@ -98,15 +103,23 @@ export function extent(lanes: readonly Lane[]): [number, number] {
     return [Math.min(...all.map(([from]) => from)), Math.max(...all.map(([, to]) => to))];
 }
 
+/** Where a failed request would have been: above what was reserved, or allocated where that is not known. */
+export function missing({ has_reserved }: DeviceFigures, oom: FailedRequest): { from: number; to: number } {
+    const from = has_reserved ? oom.reserved_bytes : oom.allocated_bytes;
+    return { from, to: from + oom.requested_bytes };
+}
+
 /** The highest point that any of them shows over the whole run. */
 export function top(lanes: readonly Lane[]): number {
     let most = 1;
     for (const { device, store } of lanes) {
         const held = Math.max(device.peak[store.state.metric].bytes, device.peak.reserved.bytes);
         most = Math.max(most, held);
-        // A limit far above everything would leave nothing to see.
-        if (device.capacity_bytes !== null && device.capacity_bytes < 1.6 * held)
-            most = Math.max(most, device.capacity_bytes);
+        // A limit far above everything would leave nothing to see, as would the first failed request.
+        const wanted = device.ooms.length > 0 ? missing(device, device.ooms[0]).to : 0;
+        for (const bytes of [device.capacity_bytes ?? 0, wanted]) {
+            if (bytes < 1.6 * held) most = Math.max(most, bytes);
+        }
     }
     return most * 1.06;
 }

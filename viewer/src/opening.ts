@@ -42,7 +42,7 @@ export function asked(wanted: Partial<State>, initial: State, recordings: readon
     if (!by.includes(state.by)) state.by = initial.by;
     if (!hasTimes) state.axis = 'entry';
     const { selected } = state;
-    const isOfSecond = selected !== null && 'allocation' in selected && selected.second;
+    const isOfSecond = selected !== null && 'second' in selected && selected.second;
     if (recordings.length === 1) return answerable({ ...state, selected: isOfSecond ? null : selected }, hasSegments);
     // Two files are compared, or two instants of one.
     return answerable({ ...state, mark: null }, hasSegments);

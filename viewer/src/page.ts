@@ -5,6 +5,7 @@ import { BlocksView } from './blocks.ts';
 import { Latest } from './client.ts';
 import { Details } from './details.ts';
 import { byId, element } from './dom.ts';
+import { EventsView } from './events.ts';
 import { showControls } from './controls.ts';
 import { showFigures, showVerdict } from './figures.ts';
 import { FindingsView } from './findings.ts';
@@ -90,6 +91,7 @@ export class Page {
             new BlocksView(this.lanes, tip, fail),
             ...(hasSegments ? [new SegmentsView(this.lanes, tip, fail)] : []),
             new FlameView(this.lanes, details, tip, fail),
+            new EventsView(this.lanes, tip, fail),
             this.#findings,
         ];
         this.#tabs();

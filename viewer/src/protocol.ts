@@ -26,6 +26,9 @@ export interface Requests {
     search: { args: [device: number, pattern: string]; answer: Uint32Array };
     matches: { args: [pattern: string, texts: string[]]; answer: Uint8Array };
     frames: { args: [device: number, labels: string[]]; answer: Engine.Frame[] };
+    listed: { args: [device: number, actions: string[], atLeast: number, pattern: string]; answer: Uint32Array };
+    events: { args: [device: number, entries: Uint32Array]; answer: Engine.Event[] };
+    stack: { args: [device: number, entry: number]; answer: Engine.Frame[] };
     findings: { args: []; answer: Engine.Finding[] };
 }
 

@@ -276,12 +276,15 @@ class SegmentPicture implements Drawn {
                   ? 'waits for a stream to be free'
                   : 'in use';
         const used = this.#inUse(segment);
-        this.tip.show(event.clientX, event.clientY, [
+        const { allocation } = block;
+        const more = allocation === null ? undefined : () => this.lane.stack(allocation);
+        const lines = [
             ...(group ? [{ text: name(group.label) + (group.inferred ? ' *' : ''), colour: group, strong: true }] : []),
             { text: `${bytes(block.bytes)} (${whole(block.bytes)}), ${state}` },
             { text: `${bytes(block.offset)} into the segment ${segment.address}` },
             { text: `${bytes(segment.bytes)}, ${share(used, segment.bytes)} in use; ${name(describe(segment), 160)}` },
-        ]);
+        ];
+        this.tip.show(event.clientX, event.clientY, lines, more);
     }
 
     #used = new WeakMap<Segment, number>();

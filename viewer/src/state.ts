@@ -2,8 +2,8 @@
 
 import type { Axis, By, Metric } from '../engine/engine.d.ts';
 
-export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'findings';
-export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'findings'];
+export type Tab = 'table' | 'blocks' | 'segments' | 'flame' | 'events' | 'findings';
+export const TABS: readonly Tab[] = ['table', 'blocks', 'segments', 'flame', 'events', 'findings'];
 
 /** What the bands can be of. Reserved memory is held by segments, by the stacks that asked for them. */
 export const METRICS: readonly Metric[] = ['allocated', 'active', 'requested', 'reserved'];
@@ -13,8 +13,12 @@ export function ofBlocks(metric: Metric): Metric {
     return metric === 'reserved' ? 'active' : metric;
 }
 
-/** What the details show: an allocation of either file, or a group of the table, or of the bands where those differ. */
-export type Selection = { allocation: number; second: boolean } | { label: string; isBand: boolean } | null;
+/** What the details show: an allocation or an entry of either file, or a group of the table, or of the bands where those differ. */
+export type Selection =
+    | { allocation: number; second: boolean }
+    | { entry: number; second: boolean }
+    | { label: string; isBand: boolean }
+    | null;
 
 /** Whether a row of the table is chosen. */
 export function isRow({ selected, by }: State, label: string): boolean {

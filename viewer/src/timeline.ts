@@ -1,11 +1,11 @@
 /** Live memory over time: bands of what holds it, reserved memory, the limit, failed requests, annotations. */
 
-import type { Bands, Curve, Metric } from '../engine/engine.d.ts';
+import type { Bands, Curve, FailedRequest, Metric } from '../engine/engine.d.ts';
 import { chart } from './chart.ts';
 import { Latest } from './client.ts';
 import { ACCENT, ALARM, BACKGROUND, MUTED, TEXT, type Theme } from './colours.ts';
 import { bound, bytes, duration, entryOf, name, share, whole } from './format.ts';
-import { devicesOf, extent, top, type Lane } from './lane.ts';
+import { devicesOf, extent, type Lane, missing, top } from './lane.ts';
 import { clamped } from './navigate.ts';
 import type { Pen } from './pen.ts';
 import { drawAxes, fromX, fromY, isInside, LEFT, type Plot, RIGHT, toX, toY } from './plot.ts';
@@ -32,6 +32,8 @@ import type { Drawn } from './view.ts';
 
 /** Bands that are told apart; the rest is one. */
 const BANDS = 16;
+/** Pixels of a failed request along x. */
+const MISSING = 14;
 
 /** What was fetched of a range. */
 interface Fetched {
@@ -256,6 +258,7 @@ export class Timeline implements Drawn {
             const x = Math.round(toX(plot, this.lane.x(oom.instant))) + 0.5;
             if (x < box.x || x > right + 1) continue;
             pen.line([Math.min(x, right - 0.5), box.y, Math.min(x, right - 0.5), bottom], { stroke: ALARM[shown] });
+            this.#missing(pen, plot, Math.min(x, right - 0.5), oom, shown);
             const text = `OOM: ${bytes(oom.requested_bytes)}`;
             const style = { fill: ALARM[shown], bold: true, anchor: 'end' } as const;
             const end = Math.max(x - 4, box.x + pen.measure(text, style));
@@ -275,6 +278,17 @@ export class Timeline implements Drawn {
             const place = Math.min(Math.max(x, left), Math.min(right, labelled - 12) - half);
             if (place >= left) pen.text(place, 13, text, { fill: TEXT[shown], bold: true, anchor: 'middle' });
         }
+    }
+
+    /** A failed request as a box at the end of the curve, as high as what was asked for. */
+    #missing(pen: Pen, plot: Plot, x: number, oom: FailedRequest, shown: Theme): void {
+        const { from, to } = missing(this.lane.device, oom);
+        const [high, low] = [Math.max(toY(plot, to), plot.box.y), toY(plot, from)];
+        if (low <= plot.box.y) return;
+        const height = Math.max(low - high, 1);
+        const box = { x: x - MISSING, y: high, width: MISSING, height };
+        pen.rect(box, ALARM[shown], 0.3);
+        pen.outline(box, { stroke: ALARM[shown] });
     }
 
     #cursor(pen: Pen, plot: Plot, instant: number, shown: Theme, isMark: boolean): void {

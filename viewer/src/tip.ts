@@ -1,7 +1,14 @@
 /** What the pointer is on, in words beside it. */
 
+import type { Frame } from '../engine/engine.d.ts';
 import type { Colour } from './colours.ts';
 import { element, swatch } from './dom.ts';
+import { name } from './format.ts';
+
+/** Milliseconds that the pointer rests before a stack is asked for. */
+const REST = 250;
+/** Frames of a stack beside the pointer. */
+const FRAMES = 16;
 
 export interface TipLine {
     text: string;
@@ -9,7 +16,16 @@ export interface TipLine {
     strong?: boolean;
 }
 
+/** A stack, innermost frame first, the user's own frames in bold. */
+function stackLines(frames: readonly Frame[]): TipLine[] {
+    if (frames.length === 0) return [{ text: 'no stack was recorded' }];
+    const lines: TipLine[] = frames.slice(0, FRAMES).map(({ label, own }) => ({ text: name(label), strong: own }));
+    if (frames.length > FRAMES) lines.push({ text: `${frames.length - FRAMES} more frames` });
+    return lines;
+}
+
 export class Tip {
+    #timer = 0;
     #box = element('div', { class: 'tip', role: 'tooltip', hidden: '' });
 
     constructor() {
@@ -18,8 +34,19 @@ export class Tip {
         document.body.append(this.#box);
     }
 
-    /** Shows lines beside a point of the window. */
-    show(x: number, y: number, lines: readonly TipLine[]): void {
+    /** Shows lines beside a point of the window, and once the pointer rests there the stack of what it is on. */
+    show(x: number, y: number, lines: readonly TipLine[], stack?: () => Promise<readonly Frame[]>): void {
+        clearTimeout(this.#timer);
+        this.#draw(x, y, lines);
+        if (!stack) return;
+        const timer = window.setTimeout(async () => {
+            const more = stackLines(await stack().catch(() => []));
+            if (this.#timer === timer) this.#draw(x, y, [...lines, ...more]);
+        }, REST);
+        this.#timer = timer;
+    }
+
+    #draw(x: number, y: number, lines: readonly TipLine[]): void {
         const rows = lines.map((line) => {
             const row = element('div', line.strong ? { class: 'strong' } : {});
             if (line.colour) row.append(swatch(line.colour));
@@ -35,6 +62,8 @@ export class Tip {
     }
 
     hide(): void {
+        clearTimeout(this.#timer);
+        this.#timer = 0;
         this.#box.hidden = true;
     }
 }

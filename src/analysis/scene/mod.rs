@@ -9,6 +9,7 @@ mod bands;
 mod blocks;
 mod columns;
 mod difference;
+mod events;
 mod grouped;
 mod lives;
 mod pyramid;
@@ -17,6 +18,7 @@ pub use bands::{BandedColumns, SceneBand};
 pub use blocks::{Shape, Shapes};
 pub use columns::{Columns, MOST_COLUMNS, Part};
 pub use difference::{Difference, DifferenceRow};
+pub use events::EventFilter;
 pub use grouped::{Place, SceneGroup};
 pub use pyramid::Pyramid;
 
@@ -173,6 +175,11 @@ impl<'a> Scene<'a> {
             group.is_some_and(|group| !groups.is_filtered_out(group))
         };
         all.filter(passes).map(|index| index as u32).collect()
+    }
+
+    /// The entries that a filter lets through, in order.
+    pub fn events(&self, filter: &EventFilter) -> Vec<u32> {
+        events::events(&self.device, filter)
     }
 
     /// That the device has an instant.

@@ -220,10 +220,7 @@ impl TriageReport {
     }
 
     /// What to change in the program of each device: that takes longer than all the rest, and can be worked out beside it.
-    pub(crate) fn advice(
-        recording: &Devices<'_>,
-        options: &TriageOptions,
-    ) -> Result<HashMap<DeviceId, Vec<Advice>>> {
+    pub(crate) fn advice(recording: &Devices<'_>, options: &TriageOptions) -> Result<HashMap<DeviceId, Vec<Advice>>> {
         let wanted = recording.wanted(&options.devices)?;
         Ok(wanted.par_iter().map(|device| (device.id(), advice(device, options.plays))).collect())
     }

@@ -56,6 +56,9 @@ struct Oom {
     instant: u32,
     requested_bytes: u64,
     capacity_bytes: Option<u64>,
+    /// What was allocated and reserved when the request failed.
+    allocated_bytes: i64,
+    reserved_bytes: i64,
     text: String,
 }
 
@@ -124,6 +127,8 @@ impl Oom {
             instant: oom.entry + 1,
             requested_bytes: oom.requested,
             capacity_bytes: oom.capacity(),
+            allocated_bytes: oom.counters.allocated,
+            reserved_bytes: oom.counters.reserved,
             text: format!("out of memory: {} asked for{free}", Bytes(oom.requested)),
         }
     }

@@ -5,6 +5,7 @@
 
 mod allocation;
 mod difference;
+mod events;
 mod figures;
 mod findings;
 mod flame;
@@ -17,6 +18,7 @@ mod times;
 
 pub use allocation::allocation;
 pub use difference::difference;
+pub use events::{events, stack};
 pub use figures::figures;
 pub use findings::findings;
 pub use flame::flame;

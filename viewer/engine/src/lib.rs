@@ -14,12 +14,12 @@ use memviz::facts::device::{Device, Devices};
 use memviz::analysis::flame::{FlameOptions, FlameReport};
 use memviz::facts::grouping::filter::Filter;
 use memviz::analysis::peak::{PeakOptions, PeakReport};
-use memviz::analysis::scene::{Part, Scene};
+use memviz::analysis::scene::{EventFilter, Part, Scene};
 use memviz::facts::time::when::When;
 use memviz::replay::History;
 use memviz::report::view::{self, Reading};
 use memviz::report::{Answer, Source};
-use names::{axis, by, metric};
+use names::{action, axis, by, metric};
 use object::object;
 use wasm_bindgen::prelude::*;
 
@@ -200,6 +200,24 @@ impl Engine {
     pub fn matches(&self, pattern: String, texts: Vec<String>) -> Thrown<Vec<u8>> {
         let filter = filter(pattern)?;
         Ok(texts.iter().map(|text| u8::from(filter.includes(text))).collect())
+    }
+
+    /// The entries that have one of some actions, so many bytes, and a frame that matches; all where nothing is asked for.
+    pub fn listed(&self, device: i32, actions: Vec<String>, at_least: f64, pattern: String) -> Thrown<Uint32Array> {
+        let actions = actions.iter().map(|name| action(name)).collect::<Thrown<_>>()?;
+        let frames = if pattern.is_empty() { None } else { Some(filter(pattern)?) };
+        let filter = EventFilter::default().actions(actions).at_least(at_least as u64).frames(frames);
+        Ok(Uint32Array::from(self.scene(device)?.events(&filter).as_slice()))
+    }
+
+    /// Some entries, as rows of a list.
+    pub fn events(&self, device: i32, entries: &[u32]) -> Thrown<String> {
+        Ok(view::events(self.scene(device)?.device(), entries))
+    }
+
+    /// The stack of an entry.
+    pub fn stack(&self, device: i32, entry: u32) -> Thrown<String> {
+        Ok(view::stack(self.scene(device)?.device(), entry))
     }
 
     /// The frames that labels of stacks stand for.

@@ -2,6 +2,7 @@
 
 use memviz::facts::grouping::GroupBy;
 use memviz::analysis::timeline::XAxis;
+use memviz::model::Action;
 use memviz::replay::Metric;
 use wasm_bindgen::JsError;
 
@@ -13,6 +14,11 @@ pub fn metric(name: &str) -> Result<Metric, JsError> {
 /// Groups by the name that they have in `Figures.by`.
 pub fn by(name: &str) -> Result<GroupBy, JsError> {
     GroupBy::ALL.into_iter().find(|by| by.name() == name).ok_or_else(|| unknown("a name of --by", name))
+}
+
+/// An action by its name, which is PyTorch's.
+pub fn action(name: &str) -> Result<Action, JsError> {
+    Action::ALL.into_iter().find(|action| action.name() == name).ok_or_else(|| unknown("an action", name))
 }
 
 /// An axis by its name.

@@ -127,6 +127,92 @@ test('the pointer says what it is on, and a click where it comes from', async ()
     });
 });
 
+interface Info {
+    devices: { entries: number; actions: Record<string, number> }[];
+}
+
+test('the list of events has all entries, and goes where the cursor is', async () => {
+    const [{ entries, actions }] = answer<Info>('info', OOM).devices;
+    const shown = (page: Page) =>
+        page.$$eval('.events .line', (rows) =>
+            rows.map((row) => ({
+                entry: Number((row as HTMLElement).dataset.entry),
+                action: row.querySelector('.action')!.textContent,
+                isChosen: row.getAttribute('aria-selected') === 'true',
+            })),
+        );
+    const count = async (page: Page) => Number((await page.textContent('.events output'))!.split(' ')[0].replaceAll(',', ''));
+    await inPage(of(OOM), '#tab=events', async (page) => {
+        await ready(page);
+        assert.equal(await count(page), entries);
+        for (const [choice, names] of [
+            ['1', ['alloc']],
+            ['2', ['free_requested', 'free_completed']],
+            ['4', ['oom']],
+        ] as const) {
+            await page.selectOption('.events select[aria-label="Actions"]', choice);
+            await settled(page);
+            assert.equal(await count(page), names.reduce((sum, name) => sum + (actions[name] ?? 0), 0));
+            assert.ok((await shown(page)).every(({ action }) => (names as readonly (string | null)[]).includes(action)));
+        }
+        // The row of the only failed request, and where it is.
+        await page.click('.events .line');
+        await settled(page);
+        const [failed] = await shown(page);
+        assert.ok(failed.isChosen);
+        assert.equal((await link(page)).get('at'), String(failed.entry + 1));
+        assert.match(await page.textContent('#details h2').then(String), /^oom, entry/);
+        await page.selectOption('.events select[aria-label="Actions"]', '0');
+        await settled(page);
+        const chosen = async () => (await shown(page)).filter(({ isChosen }) => isChosen).map(({ entry }) => entry);
+        assert.deepEqual(await chosen(), [failed.entry]);
+        await page.focus('.events .list');
+        await page.keyboard.press('ArrowUp');
+        await settled(page);
+        assert.deepEqual(await chosen(), [failed.entry - 1]);
+        await page.keyboard.press('Home');
+        await settled(page);
+        assert.deepEqual(await chosen(), [0]);
+        // An entry that frees leads to the one that allocates, and back.
+        await page.selectOption('.events select[aria-label="Actions"]', '2');
+        await settled(page);
+        const [{ entry: freed }] = await shown(page);
+        await page.locator(`.events [data-entry="${freed}"] button`).click();
+        await page.selectOption('.events select[aria-label="Actions"]', '0');
+        await settled(page);
+        const allocated = (await shown(page)).find(({ isChosen }) => isChosen)!;
+        assert.equal(allocated.action, 'alloc');
+        await page.locator(`.events [data-entry="${allocated.entry}"] button`).click();
+        await settled(page);
+        assert.deepEqual(await chosen(), [freed]);
+        await page.fill('.events input', '500 MiB');
+        await settled(page);
+        const large = await count(page);
+        assert.ok(large > 0 && large < entries);
+    });
+});
+
+test('a failed request stands at the end of the curve', async () => {
+    await inPage(of(OOM), '', async (page) => {
+        await ready(page);
+        const { height, top } = await page.evaluate(() => {
+            const canvas = document.querySelector<HTMLCanvasElement>('#timelines canvas')!;
+            const { data, width, height } = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height);
+            const rows = new Set<number>();
+            // Its fill lies on the ground, left of the line that goes from top to bottom.
+            for (let at = 0; at < data.length; at += 4) {
+                const [red, green, blue] = data.subarray(at, at + 3);
+                const x = (at / 4) % width;
+                if (x > width - 40 && red > 220 && green > 150 && green < 215 && Math.abs(green - blue) < 20) {
+                    rows.add(Math.floor(at / 4 / width));
+                }
+            }
+            return { height: rows.size / height, top: Math.min(...rows) };
+        });
+        assert.ok(height > 0.05 && height < 0.2 && top > 0, `${height}, ${top}`);
+    });
+});
+
 test('a search is shown everywhere, and a bad one says so', async () => {
     await inPage(of(GPT), '', async (page) => {
         await ready(page);

@@ -4,6 +4,7 @@ import type { SegmentMap } from '../../engine/engine.d.ts';
 import { between } from '../../src/bounds.ts';
 import { devicesOf } from '../../src/lane.ts';
 import { edgesOf, openAt, spanAt } from '../../src/ribbons.ts';
+import { lastUpTo } from '../../src/rising.ts';
 import { found, type Line, paired, shown } from '../../src/rows.ts';
 import { behind, runs } from '../../src/runs.ts';
 
@@ -85,5 +86,13 @@ test('devices of two files are those of either', () => {
     assert.deepEqual(
         devicesOf([of(0, 2), of(1, 2, -1)]).map(({ device }) => device),
         [0, 2, 1, -1],
+    );
+});
+
+test('the last number up to another is found in a rising list', () => {
+    const list = Uint32Array.of(0, 5, 9);
+    assert.deepEqual(
+        [-1, 0, 4, 5, 9, 12].map((value) => lastUpTo(list, value)),
+        [-1, 0, 0, 1, 2, 2],
     );
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { bytes, cut, duration, entry, growth, name, safe, share, whole } from '../../src/format.ts';
+import { bytes, cut, duration, entry, growth, name, safe, share, typedBytes, whole } from '../../src/format.ts';
 
 test('bytes read as PyTorch writes them', () => {
     const cases: [number, string][] = [
@@ -52,4 +52,17 @@ test('long names lose their middle', () => {
     assert.equal(name('x'.repeat(100_000), 20).length, 20);
     assert.ok(name(`${'a'.repeat(50_000)}END`, 30).endsWith('END'));
     assert.ok(!name('\u202e'.repeat(200), 40).includes('\u202e'));
+});
+
+test('bytes are typed as people write them', () => {
+    const cases: [string, number | null][] = [
+        ['', 0],
+        ['4096', 4096],
+        ['1 MiB', 1024 ** 2],
+        ['1.5g', 1.5 * 1024 ** 3],
+        ['20 KB', 20 * 1024],
+        ['many', null],
+        ['1 MiB more', null],
+    ];
+    for (const [text, bytes] of cases) assert.equal(typedBytes(text), bytes, text);
 });

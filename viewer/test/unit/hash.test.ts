@@ -39,6 +39,8 @@ test('a state comes back from its link', () => {
         { selected: { label: 'a&b=c #d%\u202e', isBand: false }, query: 'forward|\\d+' },
         { selected: { allocation: 12, second: false } },
         { selected: { allocation: 0, second: true } },
+        { selected: { entry: 0, second: false }, tab: 'events' },
+        { selected: { entry: 6362, second: true } },
         { selected: { label: 'train.py:3 step', isBand: true }, by: 'function' },
         { device: 3, at: 5, at2: 0 },
         { device: -1 },

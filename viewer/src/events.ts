@@ -1,0 +1,306 @@
+/** Every entry as a row of a list, tied to the cursor: how the program got where it is, entry by entry. */
+
+import type { Event } from '../engine/engine.d.ts';
+import { Latest } from './client.ts';
+import { button, element } from './dom.ts';
+import { bytes, duration, entry, name, typedBytes, whole } from './format.ts';
+import type { Lane } from './lane.ts';
+import { lastUpTo } from './rising.ts';
+import { touches } from './state.ts';
+import type { Tip } from './tip.ts';
+import type { View } from './view.ts';
+
+/** Pixels of a row. */
+const ROW = 18;
+/** Browsers show no more than some millions of pixels: the rows of longer lists are scrolled in larger steps. */
+const HIGHEST = 8e6;
+/** Rows above and below those in sight that are there already. */
+const MARGIN = 12;
+/** Milliseconds between two rows while it plays. */
+const BEAT = 80;
+
+/** What can be listed alone: the name of the choice, and the actions. */
+const ACTIONS: readonly (readonly [name: string, actions: readonly string[]])[] = [
+    ['all entries', []],
+    ['allocations', ['alloc']],
+    ['frees', ['free_requested', 'free_completed']],
+    ['segments', ['segment_alloc', 'segment_free', 'segment_map', 'segment_unmap']],
+    ['failed requests', ['oom']],
+];
+
+export class EventsView implements View {
+    readonly tab = 'events';
+    readonly title = 'Events';
+    readonly drawn = [];
+    readonly panel = element('div', { class: 'panel events' });
+
+    #lane: Lane;
+    /** The entries that are listed. */
+    #listed: Uint32Array = new Uint32Array();
+    #actions: readonly string[] = [];
+    #least = 0;
+    #stale = true;
+    #listing = new Latest();
+    #drawing = new Latest();
+    #choosing = new Latest();
+    #playing = 0;
+    /** What the rows that are there show. */
+    #shown: readonly Event[] = [];
+
+    readonly #count = element('output', { class: 'note' });
+    readonly #play = button('▶', 'Play: go from entry to entry', () => this.#toggle());
+    readonly #space = element('div', { class: 'space' });
+    readonly #rows = element('div', { class: 'lines' });
+    readonly #list = element(
+        'div',
+        { class: 'list', tabindex: '0', role: 'listbox', 'aria-label': 'Entries' },
+        this.#space,
+        this.#rows,
+    );
+
+    constructor(
+        private readonly lanes: readonly Lane[],
+        private readonly tip: Tip,
+        private readonly fail: (error: unknown) => void,
+    ) {
+        [this.#lane] = lanes;
+        this.panel.append(this.#bar(), this.#list);
+        this.#list.addEventListener('scroll', () => this.#draw());
+        this.#list.addEventListener('keydown', (event) => this.#press(event));
+        this.#list.addEventListener('pointermove', (event) => this.#hover(event));
+        this.#list.addEventListener('pointerleave', () => tip.hide());
+        this.#list.addEventListener('click', (event) => {
+            const row = (event.target as HTMLElement).closest<HTMLElement>('[data-place]');
+            if (row) this.#go(Number(row.dataset.place));
+        });
+        const { store } = lanes[0];
+        new ResizeObserver(() => this.#draw()).observe(this.#list);
+        store.gone.addEventListener('abort', () => this.#stop());
+        store.subscribe((state, changed) => {
+            if (touches(changed, 'device', 'query', 'found')) this.#stale = true;
+            if (state.tab !== 'events') {
+                this.#stop();
+                return;
+            }
+            if (this.#stale) this.#fetch();
+            else if (touches(changed, 'at', 'at2')) this.#follow();
+        });
+    }
+
+    show(): void {
+        if (this.#stale) this.#fetch();
+        else this.#follow();
+    }
+
+    #bar(): HTMLElement {
+        const actions = element('select', { 'aria-label': 'Actions' });
+        ACTIONS.forEach(([text], at) => actions.append(element('option', { value: String(at) }, text)));
+        actions.addEventListener('change', () => {
+            [, this.#actions] = ACTIONS[Number(actions.value)];
+            this.#fetch();
+        });
+        const least = element('input', {
+            type: 'search',
+            placeholder: 'at least, such as 1 MiB',
+            'aria-label': 'Bytes at least',
+            spellcheck: 'false',
+        });
+        least.addEventListener('input', () => {
+            const typed = typedBytes(least.value);
+            least.setAttribute('aria-invalid', String(typed === null));
+            if (typed === null) return;
+            this.#least = typed;
+            this.#fetch();
+        });
+        const step = (sign: number) => () => this.#go(this.#place() + sign);
+        const steps = element(
+            'span',
+            { class: 'group', role: 'group', 'aria-label': 'Steps' },
+            button('◂', 'The entry before (↑)', step(-1)),
+            this.#play,
+            button('▸', 'The next entry (↓)', step(1)),
+        );
+        const parts = [steps, actions, least, this.#count];
+        if (this.lanes.length > 1) {
+            const of = element('select', { 'aria-label': 'Recording' });
+            this.lanes.forEach((lane, at) => of.append(element('option', { value: String(at) }, lane.letter)));
+            of.addEventListener('change', () => {
+                this.#lane = this.lanes[Number(of.value)];
+                this.#fetch();
+            });
+            parts.unshift(of);
+        }
+        return element('div', { class: 'tools', role: 'toolbar', 'aria-label': 'What is listed' }, ...parts);
+    }
+
+    /** Asks which entries are listed. */
+    #fetch(): void {
+        this.#stale = false;
+        this.#listing.run(async () => {
+            const lane = this.#lane;
+            const query = lane.problem === null ? lane.store.state.query : '';
+            const { device, entries } = lane.device;
+            try {
+                const actions = [...this.#actions];
+                this.#listed = await lane.recording.client.ask('listed', [device, actions, this.#least, query]);
+                const all = this.#listed.length === entries ? '' : ` of ${whole(entries)}`;
+                this.#count.textContent = `${whole(this.#listed.length)}${all} entries`;
+                this.#space.style.height = `${Math.min(this.#listed.length * ROW, HIGHEST)}px`;
+                this.#follow();
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    /** The row of the cursor: of the entry that has just happened, or of the last one listed before it. */
+    #place(): number {
+        return lastUpTo(this.#listed, this.#lane.at - 1);
+    }
+
+    /** How many rows fit, and how many pixels of the list a row takes where not all can have their own. */
+    #scale(): { fit: number; each: number } {
+        const fit = Math.max(1, Math.floor(this.#list.clientHeight / ROW));
+        const hidden = Math.max(0, this.#listed.length - fit);
+        const pixels = this.#list.scrollHeight - this.#list.clientHeight;
+        return { fit, each: hidden > 0 ? pixels / hidden : ROW };
+    }
+
+    /** Scrolls to the cursor unless it is in sight. */
+    #follow(): void {
+        const place = this.#place();
+        const { fit, each } = this.#scale();
+        const first = Math.round(this.#list.scrollTop / each);
+        if (place < first || place >= first + fit) {
+            this.#list.scrollTop = Math.max(0, place - Math.floor(fit / 2)) * each;
+        }
+        this.#draw();
+    }
+
+    #draw(): void {
+        if (this.lanes[0].store.state.tab !== 'events') return;
+        this.#drawing.run(async () => {
+            const { fit, each } = this.#scale();
+            const first = Math.round(this.#list.scrollTop / each);
+            const start = Math.max(0, first - MARGIN);
+            const wanted = this.#listed.slice(start, first + fit + MARGIN);
+            const lane = this.#lane;
+            try {
+                this.#shown = await lane.recording.client.ask('events', [lane.device.device, wanted]);
+            } catch (error) {
+                this.fail(error);
+                return;
+            }
+            const chosen = this.#place();
+            this.#rows.style.transform = `translateY(${this.#list.scrollTop - (first - start) * ROW}px)`;
+            const rows = this.#shown.map((event, at) => this.#row(event, start + at, start + at === chosen));
+            this.#rows.replaceChildren(...rows);
+            this.#list.setAttribute('aria-activedescendant', chosen < 0 ? '' : `event-${chosen}`);
+        });
+    }
+
+    #row(event: Event, place: number, isChosen: boolean): HTMLElement {
+        const { recording, device, store } = this.#lane;
+        const time = recording.figures.has_times ? duration(recording.x(device.device, event.entry + 1, 'time')) : '';
+        const pool = event.pool === null || event.pool === 'default' ? '' : name(event.pool, 30);
+        const cells: (readonly [kind: string, text: string])[] = [
+            ['number', whole(event.entry)],
+            ['number', time],
+            ['action', event.action],
+            ['number', bytes(event.bytes)],
+            ['address', event.address ?? (event.device_free === null ? '' : `${bytes(event.device_free)} free`)],
+            ['number', `stream ${event.stream}`],
+            ['pool', pool],
+            ['site', name(event.site, 160)],
+        ];
+        const row = element(
+            'div',
+            {
+                class: event.action === 'oom' ? 'line alarm' : `line ${event.action}`,
+                role: 'option',
+                id: `event-${place}`,
+                'data-place': String(place),
+                'data-entry': String(event.entry),
+                'aria-selected': String(isChosen),
+            },
+            ...cells.map(([kind, text]) => element('span', { class: kind }, text)),
+        );
+        if (event.partner !== null) {
+            const { partner } = event;
+            const isFreed = event.action === 'alloc';
+            const title = `Go to the entry that ${isFreed ? 'frees' : 'allocates'} it`;
+            const jump = button(`${isFreed ? 'freed' : 'allocated'} at ${entry(partner)}`, title, () => {
+                this.#lane.at = partner;
+                store.set({ selected: { allocation: event.allocation!, second: this.#lane.second } });
+            });
+            jump.className = 'link';
+            jump.tabIndex = -1;
+            jump.addEventListener('click', (clicked) => clicked.stopPropagation());
+            row.append(jump);
+        }
+        return row;
+    }
+
+    /** Moves the cursor to a row, and shows what is known of it. */
+    #go(place: number): void {
+        const lane = this.#lane;
+        const number = this.#listed[Math.max(0, Math.min(this.#listed.length - 1, place))];
+        if (number === undefined) return;
+        lane.at = number + 1;
+        this.#choosing.run(async () => {
+            try {
+                const [event] = await lane.recording.client.ask('events', [lane.device.device, Uint32Array.of(number)]);
+                const { second } = lane;
+                const { allocation } = event;
+                lane.store.set({ selected: allocation === null ? { entry: number, second } : { allocation, second } });
+            } catch (error) {
+                this.fail(error);
+            }
+        });
+    }
+
+    #press(event: KeyboardEvent): void {
+        const { fit } = this.#scale();
+        const steps: Record<string, number> = { ArrowUp: -1, ArrowDown: 1, PageUp: -fit, PageDown: fit };
+        const ends: Record<string, number> = { Home: 0, End: this.#listed.length - 1 };
+        const place = event.key in steps ? this.#place() + steps[event.key] : ends[event.key];
+        if (place === undefined) return;
+        event.preventDefault();
+        event.stopPropagation();
+        this.#go(place);
+    }
+
+    #toggle(): void {
+        if (this.#playing !== 0) {
+            this.#stop();
+            return;
+        }
+        this.#play.textContent = '■';
+        this.#play.title = 'Stop';
+        this.#playing = window.setInterval(() => {
+            const next = this.#place() + 1;
+            if (next >= this.#listed.length) this.#stop();
+            else this.#lane.at = this.#listed[next] + 1;
+        }, BEAT);
+    }
+
+    #stop(): void {
+        clearInterval(this.#playing);
+        this.#playing = 0;
+        this.#play.textContent = '▶';
+        this.#play.title = 'Play: go from entry to entry';
+    }
+
+    /** Shows the stack of a row once the pointer rests on it. */
+    #hover({ target, clientX, clientY }: PointerEvent): void {
+        const row = (target as HTMLElement).closest<HTMLElement>('[data-entry]');
+        const event = this.#shown.find((each) => String(each.entry) === row?.dataset.entry);
+        if (!event) {
+            this.tip.hide();
+            return;
+        }
+        const { recording, device } = this.#lane;
+        const lines = [{ text: `${event.action}, ${entry(event.entry + 1)}` }];
+        this.tip.show(clientX, clientY, lines, () => recording.client.ask('stack', [device.device, event.entry]));
+    }
+}
