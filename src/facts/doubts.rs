@@ -66,6 +66,8 @@ pub enum Doubt {
     SegmentsNotRecorded,
     /// What encloses an event of a trace is not known well enough to charge it to a line.
     LooseSites,
+    /// No stack of the device names a file.
+    NoLines,
     /// The baseline has no such device.
     NotInBaseline,
     /// The baseline has the device, the recording has not.
@@ -186,6 +188,14 @@ pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
     let is_loose = notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty();
     (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites)
+}
+
+/// What stands against what is charged to lines of code: no stack names any, since none were recorded or all were lost.
+pub fn of_lines(track: Track<'_>) -> Option<Doubt> {
+    let snapshot = track.snapshot;
+    let names_file = |&stack: &StackId| snapshot.stacks.frames(stack).any(|frame| frame.filename != StrId::EMPTY);
+    let is_told = !snapshot.notes.format.has_segments() || track.stacks().iter().any(names_file);
+    (!is_told).then_some(Doubt::NoLines)
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early ones write none;

@@ -6,6 +6,7 @@ use crate::model::DeviceId;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// One answer about one input.
 #[derive(Clone, Debug)]
@@ -29,6 +30,14 @@ pub struct SavedDevice {
     pub sites: Option<Vec<(String, u64)>>,
 }
 
+impl SavedAnswer {
+    /// A device that it has twice: nobody knows which of them counts.
+    fn twice(&self) -> Option<DeviceId> {
+        let mut known = HashSet::new();
+        self.devices.iter().map(|device| device.device).find(|&device| !known.insert(device))
+    }
+}
+
 /// Reads the answers in a text, one after another.
 ///
 /// # Errors
@@ -36,7 +45,7 @@ pub struct SavedDevice {
 pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
     let malformed =
         |reason: String| Error::Request(format!("expected the JSON of memviz check or peak, found {reason}"));
-    let mut answers = Vec::new();
+    let mut answers: Vec<SavedAnswer> = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| malformed(format!("malformed JSON: {error}")))?;
         let version = value.get("schema_version").ok_or_else(|| malformed("no schema_version".to_owned()))?;
@@ -52,8 +61,15 @@ pub fn read_answers(text: &str) -> Result<Vec<SavedAnswer>> {
             return Err(malformed(format!("an input that could not be read ({reason})")));
         }
         let answer: Answer = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        answers
-            .push(SavedAnswer { devices: answer.devices.iter().map(Device::saved).collect(), path: answer.input.path });
+        let (path, devices) = (answer.input.path, answer.devices.iter().map(Device::saved).collect());
+        let answer = SavedAnswer { path, devices };
+        if let Some(twice) = answer.twice() {
+            return Err(malformed(format!("device {twice} twice")));
+        }
+        if answers.iter().any(|known| known.path == answer.path) {
+            return Err(malformed(format!("two answers about {:?}", answer.path)));
+        }
+        answers.push(answer);
     }
     if answers.is_empty() {
         return Err(malformed("nothing".to_owned()));

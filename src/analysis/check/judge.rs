@@ -153,7 +153,7 @@ impl<'d, 'a> Judge<'d, 'a> {
             Limit::Fragmentation(most) => self.fragmentation(budgets, case.device, most),
             Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, case.device)),
             Limit::Site(most) => Self::held_by(budgets, case.device, most),
-            Limit::Residue(most) => Finding::bytes(most.limit.0, residue::of(case.device, most).measured),
+            Limit::Residue(most) => Self::left_behind(budgets, case.device, most),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
@@ -186,7 +186,7 @@ impl<'d, 'a> Judge<'d, 'a> {
                 Culprits::leaking(&rows)
             }
             Limit::Site(most) => Culprits::holding(Basis::Held, &matching(budgets, device, most).1),
-            Limit::Residue(most) => Culprits::left_behind(&residue::of(device, most).sites),
+            Limit::Residue(most) => Culprits::left_behind(&residue::of(device, most, budgets.accept_late_start).sites),
         }
     }
 
@@ -257,6 +257,10 @@ impl<'d, 'a> Judge<'d, 'a> {
         Finding { matching_sites: Some(sites.len()), ..Finding::bytes(most.limit.0, measured) }
     }
 
+    fn left_behind(budgets: &Budgets, device: &Device<'_>, most: &ResidueLimit) -> Finding {
+        Finding::bytes(most.limit.0, residue::of(device, most, budgets.accept_late_start).measured)
+    }
+
     fn find(&self, device: DeviceId) -> Option<(&'d Device<'a>, &DevicePeak)> {
         Some((self.recording.get(device)?, self.peaks.iter().find(|peak| peak.device == device)?))
     }
@@ -295,7 +299,8 @@ fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measur
     }
     let rows: Vec<Row> = matching.into_values().collect();
     let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
-    let measured = match doubts::of_sites(device.snapshot()) {
+    let doubt = doubts::of_sites(device.snapshot()).or_else(|| doubts::of_lines(device.track));
+    let measured = match doubt {
         Some(doubt) => Measured::unknown(doubt),
         None => of_sites(&highest(budgets, device, Metric::Allocated), bytes, unknown),
     };

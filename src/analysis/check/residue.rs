@@ -8,7 +8,7 @@ use crate::facts::device::Device;
 use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
-use crate::facts::time::when::Purpose;
+use crate::facts::time::when::{Purpose, When};
 use crate::replay::{Instant, Metric};
 
 /// What was allocated between two instants and is there at the second one.
@@ -18,19 +18,25 @@ pub(super) struct Residue {
     pub(super) sites: Vec<LivesOfGroup>,
 }
 
-/// Measures it. What happened before the first instant does not matter.
-pub(super) fn of(device: &Device<'_>, limit: &ResidueLimit) -> Residue {
+/// Measures it. What happened before the first instant does not matter, if it is known which instant that is. A late start may be
+/// accepted, as for other limits.
+pub(super) fn of(device: &Device<'_>, limit: &ResidueLimit, accepts_late_start: bool) -> Residue {
     let unknown = |doubt| Residue { measured: Measured::unknown(doubt), sites: Vec::new() };
     let between = match instants(device, limit) {
         Ok(between) => between,
         Err(error) => return unknown(Doubt::Refused(error.to_string())),
     };
+    let is_counted = |when: &When| !matches!(when, When::Entry(_) | When::Time(_) | When::Annotation(_) | When::End);
+    let depends_on_start = between.0 == 0 || [&limit.from, &limit.to].into_iter().any(is_counted);
     let completeness = &device.history().completeness;
     let doubt = match doubts::of_device(device.track) {
         Some((doubt, Leaves::Nothing)) => Some(doubt),
         _ if completeness.no_entries => Some(Doubt::NoHistory),
         _ if completeness.truncated => Some(Doubt::CutOff),
         _ if completeness.sampled => Some(Doubt::Sampled),
+        // The start, the peak and steps are those of what was kept.
+        Some((doubt, _)) if depends_on_start => Some(doubt),
+        _ if depends_on_start && !accepts_late_start => doubts::late_start(device.track),
         _ => None,
     };
     if let Some(doubt) = doubt {

@@ -38,7 +38,7 @@ pub const IN_FULL: usize = 10;
 /// Rows of the others.
 pub const ROWS_LATER: usize = 20;
 /// Blocks that are attributed for all failed requests of a device together; what comes after that has totals only.
-const MOST_BLOCKS: usize = 1_000_000;
+const MOST_BLOCKS: usize = 200_000;
 /// Blocks that are looked at for all failed requests of a device together; requests that fail after that are counted only. Every
 /// request is compared with all blocks of its time, so without an end many of both would take the square of the time.
 const MOST_LOOKED_AT: usize = 20_000_000;

@@ -116,7 +116,7 @@ impl Sampled {
                 return;
             }
             let x = scale.x(times, instant);
-            while x >= next_starts {
+            while x >= next_starts && columns.len() + 1 < count {
                 columns.push(highest);
                 highest = now;
                 next_starts = axis.start_of(columns.len() + 1);

@@ -4,6 +4,7 @@ use super::frames::{FrameKind, dispatched_operator, has_line, installed_path, pa
 use crate::model::stacks::special;
 use crate::model::{Frame, FrameId, Snapshot, StackId, StrId, traceback};
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 /// Label of allocations without a stack.
 pub const NO_STACK: &str = "(no stack)";
@@ -63,6 +64,8 @@ pub struct Sites<'s> {
     /// Whether the code of each frame is the user's own.
     own: Vec<bool>,
     library: LibraryLines,
+    /// The labels that were asked for: answers ask for those of few frames, and for these again and again.
+    labels: Vec<OnceLock<String>>,
 }
 
 /// Where lines of a library stand for those of the user's own: nowhere, unless something says so.
@@ -89,7 +92,8 @@ impl<'s> Sites<'s> {
             kind == FrameKind::User || (kind.is_python() && frame().is_some_and(|frame| is_named_own(snapshot, frame)))
         };
         let own = kinds.iter().enumerate().map(is_own).collect();
-        Self { snapshot, kinds, own, library: LibraryLines::default() }
+        let labels = vec![OnceLock::new(); kinds.len()];
+        Self { snapshot, kinds, own, library: LibraryLines::default(), labels }
     }
 
     /// The same with lines of a library that stand for those of the user's own.
@@ -212,6 +216,10 @@ impl<'s> Sites<'s> {
 
     /// A frame as `file.py:line function`; C++ frames by their shortened name.
     pub fn label(&self, id: FrameId) -> String {
+        self.labels.get(id.index()).map_or_else(String::new, |label| label.get_or_init(|| self.new_label(id)).clone())
+    }
+
+    fn new_label(&self, id: FrameId) -> String {
         if let Some(original) = self.original_line(id) {
             return original;
         }

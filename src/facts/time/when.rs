@@ -157,6 +157,7 @@ impl When {
             }
             Self::Annotation(name) => {
                 let (range, edge) = find(snapshot, annotations, name)?;
+                require_within(snapshot, range, edge, name)?;
                 let start = times.partition_point(|&time| time < range.start_us) as Instant;
                 let end = times.partition_point(|&time| time < range.end_us) as Instant;
                 Ok(within(track, (start, end), metric, edge.map_or(purpose, Purpose::from)))
@@ -171,6 +172,34 @@ impl From<Edge> for Purpose {
             Edge::Start => Self::From,
             Edge::End => Self::To,
         }
+    }
+}
+
+/// That entries tell where a range of annotations lies, and the end of it that is asked for.
+fn require_within(snapshot: &Snapshot, range: &AnnotationRange, edge: Option<Edge>, name: &str) -> Result<()> {
+    let refuse = |why: String| Err(Error::Request(why));
+    let (Some(first), Some(last)) = (snapshot.first_time(), snapshot.last_time()) else { return Ok(()) };
+    if !snapshot.notes.has_times {
+        return refuse(
+            "this recording has no times (PyTorch 2.0), so annotations have no place in it; use entry:N".to_owned(),
+        );
+    }
+    if first == last && snapshot.entries.len() > 1 {
+        return refuse(
+            "all entries have the same time, so annotations have no place among them; use entry:N".to_owned(),
+        );
+    }
+    if range.end_us < first || range.start_us > last {
+        return refuse(format!("annotation {name:?} lies outside the recorded entries"));
+    }
+    match edge {
+        Some(Edge::Start) if range.start_us == i64::MIN => {
+            refuse(format!("annotation {name:?} starts before the recording"))
+        }
+        Some(Edge::End) if range.end_us == i64::MAX => {
+            refuse(format!("annotation {name:?} has no end in the recording"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -260,6 +260,9 @@ pub fn doubt(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::LooseSites => "the trace does not show reliably which lines its memory belongs to".to_owned(),
+        Doubt::NoLines => {
+            "no stack of the recording names a file, so it does not show which lines hold memory".to_owned()
+        }
         Doubt::NotInBaseline => "the baseline does not have this device".to_owned(),
         Doubt::OnlyInBaseline => "the baseline has this device, and the recording has no data on it".to_owned(),
         Doubt::BaselineNotExact => "the baseline's own figure is not exact".to_owned(),

@@ -97,6 +97,21 @@ for (const tab of ['table', 'blocks']) {
     line(`panning, with ${tab}`, await frames(page, drag));
     line(`zooming out, with ${tab}`, await frames(page, wheel(100)));
 }
+await page.click('#tab-events');
+await settled(page);
+await page.hover('.events .list');
+const scroll = async () => {
+    for (let turn = 0; turn < 60; turn++) {
+        await page.mouse.wheel(0, 4000);
+        await page.waitForTimeout(20);
+    }
+};
+line('scrolling events', await frames(page, scroll));
+await page.focus('.events .list');
+const walk = async () => {
+    for (let turn = 0; turn < 60; turn++) await page.keyboard.press('ArrowDown');
+};
+line('from event to event', await frames(page, walk));
 for (const tab of ['segments', 'flame', 'findings']) {
     const button = page.locator(`#tab-${tab}`);
     if ((await button.count()) === 0) continue;
