@@ -1,4 +1,4 @@
-//! What other settings would hold reserved, at the most or at one instant, for answers that have a line for it.
+//! How much memory other allocator settings would reserve, at the peak or at one instant: one line in several answers.
 
 use super::placement::possible_placements;
 use crate::facts::device::Device;
@@ -10,20 +10,20 @@ use crate::play::testbed::{PLAYS_TO_PREPARE, Testbed, program};
 use crate::replay::{Instant, Metric};
 use rayon::prelude::*;
 
-/// Settings that save less than 1/N of what is reserved, or fewer bytes, are not worth a word.
+/// Settings that save less than 1/N of reserved memory, or fewer bytes, are not worth mentioning.
 const NOTABLE_PART: u64 = 50;
 const NOTABLE_BYTES: u64 = 64 << 20;
-/// Steps played for one instant: the answer is to be there at once.
+/// Steps simulated for one instant: the answer must appear at once.
 const STEPS_OF_AN_INSTANT: u64 = 6_000_000;
 
-/// Whether it is worth a word that so much is reserved instead of what was recorded.
+/// Whether the difference between these reserved bytes and the recorded ones is worth mentioning.
 fn is_notable(recorded: u64, reserved: u64) -> bool {
     let saved = recorded.saturating_sub(reserved);
     saved >= NOTABLE_BYTES && saved > recorded / NOTABLE_PART
 }
 
-/// A device's program and the settings that help most often, as many as about `steps` steps allow. `None` where the program
-/// cannot be played, or not within this many steps, or not as it was recorded.
+/// The program of a device, and the settings that help most often, as many as about `steps` steps allow. `None` if the
+/// program cannot be simulated, or not within this many steps, or if replay does not match the recording.
 fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSettings>)> {
     if device.id() <= HOST_DEVICE {
         return None;
@@ -44,7 +44,7 @@ fn prepare(device: &Device<'_>, steps: u64) -> Option<(Testbed, Vec<AllocatorSet
 pub struct BetterSettings {
     /// As `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for the defaults.
     pub alloc_conf: String,
-    /// Bytes reserved under them; the most of it where that depends on where the driver puts segments.
+    /// Bytes reserved under them; the maximum if this depends on where the driver places segments.
     pub reserved: u64,
     /// `num_alloc_retries` under them: each stalls the program.
     pub retries: u64,
@@ -52,24 +52,26 @@ pub struct BetterSettings {
     pub trust: Trust,
 }
 
-/// What other settings would do for one device of a recording.
+/// The effect of other settings on one device of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsAdvice {
     /// Bytes reserved as recorded.
     pub recorded_reserved: u64,
-    /// Requests that were refused when they were recorded. Where there are any, only settings that serve them all on the
-    /// recorded device are better ones.
+    /// Number of requests that failed in the recording. If there are any, only settings that serve all of them on the
+    /// recorded device count as better.
     pub refused: usize,
-    /// Number of settings played beside the recorded ones.
+    /// Number of settings simulated besides the recorded ones.
     pub tried: usize,
-    /// Of those with the fewest retries the plainest that reserves least, or hardly more. `None` where none is notably better.
+    /// Among the settings with the fewest retries, the simplest one that reserves least, or hardly more. `None` if none
+    /// is notably better.
     pub better: Option<BetterSettings>,
 }
 
 impl SettingsAdvice {
-    /// What other settings would do for `max_memory_reserved()`. Plays those that help most often, in about `steps` steps (a
-    /// million takes about a tenth of a second). `None` where nothing can be said: the recording cannot be played, or not
-    /// within this many steps, or not as it was recorded, or something that is not recorded refused its requests.
+    /// The effect of other settings on `max_memory_reserved()`. Simulates the settings that help most often, in about
+    /// `steps` steps (a million takes about a tenth of a second). `None` if there is no answer: the recording cannot be
+    /// simulated, or not within this many steps, or replay does not match it, or something that is not recorded made
+    /// its requests fail.
     pub fn of(device: &Device<'_>, steps: u64) -> Option<Self> {
         let (testbed, others) = prepare(device, steps)?;
         let refused = testbed.program.refusals.len();
@@ -82,9 +84,9 @@ impl SettingsAdvice {
         Some(Self { recorded_reserved: recorded, refused, tried: others.len(), better })
     }
 
-    /// What other settings would hold reserved at an instant, where the recorded ones hold so much. Refused requests before it
-    /// may be refused again. `None` where nothing can be said: the recording cannot be played, or is too long, or its own
-    /// settings do not come to what is reserved then.
+    /// How much other settings would reserve at an instant, given the recorded bytes. Requests that failed before it
+    /// may fail again. `None` if there is no answer: the recording cannot be simulated, or is too long, or replay with
+    /// its own settings does not reserve the recorded bytes.
     pub fn at(device: &Device<'_>, instant: Instant, recorded: u64) -> Option<Self> {
         let (testbed, others) = prepare(device, STEPS_OF_AN_INSTANT)?;
         let part = Part::Before(instant);
@@ -97,17 +99,17 @@ impl SettingsAdvice {
     }
 }
 
-/// What is played of a program.
+/// The part of a program that is simulated.
 #[derive(Clone, Copy)]
 enum Part {
-    /// All of it, for what it reserves at its most.
+    /// The whole program, for its maximum of reserved memory.
     Whole,
-    /// What comes before an instant, for what is reserved then.
+    /// The part before an instant, for the memory reserved then.
     Before(Instant),
 }
 
 impl Testbed {
-    /// The best of some settings, if what it reserves is worth a word.
+    /// The best of some settings, if the difference is worth mentioning.
     fn best(
         &self,
         part: Part,
@@ -119,11 +121,11 @@ impl Testbed {
         let retries = better.iter().map(|better| better.retries).min()?;
         better.retain(|better| better.retries == retries);
         let least = better.iter().map(|better| better.reserved).min()?;
-        // The plainest come first.
+        // The simplest settings come first.
         better.into_iter().find(|better| !is_notable(better.reserved, least))
     }
 
-    /// What settings do, wherever the driver puts segments; `None` where a request is refused.
+    /// The effect of settings, for every placement of segments by the driver; `None` if a request fails.
     fn played(&self, part: Part, settings: &AllocatorSettings) -> Option<BetterSettings> {
         let setup = self.setup(settings);
         let placements = possible_placements(self.placement, settings);
@@ -135,7 +137,7 @@ impl Testbed {
         Some(BetterSettings { alloc_conf: settings.alloc_conf.clone(), reserved, retries, trust })
     }
 
-    /// Bytes reserved, and retries up to there; `None` where a request is refused.
+    /// Bytes reserved, and retries up to that point; `None` if a request fails.
     fn reserved(&self, part: Part, setup: &Setup) -> Option<(u64, u64)> {
         let steps = match part {
             Part::Whole => self.program.len(),

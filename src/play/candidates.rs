@@ -4,8 +4,8 @@ use crate::allocator::SettingsWarning;
 use crate::input::alloc_conf::{Rest, parse};
 use crate::model::AllocatorSettings;
 
-/// Strings of settings that change how much is reserved, the plainest first. Garbage collection needs a device whose
-/// size is known.
+/// Settings that change how much memory is reserved, the simplest first. Garbage collection needs a device of known
+/// size.
 const WORTH_TRYING: [&str; 13] = [
     "",
     "expandable_segments:True",
@@ -23,7 +23,7 @@ const WORTH_TRYING: [&str; 13] = [
 ];
 const ON_A_KNOWN_DEVICE: &str = "garbage_collection_threshold:0.8,per_process_memory_fraction:0.95";
 
-/// The settings that a sweep plays, without those that were recorded.
+/// The settings that a sweep simulates, without the recorded ones.
 pub(crate) fn candidates(recorded: &AllocatorSettings, is_known_device: bool) -> Vec<AllocatorSettings> {
     let last = is_known_device.then_some(ON_A_KNOWN_DEVICE);
     let all = WORTH_TRYING.iter().copied().chain(last);
@@ -32,8 +32,8 @@ pub(crate) fn candidates(recorded: &AllocatorSettings, is_known_device: bool) ->
         .collect()
 }
 
-/// Settings for a line of advice, the defaults first and then the one that helps most often: without those that need a release of their own, or
-/// that do not do what they seem to.
+/// Settings for a line of advice: the defaults first, then the one that helps most often. Settings that need a certain
+/// release, or that are ineffective, are left out.
 pub(crate) fn advisable(recorded: &AllocatorSettings) -> Vec<AllocatorSettings> {
     let mut all = candidates(recorded, false);
     all.retain(|settings| SettingsWarning::of_proposed(settings).is_empty());

@@ -1,28 +1,30 @@
 //! The smallest device on which a program works.
 //!
-//! Whether it does is not monotone: a device with more memory may fail where a smaller one works, since memory is given
-//! back at other moments. But a play changes only where a comparison with a limit comes out otherwise, and each play
-//! knows the next value on either side at which one does. So all capacities are looked at without trying each.
+//! This is not monotone: a program may fail on a larger device although it works on a smaller one, since memory is
+//! released at other moments. But a simulation changes only if the result of a comparison with a limit changes, and
+//! each simulation knows the next larger and smaller capacity at which this happens. So the search covers all
+//! capacities without trying each one.
 
 use super::program::Program;
 use crate::allocator::{Limits, Placement, Threshold};
 use crate::model::AllocatorSettings;
 use crate::play::player::{Player, Setup};
 
-/// What is known of the capacities on which a program works, in bytes that the allocator can use.
+/// The capacities on which a program works, as far as known, in bytes that the allocator can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacities {
-    /// The lowest on which it works; `None` where that was not found out. It may be known where `safe` is not.
+    /// The lowest capacity on which it works; `None` if unknown. It may be known although `safe` is not.
     pub first: Option<u64>,
-    /// The lowest from which on it always works; `None` where that was not found out.
+    /// The lowest capacity such that it works there and on every larger device; `None` if unknown.
     pub safe: Option<u64>,
-    /// One from which on it always works: `safe` where that is known, else more. `None` where it never does.
+    /// A capacity such that it works there and on every larger device: `safe` if known, else a larger one. `None` if
+    /// there is none.
     pub enough: Option<u64>,
-    /// Ranges between `first` and `safe` on which it fails: the lowest capacity, and the first above.
+    /// Ranges between `first` and `safe` on which it fails: the lowest capacity of each, and the first one above it.
     pub holes: Vec<(u64, u64)>,
 }
 
-/// Capacities that make no difference to a play.
+/// A range of capacities for which a simulation is the same.
 struct Period {
     works: bool,
     /// The lowest.
@@ -36,35 +38,35 @@ struct Period {
 /// 1/N of the budget is kept for the search upward.
 const UPWARD_PART: u64 = 4;
 
-/// A device that no program fills.
+/// The capacity of an unlimited device.
 const ENDLESS: u64 = 1 << 50;
 
 /// A search for the capacities on which a program works under some settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// What is played.
+    /// The program to simulate.
     pub program: &'a Program,
-    /// Under which settings.
+    /// The allocator settings.
     pub settings: &'a AllocatorSettings,
     /// Where the driver puts segments.
     pub placement: Placement,
-    /// Bytes of the device that are not the allocator's.
+    /// Bytes of the device that the allocator cannot use.
     pub context: u64,
-    /// Capacities below need not be looked at: nothing works there.
+    /// Lower bound of the search: no program works below.
     pub least: u64,
-    /// Whether a request that was refused when it was recorded must be served for the program to work; else it may be
-    /// refused again.
+    /// Whether a request that failed in the recording must succeed for the program to work; otherwise it may fail
+    /// again.
     pub refusals_fail: bool,
-    /// Steps to play at most.
+    /// Maximum number of steps to simulate.
     pub budget: u64,
 }
 
 impl Search<'_> {
-    /// Looks at capacities down from a device without end, and up from where nothing can work, until all are known or the
-    /// budget is spent.
+    /// Searches downward from an unlimited device, and upward from a capacity on which nothing works, until all
+    /// capacities are known or the budget is spent.
     pub fn run(&self) -> Capacities {
         let mut found = Capacities::default();
-        // What is left of it must do for the lowest capacity.
+        // The rest must be enough for the lowest capacity.
         let mut left = self.budget - self.budget / UPWARD_PART;
         let (enough, is_safe_known) = self.downward(&mut left);
         found.enough = enough;
@@ -74,7 +76,7 @@ impl Search<'_> {
         let mut at = self.least;
         while at < enough && (is_safe_known || found.first.is_none()) {
             let Some(here) = self.look(at, &mut left) else {
-                // What lies above is not known to work or to fail.
+                // Whether larger capacities work is unknown.
                 found.holes.clear();
                 return found;
             };
@@ -93,7 +95,7 @@ impl Search<'_> {
         found
     }
 
-    /// A capacity from which on the program always works, if there is one and it is found, and whether it is the lowest.
+    /// A capacity from which on the program always works, if the search finds one, and whether it is the lowest.
     fn downward(&self, left: &mut u64) -> (Option<u64>, bool) {
         let mut enough = None;
         let mut below = ENDLESS;
@@ -123,7 +125,8 @@ impl Search<'_> {
         Some(period)
     }
 
-    /// Plays on a device of one capacity. Around it lie others on which every comparison with a limit comes out the same.
+    /// Simulates a device of one capacity, and returns the range of capacities with the same result in every comparison
+    /// with a limit.
     fn period(&self, capacity: u64) -> Period {
         let at = |capacity: u64| Setup::new(self.settings, Some(capacity), self.context);
         let setup = Setup { placement: self.placement, ..at(capacity) };

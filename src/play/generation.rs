@@ -1,8 +1,8 @@
 //! How many tokens a model generates before a device is full.
 //!
-//! A cache of keys and values that is joined with `torch.cat` grows by the same with every token, and so do the scores of
-//! attention. One recording shows that: every token asks for what the one before it asked for, and each request is as much
-//! larger as it was the last times. So tokens that were not recorded are played, until a request is refused.
+//! A KV cache that `torch.cat` extends grows by the same number of bytes with every token, and so do the attention
+//! scores. One recording shows this: every token repeats the requests of the previous one, and each request grows at a
+//! constant rate. So memviz simulates tokens that were not recorded, until a request fails.
 
 use super::placement::possible_placements;
 use super::player::{Player, Setup};
@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Tokens in a row that have to grow evenly.
 const ROUNDS: usize = 4;
-/// Tokens back in which what a token frees was made, at most.
+/// A token frees blocks that at most this many earlier tokens allocated.
 const BACK: usize = 2;
-/// Steps that are played, about: one or two seconds' work.
+/// Approximate number of simulated steps: one or two seconds of work.
 const STEPS: usize = 20_000_000;
-/// Tokens that are made ready to be played at once.
+/// Number of tokens that are prepared together.
 const AT_ONCE: usize = 64;
 
 const UNEVEN: &str = "the last tokens do not make the same requests with sizes that grow evenly";
@@ -36,7 +36,7 @@ pub struct Generation {
     pub bytes_per_token: u64,
     /// Tokens in the cache at the end, the prompt's included.
     pub recorded: u64,
-    /// Tokens in the cache that the device has room for.
+    /// Tokens in the cache that fit the device.
     pub reach: Reach,
 }
 
@@ -45,7 +45,7 @@ pub struct Generation {
 pub enum Reach {
     /// This many, wherever the driver puts segments.
     Tokens(u64),
-    /// So many were played and fit. The cache alone takes the whole device with the second number.
+    /// The first number of tokens was simulated and fits. With the second number, the cache alone fills the device.
     Between(u64, u64),
 }
 
@@ -60,8 +60,8 @@ impl Reach {
 }
 
 impl Generation {
-    /// Finds a growing cache, and plays on until the device of the testbed is full; why that cannot be played. `None` where no
-    /// cache grows, requests were refused, or no device is known.
+    /// Finds a growing cache, and simulates further tokens until the device of the testbed is full, or says why this is
+    /// impossible. `None` if no cache grows, requests failed, or no device is known.
     pub(super) fn of(device: &Device<'_>, testbed: &Testbed) -> Option<Result<Self, &'static str>> {
         let capacity = testbed.capacity.filter(|_| testbed.program.refusals.is_empty())?;
         let cache = Cache::of(device, &testbed.program)?;
@@ -134,15 +134,15 @@ impl Cache {
 
 /// A step of every token.
 struct Repeated {
-    /// As the last whole token has it.
+    /// The step of the last complete token.
     step: Step,
     /// Bytes by which a request is larger than that of the token before.
     grows_by: u64,
-    /// Of what is freed: how many tokens ago it was made, and by which step.
+    /// For a free: how many tokens ago the block was allocated, and by which step.
     made: Option<(usize, usize)>,
 }
 
-/// What a token asks for.
+/// The requests of one token.
 struct Round {
     steps: Vec<Repeated>,
     /// The step after the last whole one.
@@ -151,19 +151,19 @@ struct Round {
     recorded: Vec<Vec<u32>>,
 }
 
-/// How many tokens more were played.
+/// The number of additional tokens that were simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Played {
-    /// What was recorded does not fit.
+    /// The recorded tokens do not fit.
     Before,
     /// The device is full after this many tokens.
     Full(u64),
-    /// So many fit.
+    /// At least this many fit.
     Fits(u64),
 }
 
 impl Round {
-    /// What the last whole tokens have in common; why that is nothing.
+    /// The steps that the last complete tokens share, or why there are none.
     fn of(device: &Device<'_>, program: &Program, cache: &Cache) -> Result<Self, &'static str> {
         let begins = cache.begins.len().checked_sub(ROUNDS + 1).map(|first| &cache.begins[first..]).ok_or(FEW)?;
         let rounds: Vec<&[Step]> = begins.windows(2).map(|pair| &program.steps[pair[0]..pair[1]]).collect();
@@ -222,7 +222,7 @@ impl Round {
         let turns = BACK + 1;
         let first = recorded.allocations;
         recorded.allocations = first + turns * self.steps.len();
-        // Every token is played, as the allocator never stands as it stood before.
+        // Every token must be simulated, since the allocator never returns to an earlier state.
         recorded.repetition = None;
         let mut player = Player::new(&recorded, setup);
         player.run(&recorded, setup, &mut ());

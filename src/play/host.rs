@@ -1,4 +1,4 @@
-//! Pinned host memory: PyTorch's `CachingHostAllocator`, played.
+//! Pinned host memory: a model of PyTorch's `CachingHostAllocator`.
 //!
 //! A request is rounded up to a power of two, and its block is kept for good and given to later requests of that power.
 //! Beyond `pinned_max_cached_size_mb` requests are not rounded, and blocks are not kept. Recordings hold blocks, not what
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// `pinned_max_cached_size_mb` worth trying, in MiB.
 const WORTH_TRYING: [u64; 3] = [16, 64, 256];
 
-/// What a request may have asked for, in bytes.
+/// The size that a request may have had, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     least: u64,
@@ -26,7 +26,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What was asked for where a block was handed out under some settings.
+    /// The possible request sizes for a block, given the recorded settings.
     fn of(block: u64, recorded: &AllocatorSettings) -> Self {
         let may_be_rounded = recorded.pinned_max_cached_size.is_none_or(|limit| block / 2 < limit);
         let least = if block.is_power_of_two() && may_be_rounded { block / 2 + 1 } else { block };
@@ -34,7 +34,7 @@ impl Wanted {
     }
 }
 
-/// Which end of what is not known is played.
+/// Which end of the unknown range is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Least,
@@ -74,7 +74,7 @@ impl Pinned {
         size
     }
 
-    /// Bytes of the block for what may have been asked for: of all that it may be, the least or the most.
+    /// Bytes of the block for a request: the minimum or the maximum of its possible sizes.
     fn block(&self, wanted: Wanted) -> u64 {
         match self.end {
             End::Least if wanted.most > self.limit => wanted.least.max(self.limit.saturating_add(1)),
@@ -127,7 +127,7 @@ fn play(program: &Program, recorded: &AllocatorSettings, settings: &AllocatorSet
         }
     }
     pinned.outcome.device_allocs = 0;
-    // What is given back as soon as it is free was not emptied by the program.
+    // If blocks are released as soon as they are free, the program did not call `empty_cache`.
     let is_emptied = recorded.pinned_max_cached_size.is_none();
     for step in &program.steps {
         match step.kind {
@@ -168,7 +168,7 @@ pub(crate) fn candidates() -> Vec<AllocatorSettings> {
     WORTH_TRYING.map(settings).to_vec()
 }
 
-/// The recorded settings and others, played, and by how much the former differ from the recording.
+/// Simulations with the recorded settings and with others, and the difference between the former and the recording.
 pub(crate) fn runs(
     track: Track<'_>,
     program: &Program,
@@ -207,7 +207,8 @@ pub(crate) fn runs(
     (std::iter::once(run(recorded, true)).chain(played).collect(), difference)
 }
 
-/// What a play of the recorded settings differs from the recording: in calls, and in the bytes of blocks in use and of all.
+/// The difference between a simulation with the recorded settings and the recording: in calls, in bytes in use and in
+/// reserved bytes.
 fn difference(track: Track<'_>, played: &Outcome) -> Difference {
     let maxima = &track.history.maxima;
     let less = |metric: Metric, played: u64| (played as i64).wrapping_sub(maxima[metric as usize].bytes);
@@ -220,7 +221,7 @@ fn difference(track: Track<'_>, played: &Outcome) -> Difference {
     difference
 }
 
-/// Bytes that are in use at their most, as far as is known: more than half of each block that was rounded.
+/// The known part of the maximum of bytes in use: more than half of each block that was rounded.
 pub(crate) fn live_bytes(track: Track<'_>, program: &Program) -> u64 {
     let recorded = &track.snapshot.settings;
     let exact = AllocatorSettings { pinned_max_cached_size: Some(0), ..recorded.clone() };

@@ -40,5 +40,5 @@ pub use run::Run;
 pub(crate) use testbed::{Testbed, lacks, program, refusal, refuses};
 pub use trust::Trust;
 
-/// Bytes of a device that CUDA keeps for itself, where nothing tells.
+/// Bytes of a device that CUDA itself uses, if the recording does not show it.
 pub const DEFAULT_CONTEXT: u64 = 500 << 20;

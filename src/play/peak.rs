@@ -1,4 +1,4 @@
-//! The most that a program allocates, without everything else that a play shows.
+//! The maximum of allocated memory, in less time than a full simulation.
 
 use super::player::{Player, Setup, play};
 use super::program::{Program, StepKind};

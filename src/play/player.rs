@@ -9,22 +9,22 @@ use crate::facts::segments::layout::SegmentLayout;
 use crate::model::{AllocatorSettings, BlockState, SegmentType};
 use crate::replay::{Metric, Track};
 
-/// What a program is played on.
+/// The allocator and the device of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The allocator's rules.
     pub rules: SizeRules,
-    /// What it may reserve.
+    /// How much it may reserve.
     pub limits: Limits,
     /// Where the driver puts segments.
     pub placement: Placement,
-    /// Whether segments lie where they were recorded, as far as the play makes the same ones.
+    /// Whether segments are at their recorded addresses, as long as the simulation allocates the same ones.
     pub recorded_addresses: bool,
 }
 
 impl Setup {
-    /// An allocator with these settings, on a device with `capacity` bytes for it and `context` bytes more; a device
-    /// without end where there is none.
+    /// An allocator with these settings, on a device with `capacity` bytes for the allocator and `context` more bytes;
+    /// an unlimited device without a `capacity`.
     pub fn new(settings: &AllocatorSettings, capacity: Option<u64>, context: u64) -> Self {
         let total = capacity.map(|capacity| capacity.saturating_add(context));
         Self {
@@ -35,11 +35,11 @@ impl Setup {
         }
     }
 
-    /// The settings of a recording on its own device, with segments where they were.
+    /// The settings of a recording on its own device, with segments at their recorded addresses.
     pub fn as_recorded(track: Track<'_>, program: &Program) -> Self {
         let mut setup = Self { recorded_addresses: true, ..Self::new(&recorded_settings(track), None, 0) };
         if program.releases.retries > 0 || !program.refusals.is_empty() {
-            // Whatever the driver refused exceeded what it had, and so the most that was ever reserved.
+            // A request that the driver refused exceeded its free memory, so the maximum of reserved memory fits.
             let reserved = track.history.maxima[Metric::Reserved as usize].bytes;
             setup.limits.capacity = Threshold::new(u64::try_from(reserved).unwrap_or(0));
         }
@@ -47,18 +47,18 @@ impl Setup {
     }
 }
 
-/// The settings of a recording. Before PyTorch 2.3 nothing is recorded of them; what is mapped shows that segments grow in
-/// place.
+/// The settings of a recording. PyTorch records them from 2.3 on; in earlier recordings, mapped memory shows that
+/// segments are expandable.
 pub(crate) fn recorded_settings(track: Track<'_>) -> AllocatorSettings {
     let settings = track.snapshot.settings.clone();
     let grows = !settings.recorded && track.history.segments.iter().any(|span| span.expandable);
     AllocatorSettings { expandable_segments: settings.expandable_segments || grows, ..settings }
 }
 
-/// How a play went.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The entry whose request was refused, at which the play ended; `None` when it went to the end.
+    /// The entry of the request that failed and ended the simulation; `None` if all requests were served.
     pub fails_at: Option<u32>,
     /// `max_memory_allocated()`, in bytes.
     pub max_allocated: u64,
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub max_requested: u64,
     /// `max_memory_reserved()`.
     pub max_reserved: u64,
-    /// The most reserved bytes that no block in use had.
+    /// The maximum of reserved bytes that are not in use.
     pub max_inactive: u64,
     /// `num_alloc_retries`.
     pub retries: u64,
@@ -76,34 +76,34 @@ pub struct Outcome {
     pub device_allocs: u64,
     /// `num_device_free`.
     pub device_frees: u64,
-    /// Requests that were refused when they were recorded: entry, and whether they are served here.
+    /// Requests that failed in the recording: entry, and whether they succeed here.
     pub refusals: Vec<(u32, bool)>,
 }
 
 impl Outcome {
-    /// The first entry whose request is refused, be it one that was refused when it was recorded.
+    /// The first entry whose request fails, including requests that failed in the recording.
     pub fn failure(&self) -> Option<u32> {
         let refused = self.refusals.iter().find(|(_, served)| !served).map(|&(entry, _)| entry);
         refused.or(self.fails_at)
     }
 }
 
-/// What is told while a program is played.
+/// Receives the events of a simulation.
 pub(super) trait Observer {
-    /// Whether every step must be played, since somebody listens.
+    /// Whether every step must be simulated, since the observer needs all events.
     const LISTENS: bool = true;
-    /// The allocator asked the driver for memory or gave it back, for the step at `entry`.
+    /// The allocator requested a segment from the driver or released one, for the step at `entry`.
     fn segment(&mut self, entry: u32, event: SegmentEvent);
 }
 
-/// Nobody listens.
+/// Ignores all events.
 impl Observer for () {
     const LISTENS: bool = false;
 
     fn segment(&mut self, _: u32, _: SegmentEvent) {}
 }
 
-/// A play at some step: what it takes to go on from there.
+/// The state of a simulation at some step, from which it can continue.
 #[derive(Clone, Debug)]
 pub(super) struct Player {
     pub allocator: Allocator,
@@ -116,13 +116,13 @@ pub(super) struct Player {
     pub(super) blocks: Vec<Option<BlockId>>,
     /// Requests so far whose address is known.
     addressed: usize,
-    /// Steps applied: fewer than are done where rounds of a loop were skipped.
+    /// Steps applied: fewer than `done` if iterations of a loop were skipped.
     pub applied: u64,
     pub(super) rounds: Rounds,
 }
 
 impl Player {
-    /// Stands before the first step.
+    /// The state before the first step.
     pub fn new(program: &Program, setup: &Setup) -> Self {
         let base = if setup.placement == Placement::Descending { 0 } else { program.lowest_address() };
         let mut allocator = Allocator::new(setup.rules.clone(), setup.limits, setup.placement, base);
@@ -164,12 +164,12 @@ impl Player {
         player
     }
 
-    /// Plays to the end, or to a request that is refused.
+    /// Simulates to the end, or to a request that fails.
     pub fn run(&mut self, program: &Program, setup: &Setup, observer: &mut impl Observer) {
         self.run_to(program.len(), program, setup, observer);
     }
 
-    /// Plays until this many steps are done, or to a request that is refused.
+    /// Simulates until this many steps are done, or to a request that fails.
     pub fn run_to<O: Observer>(&mut self, end: usize, program: &Program, setup: &Setup, observer: &mut O) {
         while self.done < end && self.outcome.fails_at.is_none() {
             if self.rounds.begin_at(self.done) && !O::LISTENS {
@@ -247,7 +247,7 @@ impl Player {
         }
     }
 
-    /// Where the driver put what it gave for the request at an entry.
+    /// The address at which the driver placed the memory for the request at an entry.
     fn address_of(&mut self, program: &Program, entry: u32) -> Option<u64> {
         while let Some(&(at, addr)) = program.addresses.get(self.addressed) {
             if at >= entry {
@@ -258,7 +258,7 @@ impl Player {
         None
     }
 
-    /// Takes the counters into the maxima. They are highest right after a request.
+    /// Updates the maxima from the counters, which are highest right after a request.
     #[inline]
     fn measure(&mut self) {
         let stats = self.allocator.stats();
@@ -276,7 +276,7 @@ pub fn play(program: &Program, setup: &Setup) -> Outcome {
     player.outcome
 }
 
-/// Where a program allocates most.
+/// The peak of allocated memory in a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Highest {
     /// The step that reaches it, as an index into [`Program::steps`]; `None` before the first.
@@ -285,7 +285,7 @@ pub(crate) struct Highest {
     pub blocks: Vec<(usize, u64)>,
 }
 
-/// Plays a program until it has this many bytes allocated, which is the most that it ever has.
+/// Simulates a program until it has allocated this many bytes, its maximum.
 pub(crate) fn blocks_at_peak(program: &Program, setup: &Setup, most: u64) -> Highest {
     let mut player = Player::new(program, setup);
     // Blocks that another stream may still use are not allocated any more.
@@ -320,8 +320,8 @@ pub(crate) fn allocated_over_time(program: &Program, setup: &Setup, mut visit: i
     }
 }
 
-/// Plays a program from start to the request that was refused at an entry, that included: how it went, and what is reserved
-/// then.
+/// Simulates a program from its start through the request that failed at an entry; returns the result and the bytes
+/// reserved then.
 pub(crate) fn play_to_refusal(program: &Program, setup: &Setup, entry: u32) -> (Outcome, u64) {
     let mut player = Player::new(program, setup);
     player.run_to(program.steps_to_refusal(entry), program, setup, &mut ());

@@ -1,4 +1,4 @@
-//! A recording as what its program asked of the allocator.
+//! The requests of a recording's program to the allocator.
 //!
 //! A trace tells what the allocator did: the requests and frees of the program, and between them what it asked of the
 //! driver and gave back for them. Only the former are played; the latter follow. What has to be found out is where a
@@ -36,7 +36,7 @@ const SET_UP_OF_POOL: usize = 8;
 pub(crate) enum StepKind {
     /// A block.
     Alloc,
-    /// A block that was refused: what the program would have done with it is not known.
+    /// A request that failed: what the program would have done with the block is unknown.
     Refused,
     /// The free of a block that no other stream uses.
     Free,
@@ -50,54 +50,55 @@ pub(crate) enum StepKind {
     ReleasePool,
 }
 
-/// What is given back in a recording, by why.
+/// Memory that the allocator released in a recording, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Releases {
-    /// Requests for which memory was given back first.
+    /// Requests for which the allocator first released cached memory.
     pub retries: u32,
     /// Calls of `empty_cache`.
     pub empty_cache: u32,
-    /// Of these, those that may as well be retries of the next request: what they released has no stack, as in PyTorch 2.0.
+    /// Of these, calls that may also be retries of the next request: the segments that they released have no stack, as
+    /// in PyTorch 2.0.
     pub uncertain_calls: u32,
     /// Of the former, those that may as well be `empty_cache` right before a request: neither has a stack.
     pub uncertain: u32,
 }
 
-/// What a recording's program asked for on one device, ready to be played any number of times.
+/// The requests and frees of a recording's program on one device, which can be simulated any number of times.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) steps: Vec<Step>,
     /// Stream and private pool of requests.
     pub(crate) pools: Vec<(u64, Option<PoolId>)>,
-    /// The loop that most of the steps are of.
+    /// The loop that contains most of the steps.
     pub(super) repetition: Option<Repetition>,
     /// Segments and blocks before the first step.
     pub(crate) start: Layout,
-    /// Bytes asked for by the blocks that are there then.
+    /// Requested bytes of the blocks that are live then.
     pub(crate) start_requested: Vec<(usize, u64)>,
     /// Number of allocations.
     pub(crate) allocations: usize,
-    /// Address that the driver gave for the memory made for a request, by the entry of the request, in order.
+    /// The address of each segment that the driver allocated for a request, by the entry of the request, in order.
     pub(crate) addresses: Vec<(u32, u64)>,
     /// Private pools whose segments do not grow in place although the setting is on.
     pub(crate) plain_pools: Vec<PoolId>,
-    /// What was given back.
+    /// Memory that the allocator released.
     pub releases: Releases,
-    /// Whether the program asked for more after a request was refused.
+    /// Whether the program continued with requests after one failed.
     pub goes_on: bool,
-    /// Requests that were refused: entry, and bytes that the device had for the process then.
+    /// Requests that failed: entry, and the bytes that the device had for the process then.
     pub refusals: Vec<(u32, u64)>,
-    /// The instant at which it ends, where it is a part of the recorded one.
+    /// The instant at which it ends, if it is a part of the recorded program.
     pub(crate) until: Option<Instant>,
 }
 
 impl Program {
-    /// The program of one device. `None` where streams and pools are more than anything real has.
+    /// The program of one device. `None` if it has more streams and pools than any real program.
     pub fn of(track: Track<'_>) -> Option<Self> {
         Self::within(track, None)
     }
 
-    /// What a device's program asked for before an instant, as [`Program::of`] has it.
+    /// The program of a device up to an instant: see [`Program::of`].
     pub(crate) fn within(track: Track<'_>, until: Option<Instant>) -> Option<Self> {
         let (snapshot, history) = (track.snapshot, track.history);
         let mut reader = Reader::new(track);
@@ -133,13 +134,13 @@ impl Program {
         })
     }
 
-    /// The same after its steps were changed: they may repeat otherwise.
+    /// The same program after a change of its steps, which may repeat differently.
     #[must_use]
     pub(crate) fn with_its_loop(self) -> Self {
         Self { repetition: Repetition::of(&self.steps, self.allocations), ..self }
     }
 
-    /// What comes before an instant, without requests that are refused later.
+    /// The part before an instant, without requests that fail later.
     #[must_use]
     pub(crate) fn up_to(&self, instant: Instant) -> Self {
         let end = self.steps.iter().rposition(|step| step.entry < instant).map_or(0, |last| last + 1);
@@ -149,8 +150,8 @@ impl Program {
             .with_its_loop()
     }
 
-    /// The same without the cache that it starts with: segments with no block in use, which the allocator gives back before a
-    /// request fails. On a device with less memory they would not have been there. `None` where there are none.
+    /// The same program without its initial cache: segments with no block in use, which the allocator releases before a
+    /// request fails. A device with less memory would not have held them. `None` if there are none.
     #[must_use]
     pub(crate) fn without_cache(&self) -> Option<Self> {
         let is_used = |segment: &&SegmentLayout| {
@@ -166,17 +167,17 @@ impl Program {
         self.start.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.size))
     }
 
-    /// What it costs to get ready for a play, in steps: every pool has to be there, and all that is there at the start.
+    /// The cost of preparing a simulation, in steps: it creates every pool and the initial segments and blocks.
     pub(super) fn set_up(&self) -> u64 {
         (1 + SET_UP_OF_POOL * self.pools.len() + self.start.pieces.len()) as u64
     }
 
-    /// Number of steps: what a play of it costs.
+    /// Number of steps, which is the cost of a simulation.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there is nothing to play.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -187,8 +188,8 @@ impl Program {
         self.steps.iter().position(is_it).map_or(self.steps.len(), |index| index + 1)
     }
 
-    /// Bytes that the blocks in use need at their most, rounded but without what is not split off: no allocator does with
-    /// less, wherever it puts them.
+    /// The maximum of bytes that the blocks in use need, rounded but without remainders that are not split off: no
+    /// placement of blocks needs less.
     pub(crate) fn live_bytes(&self, rules: &SizeRules) -> u64 {
         self.live_bytes_to(self.steps.len(), rules)
     }
@@ -265,7 +266,7 @@ struct Reader<'a> {
     completed: Vec<Step>,
     /// Bytes reserved so far.
     reserved: u64,
-    /// Private pools that nobody needs any more, by number.
+    /// Private pools that are no longer used, by number.
     released: HashSet<u16, RandomState>,
     /// Stack of the last free that was requested.
     freed_by: StackId,
@@ -335,8 +336,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// A free completes: at once, or when another stream is done with the block. In the latter case it is the next request
-    /// that notices, whose stack is another one.
+    /// Completes a free: at once, or when another stream has finished with the block. In the latter case the next
+    /// request completes it, with a different stack.
     fn complete(&mut self, step: Step, stack: StackId) {
         let is_pending = !self.segments.is_empty() || !self.completed.is_empty() || stack != self.freed_by;
         if let Some(last) = self
@@ -350,8 +351,8 @@ impl<'a> Reader<'a> {
         self.completed.push(Step { kind: StepKind::CompleteFree, ..step });
     }
 
-    /// A request, with what came before its entry: of that, what was given back for it, and the pending frees that it
-    /// waited for, belong to it.
+    /// Adds a request. Segments that were released for it and pending frees that it waited for come before its entry,
+    /// and belong to it.
     fn request(&mut self, step: Step, stack: StackId) {
         let segments = std::mem::take(&mut self.segments);
         let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
@@ -403,7 +404,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends what came since the last step: memory that was given back without a request.
+    /// Ends the entries since the last step: memory that was released without a request.
     fn flush(&mut self) {
         self.steps.append(&mut self.completed);
         let is_release = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);

@@ -1,4 +1,4 @@
-//! The recorded settings, played: by how much that differs from the recording.
+//! The difference between the recording and a simulation with the recorded settings.
 
 use super::program::Program;
 use crate::allocator::SegmentEvent;
@@ -7,16 +7,16 @@ use crate::play::player::{Observer, Outcome, Player, Setup};
 use crate::replay::{Instant, Metric, Track};
 use std::collections::BTreeMap;
 
-/// A play beside the recording that it should repeat.
+/// The difference between a simulation and the recording that it should repeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Played less recorded maxima, in the order of [`Metric::ALL`].
+    /// Simulated minus recorded maxima, in the order of [`Metric::ALL`].
     pub maxima: [i64; 4],
-    /// Segments made in the play, and in the recording.
+    /// Segments allocated in the simulation, and in the recording.
     pub device_allocs: (u64, u64),
-    /// Segments given back in the play, and in the recording.
+    /// Segments freed in the simulation, and in the recording.
     pub device_frees: (u64, u64),
-    /// Segments made and given back up to the first that differs in action, address or size.
+    /// Segments allocated and freed before the first one that differs in action, address or size.
     pub equal_segments: u64,
     /// The first entry at which they differ.
     pub first: Option<u32>,
@@ -26,7 +26,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the play is what was recorded.
+    /// Whether the simulation equals the recording.
     pub fn is_none(&self) -> bool {
         self.first.is_none() && self.maxima == [0; 4]
     }
@@ -52,7 +52,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Takes note of where a segment lies; whether it is the one that was recorded.
+    /// Notes the address of a segment; returns whether it is the recorded one.
     fn is_recorded(&mut self, recorded: SegmentEvent, played: SegmentEvent) -> bool {
         if (recorded.action, recorded.size) != (played.action, played.size) {
             return false;
@@ -89,7 +89,7 @@ impl Observer for Follower {
     }
 }
 
-/// Plays a program and compares it with what was recorded of it.
+/// Simulates a program and compares the result with the recording.
 pub fn compare(track: Track<'_>, program: &Program, setup: &Setup) -> (Outcome, Difference) {
     let (snapshot, history) = (track.snapshot, track.history);
     let mut follower = Follower {

@@ -1,7 +1,7 @@
 //! Loops of a program.
 //!
-//! Training asks for the same again and again. Once the allocator stands at the start of a round as it stood at the start of an
-//! earlier one, all that follows repeats itself as well, and need not be played to be known.
+//! Training repeats the same requests. Once the allocator has the same state at the start of an iteration as at the
+//! start of an earlier one, everything that follows repeats, and need not be simulated.
 
 use super::program::{Step, StepKind};
 
@@ -9,10 +9,10 @@ use super::program::{Step, StepKind};
 const WINDOW: usize = 64;
 /// Places with equal windows that are tried.
 const MOST_TRIED: usize = 256;
-/// Rounds below which there is nothing to win.
+/// With fewer iterations, skipping saves no time.
 const FEWEST_ROUNDS: usize = 4;
 
-/// A part of a program that asks for the same in every round.
+/// A part of a program with the same requests in every iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repetition {
     /// The first step of the first round.
@@ -21,13 +21,13 @@ pub(super) struct Repetition {
     pub end: usize,
     /// Steps of a round.
     pub period: usize,
-    /// Allocations made in a round: so much higher is the number of each in the next one.
+    /// Allocations per iteration: the number of each allocation increases by this much from one iteration to the next.
     pub made: u32,
-    /// By allocation: the step at which its last free is asked for; `u32::MAX` where there is none.
+    /// The step at which the last free of each allocation is requested; `u32::MAX` if there is none.
     freed_at: Vec<u32>,
 }
 
-/// A step without what differs from round to round.
+/// A step without the fields that differ between iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     what: StepKind,
@@ -38,7 +38,7 @@ struct Shape {
 }
 
 impl Repetition {
-    /// The loop in whose midst the middle of the program is, if there is one.
+    /// The loop that the middle of the program is in, if there is one.
     pub fn of(steps: &[Step], allocations: usize) -> Option<Self> {
         let shapes = shapes(steps);
         let middle = shapes.len() / 2;
@@ -50,7 +50,7 @@ impl Repetition {
             (1..shapes.len() - middle - WINDOW).filter(|&period| shapes[middle + period..].starts_with(window));
         for period in periods.take(MOST_TRIED) {
             let ahead = equal(middle, period);
-            // Layers repeat themselves as well, but not as often as the program does.
+            // Layers also repeat, but less often than the program does.
             let pairs = shapes[..middle].iter().rev().zip(shapes[..middle + period].iter().rev());
             let back = pairs.take_while(|(one, other)| one == other).count();
             let (start, end) = (middle - back, middle + ahead + period);

@@ -1,11 +1,11 @@
-//! Rounds of a loop that need not be played, since they repeat what was played before.
+//! Skips iterations of a loop that repeat what was simulated before.
 
 use super::program::{Program, StepKind};
 use super::repetition::Repetition;
 use crate::allocator::AllocatorState;
 use crate::play::player::Player;
 
-/// A play at the start of an earlier round.
+/// The state of a simulation at the start of an earlier iteration.
 #[derive(Clone, Debug)]
 struct Earlier {
     state: AllocatorState,
@@ -17,7 +17,7 @@ struct Earlier {
     next: u32,
 }
 
-/// What a play keeps to find out that it goes round in circles.
+/// The data with which a simulation detects that it repeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// The step at which a round begins next; `None` where nothing repeats itself any more.
@@ -51,8 +51,8 @@ impl Rounds {
 }
 
 impl Player {
-    /// At the start of a round: where the allocator stands as at the start of an earlier one, all rounds that are as many
-    /// further on are as good as played, up to `end` at most.
+    /// Called at the start of an iteration: if the allocator has the same state as at the start of an earlier one,
+    /// skips as many repetitions as possible, up to `end`.
     pub(super) fn skip_rounds(&mut self, program: &Program, end: usize) {
         let Some(repetition) = &program.repetition else { return };
         let state = self.allocator.state();
@@ -78,7 +78,7 @@ impl Player {
         }
     }
 
-    /// Goes as many whole circles ahead as there are.
+    /// Skips all complete repetitions.
     fn repeat(&mut self, earlier: &Earlier, repetition: &Repetition, state: &AllocatorState, end: usize) {
         let circle = self.done - earlier.done;
         let times = end.min(repetition.end).saturating_sub(self.done) / circle;
@@ -124,7 +124,7 @@ mod tests {
     use crate::play::player::{Observer, Setup};
     use crate::replay::Track;
 
-    /// Has every step played.
+    /// Forces a simulation of every step.
     struct Listener;
 
     impl Observer for Listener {

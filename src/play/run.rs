@@ -1,4 +1,4 @@
-//! A program under some settings: what a play of it says.
+//! The result of simulating a program under some settings.
 
 use super::{Capacities, Outcome, Trust};
 use crate::allocator::SettingsWarning;
@@ -13,27 +13,27 @@ pub struct Run {
     pub is_recorded: bool,
     /// Changes of the program, by name: see [`crate::play::changes::Change`].
     pub changes: Vec<String>,
-    /// What these assume, a sentence each.
+    /// What the changes assume, one sentence each.
     pub assumptions: Vec<String>,
-    /// How it goes on the device of the simulated device; `None` where it cannot be played.
+    /// The result on the simulated device; `None` if it cannot be simulated.
     pub outcome: Option<Outcome>,
-    /// The least and the most that is reserved, where that depends on where the driver puts segments.
+    /// The minimum and maximum of reserved bytes, if they depend on where the driver places segments.
     pub reserved_range: Option<(u64, u64)>,
     /// The devices on which it works.
     pub capacities: Capacities,
-    /// Where the program went on after a refused request: a capacity from which on it always goes as it went, whether that
-    /// request is refused again or served. [`Run::capacities`] are those on which nothing is refused.
+    /// If the program continued after a failed request: a capacity from which on it always runs as recorded, whether
+    /// that request fails again or not. [`Run::capacities`] are those on which no request fails.
     pub as_it_went: Option<u64>,
     /// How far to trust it.
     pub trust: Trust,
-    /// Why no further; empty where it is exact.
+    /// Why it is not trusted further; empty if it is exact.
     pub because: String,
-    /// What is to be said of the settings.
+    /// Warnings about the settings.
     pub warnings: Vec<SettingsWarning>,
 }
 
 impl Run {
-    /// What is not played, and why.
+    /// A run that is not simulated, and why.
     pub(crate) fn refused(settings: &AllocatorSettings, is_recorded: bool, because: &str) -> Self {
         let warnings = if is_recorded { SettingsWarning::of_recorded } else { SettingsWarning::of_proposed };
         Self {
@@ -51,8 +51,8 @@ impl Run {
         }
     }
 
-    /// Bytes that a device must have for it, as far as known: those from which on it always works, else what it reserves
-    /// at its most. `None` where it fails or is not played.
+    /// Bytes that a device must have, as far as known: the capacity from which on it always works, else its maximum of
+    /// reserved bytes. `None` if it fails or is not simulated.
     pub fn needs(&self) -> Option<u64> {
         let outcome = self.outcome.as_ref()?;
         self.capacities.enough.or(outcome.failure().is_none().then_some(outcome.max_reserved))

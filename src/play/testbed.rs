@@ -1,4 +1,4 @@
-//! A device's program, with what every play of it needs to know.
+//! A device's program, with the settings and capacity that every simulation needs.
 
 use super::capacity::Search;
 use super::placement::{placement_of, possible_placements};
@@ -13,13 +13,13 @@ use crate::play::changes::{Change, Edited};
 use crate::play::player::{Outcome, Setup, play, recorded_settings};
 use crate::replay::{Completeness, Track};
 
-/// Plays of the whole program that [`Testbed::new`] takes at most.
+/// Maximum number of simulations of the whole program in [`Testbed::new`].
 pub(super) const PLAYS_TO_PREPARE: u64 = 4;
 
 /// Contexts take some hundred MiB, and more where libraries such as NCCL are loaded.
 const LARGEST_CONTEXT: u64 = 2 << 30;
 
-/// Thousandths that figures of two orders of frees may differ by: allocated, reserved.
+/// Tolerated difference between two orders of frees, in thousandths: allocated, reserved.
 const MOST_OFF: [u64; 2] = [20, 30];
 
 /// What every run on a device needs.
@@ -29,15 +29,15 @@ pub(crate) struct Testbed {
     pub settings: AllocatorSettings,
     /// Bytes that the allocator can use, where they are known or were given.
     pub capacity: Option<u64>,
-    /// Whether it is the device on which requests were refused.
+    /// Whether it is the device on which requests failed.
     pub is_full_device: bool,
-    /// Bytes that CUDA keeps of the device.
+    /// Bytes of the device that CUDA itself uses.
     pub context: u64,
-    /// The recorded settings, played, against the recording.
+    /// The difference between a simulation with the recorded settings and the recording.
     pub difference: Difference,
     /// Where the driver puts segments, if the recording shows it.
     pub placement: Option<Placement>,
-    /// What the recording lacks, in words; empty where it is complete.
+    /// What the recording lacks, in words; empty if it is complete.
     pub lacks: &'static str,
 }
 
@@ -48,7 +48,7 @@ const STARTS_LEAN: &str =
 /// Bytes that no device has: sums of sizes stay far below what 64 bits hold.
 const MOST_RESERVED: u64 = 1 << 50;
 
-/// What a device's program asked for, or why it cannot be played.
+/// The program of a device, or why it cannot be simulated.
 pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     if let Some(reason) = refusal(device) {
         return Err(reason);
@@ -58,7 +58,7 @@ pub(crate) fn program(device: &Device<'_>) -> Result<Program, &'static str> {
     is_possible.then_some(program).ok_or("it starts with more memory than any device has")
 }
 
-/// Why settings cannot be played on a device whose size is known or not.
+/// Why settings cannot be simulated, given whether the size of the device is known.
 pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Option<&'static str> {
     let has_fraction = settings.memory_fraction.is_some_and(|fraction| fraction < 1.0);
     match () {
@@ -73,7 +73,7 @@ pub(crate) fn refuses(settings: &AllocatorSettings, is_known_device: bool) -> Op
     }
 }
 
-/// Why a device's program cannot be played.
+/// Why a device's program cannot be simulated.
 pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     let (snapshot, history) = (device.track.snapshot, device.history());
     match () {
@@ -85,7 +85,7 @@ pub(crate) fn refusal(device: &Device<'_>) -> Option<&'static str> {
     }
 }
 
-/// What keeps plays from being exact.
+/// Why simulations of a recording are not exact; empty if they are.
 pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str {
     match () {
         () if anomalies > 0 => "the recording contradicts itself",
@@ -95,7 +95,7 @@ pub(crate) fn lacks(completeness: Completeness, anomalies: u64) -> &'static str 
     }
 }
 
-/// What CUDA keeps of a device of which this many bytes were there for the process; `None` where that must have been another
+/// Bytes of a device that CUDA uses, given the bytes available to the process; `None` if these must be of another
 /// device.
 fn shown_context(capacity: u64, told: u64) -> Option<u64> {
     capacity.checked_sub(told).filter(|&context| context <= LARGEST_CONTEXT)
@@ -111,11 +111,11 @@ fn play_or_lean(program: &Program, lean: Option<&Program>, setup: &Setup) -> (Ou
 }
 
 impl Testbed {
-    /// Plays the recorded settings, to see how far plays of this program are to be trusted. `capacity` is the device's total,
-    /// `context` what CUDA keeps of it, where they were given.
+    /// Simulates the recorded settings, which shows how far simulations of this program can be trusted. `capacity` is
+    /// the total of the device and `context` the bytes that CUDA uses, if given.
     pub fn new(track: Track<'_>, program: Program, capacity: Option<u64>, context: Option<u64>) -> Self {
         let settings = recorded_settings(track);
-        // Every refused request tells how much the device had for the process; the least of them is safe to assume.
+        // Every failed request shows how much the device had for the process; the minimum is safe to assume.
         let told = program.refusals.iter().map(|&(_, bytes)| bytes).min();
         let context = context.or_else(|| shown_context(capacity?, told?)).unwrap_or(DEFAULT_CONTEXT);
         let usable = capacity.map(|total| total.saturating_sub(context)).or(told);
@@ -135,18 +135,18 @@ impl Testbed {
         }
     }
 
-    /// How settings are played here.
+    /// The setup that simulates some settings.
     pub fn setup(&self, settings: &AllocatorSettings) -> Setup {
         let setup = Setup::new(settings, self.capacity, self.context);
         Setup { placement: possible_placements(self.placement, settings)[0], ..setup }
     }
 
-    /// Plays some settings; the capacities on which they work are looked for in `budget` steps.
+    /// Simulates some settings; searches the capacities on which they work in `budget` steps.
     pub fn run(&self, settings: &AllocatorSettings, is_recorded: bool, budget: u64) -> Run {
         self.run_program(&self.program, settings, is_recorded, budget)
     }
 
-    /// Plays some settings with a program that was changed; `changes` are their names.
+    /// Simulates some settings with a changed program; `changes` are the names of the changes.
     pub fn run_changed(
         &self,
         edited: &Edited,
@@ -171,7 +171,7 @@ impl Testbed {
         run
     }
 
-    /// Whether other figures come out if what changes free is freed one request later.
+    /// Whether the figures differ if the changes free their blocks one request later.
     fn depends_on_order(&self, edited: &Edited, outcome: &Outcome, settings: &AllocatorSettings) -> Option<String> {
         let late = play(&edited.with_late_frees(), &self.setup(settings));
         let is_off =

@@ -1,19 +1,19 @@
-//! How far an answer of a play is to be trusted.
+//! How far the result of a simulation can be trusted.
 
 use serde::Serialize;
 
-/// How far a play is to be trusted.
+/// How far a simulation can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// The recording is complete, its own settings played are what was recorded, and so is where segments lie.
+    /// The recording is complete, and a simulation with its own settings matches it, including the order of segments.
     Exact,
-    /// Something is not known: what was there before the recording, or where the driver would put segments.
+    /// Something is unknown: the memory before the recording, or where the driver would place segments.
     Predicted,
-    /// Something that decides the figure is not known, so that it may be far off.
+    /// Something that decides the figure is unknown, so the figure may be far off.
     Uncertain,
-    /// It cannot be played.
+    /// It cannot be simulated.
     Refused,
 }
 
