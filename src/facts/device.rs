@@ -1,5 +1,4 @@
-//! The devices of a recording with all that analyses ask of them, each thing worked out when it is first asked for, and
-//! once.
+//! The devices of a recording, with the facts that analyses need. Each fact is computed once, on first use.
 
 use super::code::sites::Sites;
 use super::time::annotations::Annotations;
@@ -15,25 +14,25 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// All devices of a recording. What several questions need is shared between them, so that a report which asks them all
-/// builds each thing once.
+/// All devices of a recording. They share the facts that several analyses need, so a report with all analyses computes
+/// each fact once.
 #[derive(Clone, Debug)]
 pub struct Devices<'a> {
     all: Vec<Device<'a>>,
     shared: Arc<InCommon<'a>>,
 }
 
-/// One device: its track, and what follows from that.
+/// One device: its track, and the facts that follow from it.
 #[derive(Clone, Debug)]
 pub struct Device<'a> {
-    /// Its entries and their history.
+    /// The entries of the device and their history.
     pub track: Track<'a>,
     shared: Arc<InCommon<'a>>,
     own: Arc<Own>,
 }
 
-/// What all devices of a recording have in common. Several threads may ask at once; then one of them builds, and the
-/// others wait. So nothing in here may hand out work to other threads.
+/// Facts that all devices of a recording share. If several threads ask at once, one of them computes and the others
+/// wait. So nothing in here may start work on other threads.
 #[derive(Debug)]
 struct InCommon<'a> {
     snapshot: &'a Snapshot,
@@ -45,7 +44,7 @@ struct InCommon<'a> {
     step_rule: OnceLock<StepRule>,
 }
 
-/// What follows for one device alone.
+/// Facts about one device.
 #[derive(Debug, Default)]
 struct Own {
     phases: OnceLock<Phases>,
@@ -55,7 +54,7 @@ struct Own {
 }
 
 impl<'a> Devices<'a> {
-    /// The devices of these histories. Nothing is worked out yet.
+    /// The devices of these histories. Computes nothing yet.
     pub fn of(snapshot: &'a Snapshot, histories: &'a [History]) -> Self {
         let shared = Arc::new(InCommon {
             snapshot,
@@ -101,7 +100,7 @@ impl<'a> Devices<'a> {
         self.all.iter().find(|known| known.id() == device)
     }
 
-    /// The devices asked for; all that have data when none is named, host memory last.
+    /// The selected devices; if none is named, all that have data, host memory last.
     ///
     /// # Errors
     /// When one is named that the recording does not have.
@@ -133,7 +132,7 @@ impl<'a> Device<'a> {
         self.track.snapshot
     }
 
-    /// What its entries replay to.
+    /// The history that its entries replay to.
     pub fn history(&self) -> &'a History {
         self.track.history
     }
@@ -143,13 +142,13 @@ impl<'a> Device<'a> {
         self.shared.annotations()
     }
 
-    /// Labels of frames and stacks, at lines of the user's own: what compares recordings or steps stays with these,
-    /// whatever holds most in which of them.
+    /// Labels of frames and stacks, at lines of the user's own code. Analyses that compare recordings or steps always
+    /// use these labels.
     pub fn sites(&self) -> &Sites<'a> {
         self.shared.sites()
     }
 
-    /// The same for what holds memory in this recording alone, where sites may go down to a library's lines, as
+    /// The same for analyses of this recording alone, in which sites may be lines of a library, as
     /// [`crate::model::View::library_lines`] asks.
     pub fn deep_sites(&self) -> &Sites<'a> {
         self.shared.deep_sites()
@@ -168,13 +167,13 @@ impl<'a> Device<'a> {
     /// The steps of the program, or why there are none.
     ///
     /// # Errors
-    /// When the recording does not tell.
+    /// When the recording does not show them.
     pub fn steps(&self) -> std::result::Result<&Steps, NoSteps> {
         let steps = || self.shared.step_rule().steps(self.track, self.sites(), self.roles(), self.phases());
         self.own.steps.get_or_init(steps).as_ref().map_err(|why| *why)
     }
 
-    /// An instant that somebody named.
+    /// Resolves an instant that the user named.
     ///
     /// # Errors
     /// When the device's trace has no such entry, time, step, annotation or oom.
@@ -190,16 +189,16 @@ impl<'a> Device<'a> {
         when.resolve(self.track, self.annotations(), step_ends, (metric, purpose))
     }
 
-    /// What each allocation is for.
+    /// The category of each allocation.
     pub fn categories(&self) -> &Categories {
         self.own.categories.get_or_init(|| Categories::of(self.track, self.phases(), self.roles(), self.sites()))
     }
 
-    /// Lines of forward for what backward allocated; given an instant, at least for blocks that are in use then.
+    /// The forward lines of allocations by backward; given an instant, at least for blocks that are in use then.
     pub fn backward(&self, instant: Option<Instant>) -> Cow<'_, BackwardSites> {
         let of = |instant| BackwardSites::of(self.track, self.roles(), instant);
         match (self.own.backward.get(), instant) {
-            // Few passes made what is in use at one instant. The answer about it is the same.
+            // The blocks in use at one instant come from few passes. The result for them is the same.
             (None, Some(_)) => Cow::Owned(of(instant)),
             _ => Cow::Borrowed(self.own.backward.get_or_init(|| of(None))),
         }
@@ -235,7 +234,7 @@ impl<'a> InCommon<'a> {
     }
 }
 
-/// What `answer` says about each device, in order, and why it says nothing about others.
+/// The answer for each device, in order, and the errors of devices without one.
 ///
 /// # Errors
 /// The first one, when there is an error for every device.

@@ -1,7 +1,7 @@
-//! What keeps a figure from being exact: every note that a recording comes with, and what it leaves of the figure.
+//! The reasons why a figure is not exact: every note of a recording, and what it means for the figure.
 //!
-//! A figure is exact only where nothing stands against it. The facts are taken apart field by field, without a rest, so
-//! that a new one does not compile before somebody has decided what it means here.
+//! A figure is exact only if nothing contradicts it. The code destructures all fields of the facts, so that a new field
+//! does not compile before somebody has decided what it means here.
 
 use crate::model::rehearsal::{Rehearsal, ValueReads};
 use crate::model::{Format, Snapshot, SourceNotes, StackId, StrId};
@@ -10,17 +10,17 @@ use crate::replay::{Completeness, History, Metric, SegmentSpan, Track};
 /// Why a figure is not known exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Nothing was allocated on any device, or recording was off: the file does not tell which.
+    /// Nothing was allocated on any device, or recording was off: the file does not show which.
     NothingRecorded,
-    /// The device has no data, these have.
+    /// The device has no data; these devices have.
     NoSuchDevice(Vec<i32>),
-    /// There are so many anomalies on the device.
+    /// The device has this many anomalies.
     Contradicts(u64),
     /// No history was recorded.
     NoHistory,
     /// The ring buffer dropped entries, as PyTorch says.
     Overflowed,
-    /// The ring buffer is full, and nothing says whether it dropped entries.
+    /// The ring buffer is full, and the file does not show whether it dropped entries.
     RingFull,
     /// Blocks or segments from before the first kept entry have stacks, so entries from then are lost.
     LostBeginning,
@@ -30,7 +30,7 @@ pub enum Doubt {
     CutOff,
     /// The trace has no running totals.
     NoTotals,
-    /// Memory is known at single times only.
+    /// The file has memory at some instants only.
     Sampled,
     /// PyTorch 2.0 does not record frees of blocks from before the recording.
     UnrecordedFrees,
@@ -42,11 +42,11 @@ pub enum Doubt {
     NoReserved,
     /// The instant of the peak is not known exactly, for that reason.
     PeakNotExact(Box<Doubt>),
-    /// Blocks of this many bytes are from before the recording, and what made them is not known.
+    /// Blocks of this many bytes are from before the recording, so the code that allocated them is unknown.
     UnknownStacks(u64),
     /// There are only this many steps.
     TooFewSteps(usize),
-    /// What the analysis that was to measure it says.
+    /// The analysis that measures the figure refused, with this reason.
     Refused(String),
     /// There are entries with an action that this version does not know.
     UnknownAction(String),
@@ -56,15 +56,15 @@ pub enum Doubt {
     Malformed(String),
     /// Allocator settings are missing from a file of a release that writes them.
     NoSettings,
-    /// So many events that tell of memory were left out.
+    /// This many events about memory were left out.
     MemoryLeftOut(u64),
-    /// More follows behind the recording in the same file.
+    /// More data follows the recording in the same file.
     Followed,
-    /// Recorded without stacks, so that it cannot be told whether a ring buffer dropped entries.
+    /// Recorded without stacks, so it is unknown whether a ring buffer dropped entries.
     NoStacks,
-    /// Segments that were there once are in no entry.
+    /// Some segments occur in no entry.
     SegmentsNotRecorded,
-    /// What encloses an event of a trace is not known well enough to charge it to a line.
+    /// The ranges around an event of a trace are too uncertain to charge it to a line.
     LooseSites,
     /// No stack of the device names a file.
     NoLines,
@@ -78,20 +78,20 @@ pub enum Doubt {
     SizesFromValues(String),
 }
 
-/// What a doubt leaves of a figure that was replayed.
+/// What a doubt means for a replayed figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// Nothing: what was not understood may raise it or lower it.
+    /// Nothing is known: data that was not understood may raise or lower it.
     Nothing,
-    /// A lower bound: there may have been more.
+    /// It is a lower bound: the true value may be higher.
     LowerBound,
-    /// A lower bound, and an upper one that is so many bytes above it.
+    /// It is a lower bound; the upper bound is this many bytes higher.
     UpTo(u64),
     /// An upper bound, this many bytes above it.
     AtMost(u64),
 }
 
-/// What stands against a counter's maximum on a device.
+/// The doubt about the maximum of a counter on a device, if any.
 pub fn of_maximum(track: Track<'_>, metric: Metric) -> Option<(Doubt, Leaves)> {
     let history = track.history;
     of_device(track).or_else(|| match metric {
@@ -100,7 +100,7 @@ pub fn of_maximum(track: Track<'_>, metric: Metric) -> Option<(Doubt, Leaves)> {
     })
 }
 
-/// What stands against every figure of a device.
+/// The doubt about every figure of a device, if any.
 pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
     let Track { snapshot, history } = track;
     if history.anomalies.total() > 0 {
@@ -129,7 +129,7 @@ pub fn of_device(track: Track<'_>) -> Option<(Doubt, Leaves)> {
 /// tell of memory, or change what the keys beside it mean.
 const FRAME: &str = "frame.";
 
-/// What stands against every figure of every device of a file.
+/// The doubt about every figure of every device of a file, if any.
 pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     let SourceNotes {
         // Facts, which leave nothing open.
@@ -182,7 +182,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
     Some((doubt, Leaves::Nothing))
 }
 
-/// What stands against what is charged to sites: that an event lies at the border of two lines, or that the spans around
+/// The doubt about bytes that are charged to sites, if any: an event is at the border of two lines, or the spans around
 /// it are missing.
 pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
@@ -207,7 +207,7 @@ fn settings_are_missing(snapshot: &Snapshot) -> bool {
     expected && !snapshot.settings.recorded && is_later()
 }
 
-/// What stands against maxima since the beginning of a program: that memory was in use or reserved before the first kept
+/// The doubt about maxima since the start of a program, if any: memory was in use or reserved before the first kept
 /// entry. A ring buffer that lost its beginning can look like that without any other trace of it, unless the file says
 /// that it lost nothing.
 pub fn late_start(track: Track<'_>) -> Option<Doubt> {
@@ -221,9 +221,10 @@ fn lost_nothing(track: Track<'_>) -> bool {
     snapshot.notes.trace_overflowed == Some(false) || snapshot.notes.ring_capacity.is_some_and(has_room)
 }
 
-/// Whether entries from before the first kept one are lost, or whether that cannot be told. A block or a segment from before
-/// has a stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an earlier recording ended,
-/// which forgets all of its entries. A recording that began late has none; but one without any stacks looks the same.
+/// The doubt about entries before the first kept one: they are lost, or it is unknown whether they are. A block or a
+/// segment from before has a stack only if recording was on: a ring buffer (`max_entries`) dropped its entry, or an
+/// earlier recording ended, which forgets all of its entries. A recording that began late has none; but one without any
+/// stacks looks the same.
 fn beginning(track: Track<'_>) -> Option<Doubt> {
     let Track { snapshot, history } = track;
     if !snapshot.notes.format.has_segments() || !history.completeness.has_baseline || lost_nothing(track) {

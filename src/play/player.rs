@@ -39,7 +39,8 @@ impl Setup {
     pub fn as_recorded(track: Track<'_>, program: &Program) -> Self {
         let mut setup = Self { recorded_addresses: true, ..Self::new(&recorded_settings(track), None, 0) };
         if program.releases.retries > 0 || !program.refusals.is_empty() {
-            // A request that the driver refused exceeded its free memory, so the maximum of reserved memory fits.
+            // A request that the driver refused would have exceeded the maximum of reserved memory, so that maximum
+            // serves as the limit.
             let reserved = track.history.maxima[Metric::Reserved as usize].bytes;
             setup.limits.capacity = Threshold::new(u64::try_from(reserved).unwrap_or(0));
         }

@@ -1,4 +1,4 @@
-//! Batches that lie on the device long before they are needed.
+//! Finds batches that are on the device long before they are needed.
 //!
 //! A queue of them shows in the order in which they come and go: several are made before the first is used, then each step frees
 //! the oldest one. A list of all of them shows as blocks of one size that are made before the first pass and stay, no fewer than
@@ -13,11 +13,11 @@ use crate::play::changes::Lives;
 use crate::replay::{Instant, NEVER};
 use std::collections::BTreeMap;
 
-/// Smaller blocks are no batches that anybody misses.
+/// Smaller blocks are not worth reporting as batches.
 const SMALL: u64 = 64 << 10;
-/// So many wait at least.
+/// Least number of batches that wait.
 const LEAST_AHEAD: usize = 2;
-/// A list has so many at least: a layer or two may have tensors of one size, too.
+/// Least number of batches in a list: a layer or two may also have tensors of one size.
 const LEAST_STORED: usize = 4;
 
 /// One finding for each line that brings batches.

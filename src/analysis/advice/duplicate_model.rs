@@ -9,9 +9,9 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::{BTreeMap, HashMap};
 
-/// Of the bytes of a copy, at least such a share in percent has the sizes of parameters.
+/// Least share of a copy's bytes, in percent, in blocks with the sizes of parameters.
 const LEAST_LIKE: u64 = 90;
-/// A copy has so many blocks at least.
+/// Least number of blocks in a copy.
 const LEAST_BLOCKS: usize = 4;
 
 /// An allocation with its number.
@@ -54,8 +54,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     copies.into_iter().filter_map(finding).collect()
 }
 
-/// Lines that make a whole copy again and again, each in place of the one before, as what keeps the best or the latest weights
-/// does. What is made once and stays, such as a running average, is something that the program works with.
+/// Lines that repeatedly allocate a whole copy, each replacing the previous one, such as code that keeps the best or
+/// latest weights. A copy that is allocated once and stays, such as a running average, is in use.
 fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
     let mut lines: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
     for (index, made) in (0u32..).zip(&device.history().allocations) {
@@ -163,7 +163,7 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
     }
 }
 
-/// Whether a stack makes a part of a state dict.
+/// How a stack allocates a part of a state dict, if it does.
 fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
     let snapshot = device.snapshot();
     let mut found = None;

@@ -1,4 +1,4 @@
-//! Temporaries that an optimizer makes for all parameters at once, with its foreach implementation.
+//! Finds temporaries that the foreach implementation of an optimizer allocates for all parameters at once.
 //!
 //! The functions `_multi_tensor_NAME` of `torch.optim` make a list of blocks, one for each parameter, where those of a single
 //! tensor make one block at a time; fused kernels make none.

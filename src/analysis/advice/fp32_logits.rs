@@ -1,4 +1,4 @@
-//! Logits of all tokens in float32, and the loss of them at once.
+//! Finds logits of all tokens in float32, whose loss is computed at once.
 //!
 //! `cross_entropy` keeps the logarithms of all probabilities for backward, which then makes their gradient, and that of the logits
 //! in their own type.
@@ -14,7 +14,7 @@ use crate::play::changes::{Change, Editor};
 use crate::play::program;
 use crate::replay::Metric;
 
-/// Pieces that are played: with more of them little more is saved.
+/// Number of chunks to simulate: more chunks save little more.
 const PIECES: u32 = 8;
 /// The blocks of the logits' size make up one part in so many of the peak at least, if they were cast to float32, or if the model is
 /// in float32 anyway: below that, what pieces save is not worth the time in which a part of forward runs again.

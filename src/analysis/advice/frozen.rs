@@ -1,4 +1,4 @@
-//! Weights that are trained beside low-rank ones that were made to be trained in their place.
+//! Finds weights that are trained although low-rank weights should be trained in their place.
 //!
 //! Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
 //! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.

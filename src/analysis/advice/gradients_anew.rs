@@ -1,4 +1,4 @@
-//! When gradients are freed, and which blocks the backward passes after that turn into gradients.
+//! Finds when gradients are freed, and which blocks later backward passes turn into gradients.
 //!
 //! Backward computes each gradient into a new block. Where the parameter has a gradient already, backward adds the block to it and
 //! frees the block; otherwise the block becomes the gradient.

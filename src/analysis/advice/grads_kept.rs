@@ -1,4 +1,4 @@
-//! Gradients that live on through an evaluation, which has no use for them.
+//! Finds gradients that stay live through an evaluation, which does not need them.
 
 use super::gradients_anew::Drops;
 use super::kept_over_steps::backward_line;

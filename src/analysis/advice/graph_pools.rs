@@ -1,4 +1,4 @@
-//! CUDA graphs that are captured into a pool each: what one of them frees during its capture, no other may use.
+//! Finds CUDA graphs with one pool each: no other graph can use the memory that one frees during its capture.
 
 use super::model_calls::ModelCalls;
 use super::stacks::common_line;

@@ -1,4 +1,4 @@
-//! What a library for inference sets aside for keys and values, before it knows how much of it is needed.
+//! Finds the KV cache that an inference library preallocates.
 //!
 //! vLLM and `SGLang` fill a share of the device with their cache when they start: a setting decides its size, and no tensor of the
 //! program's own.

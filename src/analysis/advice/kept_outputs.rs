@@ -1,7 +1,7 @@
-//! What a call of a model returns and a variable holds through backward and the next forward pass, until the line runs again.
+//! Finds model outputs that a variable holds through backward and the next forward pass, until the line runs again.
 //!
-//! The loss needs it, and whatever backward needs of it autograd keeps by itself. It shows as what the loss is made of by its
-//! gradient, which is among the first that backward makes and has its size.
+//! Only the loss needs them; autograd itself keeps what backward needs. An output is recognized by its gradient, which
+//! has the same size and is among the first blocks that backward allocates.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
 use super::{Finding, Remedy, Story};
@@ -13,9 +13,9 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant, Metric};
 use std::collections::HashSet;
 
-/// What is kept is worth a word from one part of the peak in so many on.
+/// Outputs are worth mentioning from 1/N of the peak on.
 const NOTABLE_PART: u64 = 100;
-/// Gradients of notable size that backward makes first.
+/// Number of large gradients at the start of backward that are examined.
 const FIRST_GRADIENTS: usize = 2;
 
 /// One finding for the line that holds most.
@@ -34,7 +34,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     let (mut bytes, mut line) = (0, None);
     let trained: Vec<(&ModelCall, Instant)> =
         of_line.iter().filter_map(|call| Some((*call, call.backward.as_ref()?.start))).collect();
-    // What shows in one step after another holds for the last one, too.
+    // A pattern of consecutive steps also holds for the last one.
     let mut stacks: HashSet<StackId> = HashSet::new();
     for pair in trained.windows(2) {
         let ((call, backward), (_, next)) = (pair[0], pair[1]);
@@ -79,7 +79,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     })
 }
 
-/// The line of the user's own that lets go of a block, if plain code does: binding a variable anew.
+/// The user's line that releases a block, if plain code does: by rebinding a variable.
 fn let_go_by(device: &Device<'_>, made: &Allocation) -> Option<FrameId> {
     let stack = device.track.stack(History::entry_before(made.freed)?);
     let is_plain = device.roles().role(stack) == Role::Plain && stack != StackId::EMPTY;

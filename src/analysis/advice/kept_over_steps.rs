@@ -1,5 +1,5 @@
-//! What the calls of one line make and keep over two more calls of it: the graph of a branch that has no backward pass, graphs
-//! that `retain_graph` keeps, and results that are collected on the device.
+//! Finds blocks that calls from one line keep over two more calls: the graph of a branch without a backward pass,
+//! graphs that `retain_graph` keeps, and results that accumulate on the device.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::variables::Function;
@@ -12,7 +12,7 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, Instant, Metric, NEVER};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is kept of a call is worth a word from one part of the peak in so many on.
+/// Blocks of a call are worth mentioning from 1/N of the peak on.
 const NOTABLE_PART: u64 = 200;
 /// A block is small beside another if it has one part in so many of its bytes.
 const SMALL: u64 = 16;
@@ -21,7 +21,7 @@ const LEAST_COLLECTED: usize = 4;
 /// Of what a call keeps for backward, such a part outlives two more calls where its graph is retained.
 const GRAPH_SHARE: u64 = 2;
 
-/// What one call keeps over two more.
+/// The blocks that one call keeps over two more calls.
 struct Kept<'c> {
     call: &'c ModelCall,
     blocks: Vec<(u32, Allocation)>,
@@ -81,8 +81,8 @@ fn is_of_forward(device: &Device<'_>, index: u32, made: &Allocation) -> bool {
     !is_other && is_forward && !is_needed && stack != StackId::EMPTY
 }
 
-/// What the calls of a line make, each with the instant at which the last block of its stack is made around the next call: a
-/// variable lets go of it there, or where its function returns. Only what is there longer.
+/// Blocks of a line's calls that live longer than a variable would hold them, each with the instant at which the
+/// variable would release it: when its stack allocates for the next call, or when the function returns.
 fn held_longer(
     device: &Device<'_>,
     of_line: &[&ModelCall],
@@ -109,7 +109,7 @@ fn held_longer(
     held
 }
 
-/// Graphs that a backward pass has gone through and that stay nonetheless.
+/// Graphs that stay live after their backward pass.
 fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let is_retained = |kept: &&Kept<'_>| {
         let at_end = born_in(device, kept.call.start, kept.call.end).filter(|(_, made)| made.freed > kept.call.end);
@@ -215,7 +215,7 @@ fn reduced_behind(device: &Device<'_>, kept: &Kept<'_>) -> Option<FrameId> {
     device.sites().site_frame(stack(newest)).filter(|_| large >= 2 && made.size <= largest / SMALL)
 }
 
-/// Results of every call that pile up, and that are let go of together or never.
+/// Results of every call that accumulate, and are released together or never.
 fn collected(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Option<Finding> {
     let stacks: HashSet<StackId> =
         kept.iter().flat_map(|kept| &kept.blocks).map(|&(index, _)| device.track.stack_of(index as usize)).collect();

@@ -1,7 +1,7 @@
-//! A cache that is copied to grow: keys and values of generated tokens, or results, joined to what is there with `torch.cat`.
+//! Finds caches that grow by copying: keys and values of generated tokens, or results, that `torch.cat` appends to.
 //!
-//! Every copy is a little larger than the one before it, by the same number of bytes each time. It is there while the one before is
-//! read, and fits none of the free blocks that earlier ones left behind.
+//! Every copy is larger than the previous one by the same number of bytes. Both are live during the copy, and the new
+//! one fits none of the free blocks that earlier copies left.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -11,7 +11,7 @@ use crate::play::changes::Lives;
 use crate::replay::{Allocation, History, Instant};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So often a cache grows at least.
+/// Least number of times that a cache grows.
 const LEAST_COPIES: usize = 4;
 /// Smaller ones are not worth a word.
 const SMALL: u64 = 64 << 10;

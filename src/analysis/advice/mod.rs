@@ -1,8 +1,8 @@
-//! What to change in a program so that it needs less memory: one list for all commands.
+//! Finds what to change in a program so that it needs less memory: one list for all commands.
 //!
-//! A finder for each story looks for a known mistake in the [`facts`](crate::facts) of a device and says where it is and what
-//! cures it. The cure is then played, which shows what it saves; a cure that saves nothing worth a word is dropped. What cannot be
-//! played has no figures and says why.
+//! Each story has a finder, which looks for a known mistake in the [`facts`](crate::facts) of a device and returns its
+//! line and its cure. A simulation of the cure shows what it saves; a cure that saves too little is dropped. What
+//! cannot be played has no figures and says why.
 
 mod attention_matrix;
 mod dataloader_prefetch;
@@ -44,15 +44,15 @@ use trial::Trial;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Story {
-    /// Gradients of the step before live through the forward pass.
+    /// Gradients of the previous step stay live through the forward pass.
     ZeroGradLate,
-    /// What a step returns stays bound through backward and the next forward pass.
+    /// The output of a step stays referenced through backward and the next forward pass.
     KeptOutputs,
     /// Tensors are kept from step to step with their autograd graph.
     RetainedGraph,
     /// Evaluation with gradients on.
     EvalWithoutNoGrad,
-    /// Gradients live on through an evaluation.
+    /// Gradients stay live through an evaluation.
     GradsKept,
     /// Results of all batches are collected on the device.
     AccumulatingMetrics,
@@ -60,27 +60,27 @@ pub enum Story {
     DuplicateModel,
     /// Gradients and states of weights that need no training.
     OptimizerStatesOfFrozen,
-    /// Temporaries of the optimizer, or of clipping, for all parameters at once.
+    /// The optimizer, or gradient clipping, allocates temporaries for all parameters at once.
     ForeachTemporaries,
     /// All logits in float32, and the loss of them at once.
     Fp32Logits,
-    /// Attention that makes the matrix of all pairs.
+    /// Attention allocates the matrix of all token pairs.
     AttentionMatrix,
     /// Batches on the device long before they are needed.
     DataloaderPrefetchGpu,
     /// A cache of keys and values that is copied to grow.
     KvCacheGrowth,
-    /// Sequence lengths vary, so that much of what is reserved fits nothing.
+    /// Sequence lengths vary, so that much reserved memory fits no request.
     FragmentationVarlen,
     /// Memory reserved for a second stream that the first cannot use.
     SideStreamStranding,
     /// CUDA graphs with a memory pool each, none of which another graph can use.
     GraphPools,
-    /// Segments that an earlier phase left behind.
+    /// Free segments from an earlier phase stay reserved.
     ReleaseCache,
-    /// Temporaries of one line make the peak.
+    /// Temporaries of one line cause the peak.
     Temporary,
-    /// What a library sets aside for inference beside a training.
+    /// A library reserves memory for inference during training.
     InferenceCache,
 }
 
@@ -112,7 +112,7 @@ impl Story {
 }
 
 impl Story {
-    /// Whether it is about memory that piles up from step to step.
+    /// Whether the memory accumulates from step to step.
     pub fn piles_up(self) -> bool {
         matches!(self, Self::RetainedGraph | Self::AccumulatingMetrics | Self::KvCacheGrowth)
     }
@@ -121,7 +121,7 @@ impl Story {
 /// A line of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeLine {
-    /// As every answer names it: `train.py:58 main`.
+    /// The label in all answers: `train.py:58 main`.
     pub label: String,
     /// The file as the recording has it.
     pub file: String,
@@ -129,7 +129,7 @@ pub struct CodeLine {
     pub line: u64,
     /// The function.
     pub function: String,
-    /// What the line says. A recording does not hold it; a caller who has the code may add it.
+    /// The text of the line. A recording does not contain it; a caller who has the source may add it.
     pub text: Option<String>,
 }
 
@@ -138,13 +138,13 @@ pub struct CodeLine {
 pub struct Advice {
     /// The mistake.
     pub story: Story,
-    /// The line to change: the one that makes the mistake, not the one that suffers from it. `None` where no stack has it.
+    /// The line to change: the one with the mistake, not the one that is affected. `None` if no stack contains it.
     pub line: Option<CodeLine>,
     /// What to change, as a request: `call optimizer.zero_grad() before the forward pass`.
     pub cure: String,
-    /// What shows the mistake, in a sentence.
+    /// The evidence for the mistake, in a sentence.
     pub evidence: String,
-    /// What the change costs in time or otherwise; `None` where it costs nothing.
+    /// The cost of the change, in time or otherwise; `None` if it has none.
     pub cost: Option<String>,
     /// The lines of Python that make the change; empty where the program decides them.
     pub code: Vec<String>,
@@ -152,16 +152,16 @@ pub struct Advice {
     pub saving: Saving,
 }
 
-/// Several of a list of changes at once.
+/// Several changes of a list, combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
-    /// Which of the list, counted from 0.
+    /// Their places in the list, counted from 0.
     pub places: Vec<usize>,
     /// What they save.
     pub saving: Saving,
 }
 
-/// What a finder found, before it is played.
+/// The result of a finder, before the simulation.
 #[derive(Clone, Debug)]
 struct Finding {
     story: Story,
@@ -173,44 +173,44 @@ struct Finding {
     remedy: Remedy,
 }
 
-/// How a cure is played.
+/// How a cure is simulated.
 #[derive(Clone, Debug)]
 enum Remedy {
-    /// Blocks live shorter, are smaller or are not there.
+    /// Changes to single blocks: shorter lives, smaller sizes, or removed.
     Lives(Lives),
     /// Changes that `memviz simulate` has by name.
     Changes(Vec<Change>),
     /// Other allocator settings.
     Settings(AllocatorSettings),
-    /// It cannot be played, for this reason.
+    /// The cure cannot be simulated, for this reason.
     Unplayed(&'static str),
 }
 
-/// Which cures are played.
+/// Which cures are simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plays {
-    /// All, and each with the smallest device on which it works.
+    /// All cures, each with the smallest device on which the program works.
     Needs,
     /// All.
     All,
-    /// Those of a recording that is played in an instant; of others the list says what plays them.
+    /// Only cures of recordings that are quick to simulate; for others the list names the command that simulates them.
     #[default]
     Quick,
 }
 
-/// Entries of a device that are played in an instant.
+/// Entries of a device that are quick to simulate.
 const QUICK: u32 = 60_000;
 
 /// Steps played for the smallest device of one cure.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
 impl Plays {
-    /// Why the cures of a device are not played; `None` where they are.
+    /// Why the cures of a device are not simulated; `None` if they are.
     fn obstacle(self, device: &Device<'_>) -> Option<&'static str> {
         (!self.covers(device)).then_some("memviz report simulates it")
     }
 
-    /// Whether the cures of a device are played.
+    /// Whether the cures of a device are simulated.
     pub(crate) fn covers(self, device: &Device<'_>) -> bool {
         self != Self::Quick || device.history().entries() <= QUICK
     }
@@ -263,7 +263,7 @@ pub(crate) fn advice_together(device: &Device<'_>, plays: Plays, first: usize) -
     (all.into_iter().map(|(advice, _)| advice).collect(), saving.map(|saving| Together { places, saving }))
 }
 
-/// What is found, with its cure, and what plays it.
+/// The findings with their cures, and the trial that simulates them.
 fn found<'d, 'a>(device: &'d Device<'a>, plays: Plays) -> Option<(Trial<'d, 'a>, Vec<(Advice, Remedy)>)> {
     if device.id() <= HOST_DEVICE {
         return None;

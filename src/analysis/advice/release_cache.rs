@@ -1,4 +1,4 @@
-//! Segments that an earlier phase leaves free but reserved, and that the next phase cannot use.
+//! Finds segments that an earlier phase leaves free but reserved, and that the next phase cannot use.
 
 use super::model_calls::{ModelCall, ModelCalls};
 use super::{Finding, Remedy, Story};
@@ -17,7 +17,7 @@ const LEAST_CALLS: usize = 2;
 /// Where an earlier phase leaves much memory reserved.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     let highest = device.history().maxima[Metric::Reserved as usize];
-    // What comes again and again, as an evaluation after each epoch, would pay for it again and again.
+    // A phase that repeats, such as an evaluation after each epoch, would pay the cost each time.
     let boundaries = boundaries(device, calls);
     let &[boundary] = boundaries.as_slice() else { return Vec::new() };
     let mut left = 0;

@@ -1,6 +1,7 @@
-//! Memory that was reserved for a second stream, and that no other may use.
+//! Finds memory that is reserved for a second stream, which no other stream can use.
 //!
-//! The allocator keeps free blocks by stream: what a second stream has reserved lies idle while the first asks for more.
+//! The allocator keeps free blocks per stream: memory that a second stream has reserved is idle while the first
+//! requests more.
 
 use super::stacks::{Marked, common_line};
 use super::{Finding, Remedy, Story};

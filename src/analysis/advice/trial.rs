@@ -1,4 +1,4 @@
-//! Plays cures, to see what they save.
+//! Simulates cures, to measure what they save.
 
 use super::{Advice, CodeLine, Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -11,20 +11,20 @@ use crate::replay::Metric;
 /// A saving below one part in so many of the peak, or of fewer bytes, is not worth a word.
 const NOTABLE_PART: u64 = 100;
 const NOTABLE_BYTES: u64 = 8 << 20;
-/// To empty the cache costs time each time: only where it saves one part in so many of what is reserved.
+/// Emptying the cache costs time: it is worthwhile only if it saves 1/N of reserved memory.
 const PART_RELEASED: u64 = 8;
 
-/// What a cure saves.
+/// The saving of a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saving {
-    /// It was played.
+    /// The saving was simulated.
     Played {
-        /// Peak of allocated bytes with the cure, and what that is less than without.
+        /// Peak of allocated bytes, with and without the cure.
         allocated: Lowered,
         /// The same of reserved bytes.
         reserved: Lowered,
-        /// A device on which the program always works with the cure, in bytes that the allocator can use: the smallest, as far as
-        /// known. `None` where that was not asked.
+        /// The size of a device on which the program always works with the cure, in bytes that the allocator can use:
+        /// the smallest, as far as known. `None` if it was not computed.
         needs: Option<u64>,
         /// How far to trust the allocated bytes.
         trust: Trust,
@@ -34,11 +34,11 @@ pub enum Saving {
         /// Why the allocated bytes are not trusted further; empty where they are exact.
         because: String,
     },
-    /// It was not played.
+    /// The saving was not simulated.
     NotPlayed {
         /// The reason.
         because: String,
-        /// What it takes off the peak of allocated bytes at most; 0 where that is not known.
+        /// Upper bound of the bytes that it saves at the peak of allocated memory; 0 if unknown.
         at_most: u64,
     },
 }
@@ -64,7 +64,7 @@ impl Lowered {
 }
 
 impl Saving {
-    /// The larger of both savings in bytes; where nothing was played, what it is at most.
+    /// The larger of both savings in bytes; without a simulation, the upper bound.
     pub fn most(&self) -> u64 {
         match self {
             Self::Played { allocated, reserved, .. } => allocated.by().max(reserved.by()),
@@ -77,7 +77,7 @@ impl Saving {
 pub(super) struct Trial<'d, 'a> {
     device: &'d Device<'a>,
     editor: Editor<'d, 'a>,
-    /// The program and how it goes under the recorded settings, or why it cannot be played.
+    /// The program and its result under the recorded settings, or why it cannot be simulated.
     testbed: Result<(Testbed, Outcome), &'static str>,
     /// The most bytes that the program reserves if it starts without free segments; `None` where it starts with none.
     without_cache: Option<u64>,
@@ -86,7 +86,7 @@ pub(super) struct Trial<'d, 'a> {
 }
 
 impl<'d, 'a> Trial<'d, 'a> {
-    /// Gets ready to play; an obstacle says why nothing is played.
+    /// Prepares simulations; an obstacle says why there are none.
     pub fn new(device: &'d Device<'a>, obstacle: Option<&'static str>, budget: u64) -> Self {
         let program = obstacle.map_or_else(|| program(device), Err);
         let testbed = program.map(|program| {
@@ -162,7 +162,7 @@ impl<'d, 'a> Trial<'d, 'a> {
         };
         let reserved = Lowered { before: before.max_reserved, after: before.max_reserved.saturating_sub(saved) };
         let reserved_trust = without_cache.map_or(run.trust, |_| Trust::Uncertain);
-        // Nobody is told to change a program for a figure that rests on what came before the recording.
+        // A figure that depends on memory from before the recording is no reason to change a program.
         let is_worth_it = allocated.is_notable() || reserved.is_notable() && reserved_trust == run.trust;
         let needs = run.capacities.enough.filter(|_| self.budget > 0);
         is_worth_it.then_some(Saving::Played {

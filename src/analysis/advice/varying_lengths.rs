@@ -1,5 +1,5 @@
-//! Lengths that vary from pass to pass: what was freed fits nothing that comes later, so that reserved memory exceeds what is
-//! allocated by far.
+//! Finds lengths that vary from pass to pass: freed blocks fit no later request, so reserved memory far exceeds
+//! allocated memory.
 
 use super::stacks::common_line;
 use super::{Finding, Remedy, Story};
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Smaller blocks share segments of 2 MiB.
 const LARGE: u64 = 1 << 20;
-/// A place asks for as many sizes at least.
+/// Least number of different sizes that one place requests.
 const LEAST_SIZES: usize = 3;
-/// One part in so many of what is reserved has to be free where that is highest.
+/// At least 1/N of reserved memory must be free when it is highest.
 const PART_FREE: i64 = 8;
 
 /// One finding where most of a forward pass asks for other sizes each time, and segments do not grow in place already.

@@ -1,5 +1,5 @@
-//! Forward passes with gradients on that no backward pass follows: each keeps its activations for nothing, until the results
-//! are let go of, or for good where a sum of losses or a list holds on to them.
+//! Finds forward passes with gradients enabled but no backward pass: each keeps its activations needlessly, until the
+//! program releases the results, or forever if a sum of losses or a list references them.
 
 use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
 use super::{Finding, Remedy, Story};
@@ -11,13 +11,13 @@ use crate::play::changes::{Editor, Lives};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::HashMap;
 
-/// One finding for each line that calls a model so.
+/// One finding for each line with such calls.
 pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
     calls.by_place().into_iter().filter_map(|of_line| finding(device, &of_line)).collect()
 }
 
 fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
-    // What a call that runs out of memory was for, nobody knows.
+    // The purpose of a call that runs out of memory is unknown.
     let fails =
         |call: &ModelCall| device.track.actions()[call.start as usize..call.until as usize].contains(&Action::Oom);
     let wasted = |call: &&ModelCall| !call.is_trained(device) && !fails(call) && call.keeps_graph(device);
@@ -84,7 +84,7 @@ fn stored_at(device: &Device<'_>, call: &ModelCall) -> Option<FrameId> {
     device.sites().site_frame(stack).filter(|&frame| device.sites().is_own(frame))
 }
 
-/// What the calls keep goes when the program lets go of it.
+/// Frees what the calls keep when the program releases it.
 fn lives(device: &Device<'_>, calls: &[&ModelCall]) -> Lives {
     let mut lives = Lives::default();
     let passes = calls.iter().map(|call| call.start..call.end).collect();

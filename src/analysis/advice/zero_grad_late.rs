@@ -1,7 +1,7 @@
-//! Gradients of the step before that live through the forward pass, since `zero_grad` comes behind it.
+//! Finds gradients of the previous step that stay live through the forward pass, since `zero_grad` comes after it.
 //!
-//! Backward adds to gradients that are there and makes those that are not. Between the optimizer's step and the next backward
-//! pass nobody reads them.
+//! Backward adds to existing gradients and allocates missing ones. Nothing reads them between the optimizer step and
+//! the next backward pass.
 
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
@@ -11,8 +11,8 @@ use crate::model::{Action, StackId};
 use crate::play::changes::Lives;
 use crate::replay::Instant;
 
-/// Gradients that are freed behind a forward pass which begins behind the optimizer's step, and with which a backward pass goes
-/// on.
+/// Findings for gradients that are freed after a forward pass that begins after the optimizer step and has a backward
+/// pass.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let (track, roles, phases) = (device.track, device.roles(), device.phases());
     if !phases.frees_tell {

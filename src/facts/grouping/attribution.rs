@@ -1,4 +1,4 @@
-//! Who holds the memory at an instant.
+//! Attribution of the memory at an instant to groups.
 
 use crate::facts::code::sites::CodeOrigin;
 use crate::facts::grouping::private_pools::PrivatePool;
@@ -22,9 +22,9 @@ pub struct Row {
     pub inferred: bool,
     /// The stack with most bytes in the group, innermost frame first; empty where stacks are not what is grouped.
     pub stack: Vec<String>,
-    /// What put blocks into the group, most bytes first; only under [`GroupBy::Category`].
+    /// The evidence for the group, most bytes first; only under [`GroupBy::Category`].
     pub evidence: Vec<Reason>,
-    /// What most of it is for, where that was asked.
+    /// The category of most of its bytes, if requested.
     pub category: Option<Category>,
 }
 
@@ -41,10 +41,10 @@ pub struct Reason {
 
 /// Label of the row that [`Attribution::keep_top`] sums up the rest in.
 pub const OTHER: &str = "(other)";
-/// Who holds the memory at an instant. Rows sum to the total, unless grouping is inclusive.
+/// The memory at an instant by group. Rows sum to the total, unless grouping is inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// What rows stand for.
+    /// What a row is.
     pub by: GroupBy,
     /// Bytes of the metric at the instant.
     pub total_bytes: u64,
@@ -56,7 +56,7 @@ pub struct Attribution {
     pub private_pools: Vec<PrivatePool>,
 }
 
-/// What is added up for one key.
+/// The sums of one group.
 #[derive(Default)]
 struct Group {
     bytes: u64,
@@ -154,7 +154,7 @@ impl Attribution {
         Self::new(grouper, total_bytes, rows)
     }
 
-    /// The same without saying whose they are: one row, labelled [`OTHER`].
+    /// The same in a single row, labeled [`OTHER`].
     pub(crate) fn in_total(
         by: GroupBy,
         history: &History,

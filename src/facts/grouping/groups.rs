@@ -1,4 +1,4 @@
-//! Groups as they are met, and what their rows are called.
+//! Groups in the order of their first blocks, and the labels of their rows.
 
 use super::grouper::{Grouper, Shared};
 use super::holder::Holder;
@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What a row is called, and an example of its stacks.
+/// The label of a row, and an example of its stacks.
 pub(crate) struct RowHead {
     pub(crate) label: String,
     pub(crate) inferred: bool,

@@ -1,9 +1,9 @@
-//! What counts for a metric, reduced to what grouping needs.
+//! Blocks and ranges that count for a metric, reduced to the data that grouping needs.
 
 use crate::model::StackId;
 use crate::replay::{Allocation, BaselineOrigin, History, Instant, Metric, Track};
 
-/// A block (or, for [`Metric::Reserved`], a reserved range), reduced to what grouping needs.
+/// A block (or, for [`Metric::Reserved`], a reserved range), reduced to the data that grouping needs.
 pub(crate) struct Holder {
     /// Index into the allocations, or spans, of the history.
     pub(crate) index: usize,

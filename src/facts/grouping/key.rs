@@ -1,4 +1,4 @@
-//! What tells one group from another.
+//! Keys that identify groups.
 
 use super::labels::{BASELINE, FILTERED, NOT_RECORDED};
 use crate::facts::code::sites::{CodeOrigin, NO_STACK};

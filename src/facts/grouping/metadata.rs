@@ -1,4 +1,4 @@
-//! What the program says of its memory: `user_metadata` of entries, and what `annotate` entries attach to an allocation.
+//! Metadata from the program: `user_metadata` of entries, and texts that `annotate` entries attach to an allocation.
 
 use super::holder::Holder;
 use crate::model::{Action, StrId};
@@ -24,8 +24,8 @@ impl<'a> Metadata<'a> {
         Self { track, annotated }
     }
 
-    /// What is said of a block: what was attached to it last, else what was in force when it was made. Of dictionaries the
-    /// value of [`crate::model::View::metadata_key`], where one is asked for.
+    /// The text of a block: the one that was attached last, else the one that was active at its allocation. Of
+    /// dictionaries the value of [`crate::model::View::metadata_key`], where one is asked for.
     pub(super) fn text(&self, holder: &Holder) -> Option<String> {
         let strings = &self.track.snapshot.strings;
         let attached = self.annotated.get(&(holder.index as u32)).into_iter().flatten().rev().copied();

@@ -1,4 +1,4 @@
-//! What private pools are for, as far as the recording tells.
+//! The kinds of private pools, as far as the recording shows them.
 
 use super::holder::Holder;
 use super::pools::Pools;
@@ -16,7 +16,7 @@ pub struct PrivatePool {
     pub id: PoolId,
     /// What it is for.
     pub kind: PoolKind,
-    /// What tells that.
+    /// The evidence for its kind.
     pub evidence: PoolEvidence,
     /// The line of the first recorded request that it served.
     pub first_used: Option<String>,
@@ -39,7 +39,7 @@ pub enum PoolKind {
     MemPoolOrHandle,
 }
 
-/// What tells the kind of a pool.
+/// The evidence for the kind of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -80,7 +80,7 @@ impl PoolKind {
 #[derive(Clone, Debug, Default)]
 pub struct PrivatePools(IndexMap<PoolId, PrivatePool>);
 
-/// What is known of a pool before it is judged.
+/// The evidence about a pool, before its kind is decided.
 #[derive(Default)]
 struct Used {
     first: Option<(Instant, StackId)>,

@@ -1,4 +1,4 @@
-//! Whether a recording tells what blocks are to be grouped by.
+//! Checks whether a recording contains the data for a grouping.
 
 use super::GroupBy;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::facts::training::Phase;
 use crate::model::{FrameId, StrId};
 
 impl GroupBy {
-    /// What a recording's blocks can be grouped by: what [`crate::analysis::peak::PeakReport::of`] does not refuse.
+    /// The groupings that a recording supports: those that [`crate::analysis::peak::PeakReport::of`] does not refuse.
     pub fn told(recording: &Devices<'_>) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|by| by.require_told(recording).is_ok())
     }

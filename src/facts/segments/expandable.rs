@@ -1,11 +1,12 @@
-//! What a program does that does not go together with segments that grow in place.
+//! Finds code in a program that conflicts with expandable segments.
 
 use crate::facts::code::frames::installed_path;
 use crate::facts::code::sites::Sites;
 use crate::facts::grouping::private_pools::{PoolKind, PrivatePools};
 use crate::replay::Track;
 
-/// Why `expandable_segments:True` may fail in this program, as far as its recording shows that, each as part of a sentence.
+/// Reasons why `expandable_segments:True` may fail in this program, as far as its recording shows, each as part of a
+/// sentence.
 pub(crate) fn conflicts(track: Track<'_>, sites: &Sites<'_>) -> Vec<&'static str> {
     let snapshot = track.snapshot;
     let shares = snapshot.stacks.all_frames().any(|frame| {

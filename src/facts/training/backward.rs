@@ -1,4 +1,4 @@
-//! Which line of forward an allocation of backward goes back to.
+//! Infers the forward line that an allocation of backward belongs to.
 //!
 //! The engine's threads have no Python frames, so a snapshot does not say. But the engine runs the nodes of the autograd
 //! graph in the reverse order of forward (by sequence number, the highest first), and what a node frees tells where in
@@ -15,14 +15,13 @@ use std::borrow::Cow;
 /// The forward stack of allocations that backward made without Python frames, as far as it can be inferred.
 #[derive(Clone, Debug, Default)]
 pub struct BackwardSites {
-    /// By index into [`History::allocations`]; the empty stack where nothing is known. Nothing at all when nothing was
-    /// looked for.
+    /// By index into [`History::allocations`]; the empty stack if unknown. Empty if the search did not run.
     stacks: Vec<StackId>,
 }
 
 impl BackwardSites {
-    /// Infers what can be inferred, in time linear in the entries of the device. Given an instant, only of the backward
-    /// passes that made blocks which are in use then; of those, the answer is the same.
+    /// Infers forward stacks, in time linear in the entries of the device. Given an instant, only for backward passes
+    /// whose blocks are in use then; the result for these is the same.
     pub fn of(track: Track<'_>, roles: &Roles, instant: Option<Instant>) -> Self {
         let history = track.history;
         let is_wanted = |index: &usize| {
@@ -74,7 +73,7 @@ impl BackwardSites {
 
 /// Operators looked at for one node, and sizes of each kind: what bounds the time that a hostile file takes.
 const WINDOW: usize = 32;
-/// What it counts that the gradient that comes in has the size of what an operator made; each input counts 1.
+/// Score if the incoming gradient has the size of an operator's output; each input scores 1.
 const FITS: usize = 2;
 
 /// Nodes beside operators.
@@ -146,7 +145,7 @@ impl Alignment<'_> {
         best.map(|(_, operator)| operator)
     }
 
-    /// How well the sizes of a node go with an operator.
+    /// How well the sizes of a node match an operator.
     fn score(&self, node: &Node<'_>, incoming: &[u64], operator: usize) -> usize {
         // Where the node is two in truth, the gradient between them looks like a temporary.
         let gradients = incoming.iter().chain(node.temporary).take(WINDOW);
@@ -193,8 +192,8 @@ impl Alignment<'_> {
         fitting.or(before.filter(|_| after.is_some()))
     }
 
-    /// Sizes of the gradients that came in: those it freed; else those that the node before made, which someone else
-    /// still needs.
+    /// Sizes of the incoming gradients: those that the node freed; else those that the previous node allocated, which
+    /// another node still needs.
     fn incoming(&self, index: usize) -> Cow<'_, [u64]> {
         let incoming = self.run.node(index).map_or(&[][..], |node| node.incoming);
         match index.checked_sub(1).and_then(|before| self.run.node(before)) {
@@ -203,7 +202,7 @@ impl Alignment<'_> {
         }
     }
 
-    /// Bytes of what a node made.
+    /// Bytes of the blocks that a node allocated.
     fn sizes<'n>(&'n self, node: &Node<'n>) -> impl Iterator<Item = u64> + use<'n> {
         let size = |&made: &u32| self.history.allocations.get(made as usize).map(|made| made.requested);
         node.made.iter().take(WINDOW).filter_map(size)

@@ -1,4 +1,4 @@
-//! Keys and values that grow over the forwards of a model that generates.
+//! Finds keys and values that grow with every forward pass of a generating model.
 //!
 //! `k = torch.cat([k, new])` makes a longer block for every layer and every token, and the old one goes. What one line
 //! makes then comes in generations: as many blocks of each size, each generation longer than the one before by the same
@@ -19,7 +19,7 @@ const LEAST_GENERATIONS: usize = 4;
 #[derive(Default)]
 pub(super) struct Caches(HashSet<u32, RandomState>);
 
-/// What one line of code makes.
+/// The blocks that one line of code allocates.
 #[derive(Default)]
 struct Series {
     /// Index of each block, and of the period that made it.
@@ -92,7 +92,7 @@ fn growing(history: &History, blocks: &[(u32, usize)], in_module: bool) -> Vec<u
     cache
 }
 
-/// Those of a line's blocks that are there when it makes the next but one, or for good.
+/// The blocks of a line that are live when it allocates the block after the next one, or that are never freed.
 fn lasting(history: &History, blocks: &[(u32, usize)]) -> Vec<(u32, usize)> {
     let block = |&(index, _): &(u32, usize)| history.allocations.get(index as usize);
     let lasts = |&(place, made): &(usize, &(u32, usize))| {

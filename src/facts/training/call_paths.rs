@@ -1,4 +1,4 @@
-//! Where a program stands outside of its modules, backward passes and optimizers: that is where its loops are.
+//! Places of a program outside of its modules, backward passes and optimizers, where its loops are.
 
 use super::role::Roles;
 use crate::facts::code::frames::FrameKind;
@@ -31,7 +31,7 @@ struct Link {
     is_own: bool,
 }
 
-/// What one stack says.
+/// The place of one stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending {
     place: Option<PlaceId>,

@@ -374,7 +374,7 @@ fn split_repetitions(raw: &[RawCall], track: Track<'_>, paths: &Paths) -> Vec<Ra
         }
         let first = signatures.len() % period;
         let mut starts: Vec<u32> = entries.iter().skip(first).step_by(period).copied().collect();
-        // What precedes the first whole repetition, such as a workspace made at the first use, is part of it.
+        // Allocations before the first complete repetition, such as a workspace at its first use, belong to it.
         if let Some(start) = starts.first_mut() {
             *start = call.start;
         }

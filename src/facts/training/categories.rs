@@ -1,7 +1,7 @@
-//! What each allocation of a device is for.
+//! The category of each allocation of a device.
 //!
-//! What the file itself says comes first, then what stacks say (`origin`), then how lifetimes lie to phases and
-//! sizes to each other (`parameters`). What none of it decides is [`Category::Unknown`].
+//! Labels in the file take precedence, then stacks (`origin`), then lifetimes relative to phases, and sizes
+//! (`parameters`). Without evidence the category is [`Category::Unknown`].
 
 use super::caches::Caches;
 use super::category::{Category, Evidence};
@@ -25,9 +25,9 @@ use std::collections::HashMap;
 /// A category and what decided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Decision {
-    /// What the allocation is for.
+    /// The category.
     pub category: Category,
-    /// Why.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
@@ -38,7 +38,7 @@ pub struct Categories {
 }
 
 impl Categories {
-    /// Decides on every allocation of a history.
+    /// Finds the category of every allocation in a history.
     pub fn of(track: Track<'_>, phases: &Phases, roles: &Roles, sites: &Sites<'_>) -> Self {
         let Track { snapshot, history } = track;
         let periods = Periods::of(track, phases);
@@ -133,11 +133,11 @@ fn labels(track: Track<'_>) -> HashMap<u32, Category, RandomState> {
         let category = named.get(snapshot.entries.context(row).0 as usize).copied().flatten()?;
         matches!(action, Action::Alloc | Action::Annotate).then_some((link, category))
     });
-    // A later entry knows better.
+    // A later entry overrides earlier ones.
     said.collect()
 }
 
-/// An allocation under judgement.
+/// The allocation to categorize.
 struct Block {
     index: usize,
     allocation: Allocation,
@@ -169,7 +169,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What the stack alone decides, and counts of sizes.
+    /// The category by stack alone, and by counts of sizes.
     fn by_stack(&self, block: &Block) -> Option<Decided> {
         if let Some(verdict) = self.parameters.verdict(block.index) {
             return Some(verdict);
@@ -192,7 +192,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What the name of a function on the stack says of a block that outlives the period which made it.
+    /// The category, by the name of a function on the stack, of a block that outlives the period that allocated it.
     fn by_name(&self, block: &Block, place: Option<Period>) -> Option<Decided> {
         let stays = || place.is_none_or(|period| period.outlived_by(block.allocation.freed));
         match block.origin {
@@ -203,7 +203,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What a block is for that takes the place of others.
+    /// The category of a block that replaces other blocks.
     fn by_forebear(&self, block: &Block, decided: &[Decision]) -> Option<Decided> {
         let known = |&index: &u32| decided.get(index as usize).map_or(Category::Unknown, |decision| decision.category);
         let category = match self.replacements.replaced(block.index)? {
@@ -222,7 +222,7 @@ impl Judge<'_> {
         })
     }
 
-    /// What nothing else decides about, if it has the size of parameters and stays.
+    /// [`Category::ModelState`] for a block without other evidence that has the size of parameters and stays live.
     fn or_model_state(&self, block: &Block, place: Option<(usize, Period)>, verdict: Decided) -> Decided {
         let stays = || {
             let forward = place.and_then(|(number, _)| self.periods.next(Phase::Forward, number));
@@ -237,7 +237,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What its birth and its end say about a block that was made in a period.
+    /// The category of a block by the times of its allocation and its free.
     fn by_lifetime(&self, block: &Block, number: usize, period: Period, memory: &mut Memory) -> Decided {
         if block.origin == Origin::Optimizer {
             return self.made_by_optimizer(block, number, period, memory);
@@ -274,7 +274,8 @@ impl Judge<'_> {
         }
     }
 
-    /// A block of forward that is gone when the next backward pass begins, or that none follows.
+    /// The category of a forward block that is freed before the next backward pass begins, or that no backward pass
+    /// follows.
     fn never_reaches_backward(&self, block: &Block, period: Period, followed: bool, memory: &Memory) -> Decided {
         let Allocation { born, freed, .. } = block.allocation;
         if let Some(oom) = self.periods.oom_between(born, period.end)
@@ -356,7 +357,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A block that outlives an optimizer phase, made by code that belongs to no optimizer known.
+    /// The category of a block that outlives an optimizer phase and comes from code of no known optimizer.
     fn made_in_optimizer(&self, block: &Block, number: usize) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
         let later = self.periods.next(Phase::Backward, number);
@@ -377,12 +378,12 @@ impl Judge<'_> {
         if self.roles.role(block.stack) == Role::Data || span.is_some_and(|span| span.recorded) {
             return (Category::Input, Evidence::ReachesForward);
         }
-        // A batch is gone when forward gets the next one. What stays may be anything.
+        // A batch is freed when forward receives the next one. A block that stays may be anything.
         let stays = self.periods.next(Phase::Forward, first).is_some_and(|(_, next)| next.begins_before(freed));
         if stays || block.origin == Origin::Function { UNDECIDED } else { (Category::Input, Evidence::ReachesForward) }
     }
 
-    /// A block from before the recording.
+    /// The category of a block from before the recording.
     fn baseline(&self, block: &Block) -> Decided {
         let Allocation { freed, requested, .. } = block.allocation;
         let end = History::entry_before(freed).filter(|_| freed <= self.track.history.entries());
@@ -414,7 +415,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What the stack of a block says that is older than the kept history.
+    /// The category, by its stack, of a block that is older than the kept history.
     fn older(&self, block: &Block) -> Decided {
         let freed = block.allocation.freed;
         let begins_in = self.periods.get(0).filter(|first| !first.outlived_by(freed)).map(|first| first.phase);
@@ -441,7 +442,7 @@ impl Judge<'_> {
     }
 }
 
-/// What was decided about earlier allocations.
+/// The categories of earlier allocations.
 struct Memory {
     /// Categories of each stack, as bits.
     by_stack: Vec<u16>,

@@ -1,4 +1,4 @@
-//! Which forwards keep what their modules make.
+//! Finds forward passes that keep the outputs of their modules.
 //!
 //! Without a backward pass nothing says whether a forward ran under `no_grad`. What it keeps does: under `no_grad` the
 //! output of a module is gone as soon as the next has run, and what was made early is not there at the end, but for a
@@ -64,7 +64,7 @@ impl Forwards {
     }
 }
 
-/// What a call made.
+/// A block that a call allocated.
 #[derive(Clone, Copy)]
 struct Block {
     born: Instant,

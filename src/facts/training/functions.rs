@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// What the stacks say about the lines of one name.
+/// Evidence from stacks about the lines of one name.
 #[derive(Default)]
 struct Seen {
     /// The lines that one name is seen at below one place, by the number of both.

@@ -1,4 +1,4 @@
-//! The iterations of a program's loop, where nothing names them.
+//! Infers the iterations of a program's loop, if nothing names them.
 //!
 //! A training loop runs forward, backward and optimizer in each turn, so its iterations can be counted by backward
 //! passes and optimizer steps that come from one place again and again. An inference loop calls its model from outside
@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 
-/// What a turn is counted by.
+/// The event that marks an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IterationKind {
     /// An optimizer step after one backward pass or several.
@@ -24,7 +24,7 @@ pub enum IterationKind {
     Backward,
     /// A call of a model; there is no backward pass.
     Forward,
-    /// Nothing that a step would do: neither a model nor a backward pass is seen. Such a loop can be anything.
+    /// Neither a model nor a backward pass occurs. Such a loop can be anything.
     Loop,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Iterations {
     pub kind: IterationKind,
     /// The instant at which each of them ends.
     pub ends: Vec<Instant>,
-    /// Where the loop calls what a turn is counted by.
+    /// The place in the loop that calls the marking event.
     pub place: Option<PlaceId>,
     /// The name of the ranges that end them, where each of them has one of the same name.
     pub range: Option<StrId>,
@@ -65,7 +65,7 @@ pub(crate) struct StepRange {
 /// Fewer calls of a model are no loop: some programs make two or three from one place without any.
 const MIN_FORWARDS: usize = 4;
 
-/// Loops without a model are looked at from this many iterations on.
+/// Least number of iterations of a loop without a model.
 const MIN_LOOP: usize = 16;
 
 /// One device's history with what its stacks say.
@@ -287,7 +287,7 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
         Some(&last) if passes.len() - 1 - last > most => {
             closing.extend((last + most..passes.len()).step_by(most));
         }
-        // Gradients of the last passes wait for their optimizer step.
+        // The gradients of the last passes have no optimizer step yet.
         Some(_) => {}
     }
     let places: Vec<Option<PlaceId>> = closing.iter().map(|&index| passes[index].place).collect();
@@ -299,7 +299,7 @@ fn training(passes: &[Pass]) -> Option<Iterations> {
     Some(Iterations { kind, ends, place: last.place, range })
 }
 
-/// What happens once where another thing happens this many times has other reasons than the loop.
+/// An event that is this many times rarer than another one does not come from the loop.
 const TOO_RARE: usize = 10;
 
 /// Given what happens in order, that which happens once in each turn of a loop, by index, loop after loop. Of several

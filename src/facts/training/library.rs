@@ -1,4 +1,4 @@
-//! Where one line of the user's own runs a library's model.
+//! Finds lines of the user's code that run a library's model.
 //!
 //! `model(**batch)` with a model of `transformers` is a single line that holds all activations, and says nothing about
 //! which of the library's layers hold them. The rule: of the bytes in use at the peak of allocated that calls of

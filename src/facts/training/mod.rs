@@ -1,4 +1,4 @@
-//! What a recording says about the training step behind it.
+//! Facts about the training step of a recording.
 //!
 //! A snapshot knows addresses, sizes and stacks; which entries are forward and which are backward, it does not say.
 //! `role` reads what each stack tells, `phases` puts the entries of a device in order,

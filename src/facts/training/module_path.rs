@@ -1,4 +1,4 @@
-//! Which of a model's modules a block was made in: `GPT.Block[3].Attention.Linear[0]`.
+//! The module that allocated a block: `GPT.Block[3].Attention.Linear[0]`.
 //!
 //! Profiler traces name the calls of modules, with a number for each instance of a class. Snapshots have frames alone:
 //! there the functions that `nn.Module` calls stand for modules, and the order of their calls tells which of several it

@@ -6,10 +6,10 @@
 
 use super::category::Category;
 
-/// What the name of a function says.
+/// The category that the name of a function implies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// What stays of this function's blocks is of this category.
+    /// Blocks of this function that stay live have this category.
     Stays(Category),
     /// Keys and values of attention. A model that trains may call the same code for what backward needs.
     Cache,

@@ -11,7 +11,7 @@ use crate::model::{Action, StackId};
 use crate::replay::Track;
 use std::ops::Range;
 
-/// What a node allocated and freed.
+/// The allocations and frees of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node<'a> {
     /// Allocations without Python frames, by index into [`crate::replay::History::allocations`], in order.
@@ -27,8 +27,8 @@ pub(super) struct Node<'a> {
 /// Nodes that ran without an operator being added in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
-    /// What the nodes made, one after the other; and so on with what they freed. A pass has tens of thousands of nodes with
-    /// a few items each, so they share four lists.
+    /// Allocations of all nodes, in order; the next lists are their frees. A pass has tens of thousands of nodes with a
+    /// few items each, so they share four lists.
     made: Vec<u32>,
     saved: Vec<usize>,
     incoming: Vec<u64>,
@@ -159,7 +159,7 @@ impl NodeReader<'_> {
         runs
     }
 
-    /// Adds to the last node of a run what it freed.
+    /// Adds a free to the last node of a run.
     fn free(&self, run: &mut Run, allocation: u32, entry: u32) {
         let freed = self.track.allocation(allocation as usize);
         // A free is recorded twice: when it is requested, and when it is completed.

@@ -1,7 +1,7 @@
-//! What blocks without a stack are that are older than the kept history: by sets of sizes.
+//! Categorizes blocks without a stack that are older than the kept history, by sets of sizes.
 //!
 //! A model has many blocks of few sizes, as its layers are alike, and gradients and states of the optimizer repeat its
-//! sizes. Such sets are recognised where nothing else says anything about their blocks.
+//! sizes. These sets are used only for blocks without other evidence.
 
 use super::categories::Decision;
 use super::category::{Category, Evidence};

@@ -15,7 +15,7 @@ use crate::replay::{History, NEVER, Track};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is known about the parameters of one size.
+/// Counts of parameters and gradients of one size.
 #[derive(Default)]
 struct Size {
     /// Those that are known by their stacks and live when the first backward pass begins, or at the end without one.
@@ -170,7 +170,7 @@ impl Parameters {
         self.found.get(&(allocation as u32)).copied()
     }
 
-    /// Whether an allocation has the size of parameters and stays, and nothing tells which of them it is.
+    /// Whether an allocation has the size of parameters and stays live, without evidence for one category.
     pub(super) fn is_open(&self, allocation: usize) -> bool {
         self.open.contains(&(allocation as u32))
     }

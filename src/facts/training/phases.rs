@@ -1,4 +1,4 @@
-//! Which entries are forward, backward, optimizer and data.
+//! The phase of each entry: forward, backward, optimizer or data.
 
 use super::role::{Role, Roles};
 use crate::facts::time::annotations::Annotations;
@@ -20,7 +20,7 @@ pub enum Phase {
     Optimizer,
     /// Bringing the inputs onto the device.
     Data,
-    /// Building the model, and everything that is not part of a step or cannot be told.
+    /// Building the model, and everything that is not part of a step or is unknown.
     #[default]
     Other,
 }
@@ -40,9 +40,9 @@ impl Phase {
         }
     }
 
-    /// The phase that the name of a `record_function` range speaks of: what PyTorch itself writes
-    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and what people
-    /// call theirs.
+    /// The phase that the name of a `record_function` range implies: names that PyTorch itself writes
+    /// (`Optimizer.step#AdamW.step`, `autograd::engine::evaluate_function`, `enumerate(DataLoader)#...`), and what
+    /// people call theirs.
     pub fn of_annotation(name: &str) -> Option<Self> {
         if name.starts_with("Optimizer.") {
             return Some(Self::Optimizer);
@@ -92,10 +92,10 @@ pub struct Phases {
     pub frees_tell: bool,
 }
 
-/// What one entry says about its phase.
+/// The evidence of one entry for its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
-    /// Nothing: it belongs to whatever came before.
+    /// None: the entry belongs to the phase before it.
     None,
     /// Python code that runs before, between and after the phases: what is around it decides.
     Plain,
@@ -284,7 +284,7 @@ fn sure(hint: Hint) -> Option<Phase> {
     }
 }
 
-/// What a recording shows of its program.
+/// Properties of the recorded program that decide about phases.
 struct Program {
     /// Whether it calls modules. Without, the model is made of plain functions.
     has_modules: bool,
@@ -293,7 +293,7 @@ struct Program {
 }
 
 impl Program {
-    /// The phase of plain Python code between two phases.
+    /// The phase of plain Python code between two others.
     fn between(&self, before: Option<Phase>, after: Option<Phase>) -> Phase {
         match (before, after) {
             // The loss, and what a program does between two calls of its model.

@@ -1,4 +1,4 @@
-//! Blocks that take the place of others while the optimizer runs.
+//! Finds blocks that replace others while the optimizer runs.
 //!
 //! `p.data = p.data - lr * p.grad` makes a new block for a parameter in every step, and the old one goes. So do moments
 //! that are computed anew instead of in place. What the block is for does not change with that.
@@ -12,18 +12,18 @@ use crate::replay::{History, Instant, Track};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a block that the optimizer made takes the place of.
+/// The block that a new block of the optimizer replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced<'h> {
     /// This block.
     One(u32),
-    /// One of these; there are as many new ones, and nobody can tell which is whose.
+    /// One of these: there are equally many new blocks, and the pairs are unknown.
     OneOf(&'h [u32]),
-    /// One of some blocks that went, or of none: more or fewer came than went.
+    /// Unknown: the numbers of freed and new blocks differ.
     Unclear,
 }
 
-/// What takes the place of a block.
+/// The replacement of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replacement {
     /// Its index in the history.

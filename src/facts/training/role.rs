@@ -1,4 +1,4 @@
-//! What a stack says about the part of a training step that runs it.
+//! The part of a training step that a stack belongs to.
 
 use crate::facts::code::frames::{FrameKind, installed_path};
 use crate::facts::code::sites::Sites;

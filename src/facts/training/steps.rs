@@ -56,7 +56,7 @@ pub enum NoSteps {
     Unknown,
 }
 
-/// What stands for steps in a recording: worked out once for all its devices.
+/// The ranges that mark steps in a recording, computed once for all devices.
 #[derive(Clone, Debug)]
 pub(crate) struct StepRule {
     named: Option<Named>,
@@ -72,7 +72,7 @@ struct Named {
     source: StepSource,
 }
 
-/// The ranges that somebody says are steps.
+/// The ranges that the user selects as steps.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestedSteps(Named);
 

@@ -17,11 +17,11 @@ pub(crate) struct Choice {
     /// Functions that forward passes call, not checkpointed yet, with their labels.
     functions: Vec<(FunctionId, String)>,
     tables: RecomputeTables,
-    /// What becomes of each of the calls, worked out when it is first asked for.
+    /// The effect of checkpointing each call, computed when it is first needed.
     recomputes: Vec<OnceLock<Option<Arc<Recompute>>>>,
 }
 
-/// Calls of which one keeps this many times as much as another are not alike.
+/// Calls are unequal if one keeps this many times as much as another.
 const UNEVEN: u64 = 2;
 
 /// Calls that are checkpointed together.
@@ -42,8 +42,8 @@ impl Chosen {
         Self { calls: calls.cloned().collect(), ..self.clone() }
     }
 
-    /// Why what is reserved is not known well: of calls at several resolutions, such as those of a U-Net, each fits the free
-    /// segments that the others leave in another way.
+    /// Why reserved memory is uncertain: calls at several resolutions, such as those of a U-Net, fit the free segments
+    /// of the others in different ways.
     pub fn unevenness(&self) -> Option<&'static str> {
         let kept = |call: &Arc<Recompute>| call.gaps.iter().map(|gap| gap.bytes).fold(0, u64::saturating_add);
         let (least, most) = (self.calls.iter().map(kept).min()?, self.calls.iter().map(kept).max()?);
@@ -61,12 +61,12 @@ pub(crate) struct Workspace {
     pub behind: Option<u32>,
 }
 
-/// When a block of forward is needed, and when it is not.
+/// The time between the last use of a block in forward and its use in backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     /// The block, as an index into [`crate::replay::History::allocations`].
     pub allocation: u32,
-    /// When the program has let go of it.
+    /// When the program releases it.
     pub released: Instant,
     /// When the node of backward begins that frees it.
     pub needed: Instant,
@@ -131,8 +131,8 @@ impl Choice {
         })
     }
 
-    /// What becomes of the first call of each function and every N-th after it in a forward pass. A call within one
-    /// that is checkpointed runs again with it, and is not checkpointed by itself.
+    /// The effect of checkpointing the first call of each function and every N-th call after it in a forward pass. A
+    /// call within one that is checkpointed runs again with it, and is not checkpointed by itself.
     pub fn recompute(&self, device: &Device<'_>, functions: &[(FunctionId, usize)]) -> Chosen {
         let mut wanted: BTreeSet<(u32, u32, FunctionId)> = BTreeSet::new();
         for &(function, every) in functions {
@@ -169,8 +169,8 @@ impl Choice {
         Chosen { is_nested, workspaces: likes.into_iter().map(workspace).collect(), calls }
     }
 
-    /// When each of some blocks is let go of by the program, were nothing kept for backward; for those that a call of a
-    /// function made and that are not returned by the outermost one. The blocks in the order of their indexes.
+    /// When the program would release each of some blocks if nothing were kept for backward; for blocks that a call of
+    /// a function allocated and the outermost call does not return. The blocks in the order of their indexes.
     pub fn releases(&self, device: &Device<'_>, blocks: &[u32]) -> Vec<Release> {
         let recomputing = self.recomputing(device);
         let mut around: Vec<&Call> = Vec::new();
@@ -219,7 +219,7 @@ impl Choice {
         Recomputing::new(device, &self.calls, &self.passes, &self.tables)
     }
 
-    /// What becomes of one of the calls when it is checkpointed; `None` when it keeps nothing for backward.
+    /// The effect of checkpointing one call; `None` if it keeps nothing for backward.
     pub(super) fn recompute_of(&self, recomputing: &Recomputing<'_>, call: &Call) -> Option<Arc<Recompute>> {
         let calls = &self.calls.calls;
         let first = calls.partition_point(|other| other.start < call.start);

@@ -9,8 +9,8 @@ use crate::play::changes::Release;
 use crate::play::{Step, StepKind};
 use std::collections::HashMap;
 
-/// Leaves out what backward and the optimizer ask for, and frees what forward keeps for them as soon as the program lets go
-/// of it. What is assumed.
+/// Removes the requests of backward and the optimizer, and frees the tensors that forward keeps for them as soon as the
+/// program releases them. Returns the assumption.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let (history, phases) = (device.history(), device.phases());
     let places = rewrite.places(history.entries());
@@ -35,7 +35,7 @@ pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Rele
     Assumed { assumption: assumption.to_owned(), doubt: doubt(device) }
 }
 
-/// Modules of PyTorch that do something else in `eval`, or whose parts C++ runs within one call.
+/// PyTorch modules that behave differently in `eval`, or that run several parts in one C++ call.
 const OTHERWISE: [(&str, &str); 2] = [
     ("nn/modules/transformer.py", "torch.nn.TransformerEncoderLayer has a fast path in eval"),
     ("nn/modules/rnn.py", "the recording does not show what a recurrent layer keeps of each time step"),
@@ -70,7 +70,7 @@ impl Frees {
     }
 }
 
-/// Leaves out what dropout makes: in `eval` it returns what it is given, which is there as long as the result would be.
+/// Removes the allocations of dropout: in `eval` it returns its input, which then lives as long as the result would.
 fn leave_out_dropout(steps: &[Step], device: &Device<'_>, frees: &mut Frees, patch: &mut Patch) {
     let mut known: HashMap<StackId, bool> = HashMap::new();
     let mut is_dropout = |step: &Step| {

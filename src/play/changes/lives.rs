@@ -1,5 +1,5 @@
-//! Blocks that live shorter or elsewhere, are smaller or are not there at all: what a cure does to a program that has no flag of
-//! its own.
+//! Changes to the lives of single blocks: freed earlier, placed elsewhere, smaller or removed. Cures without a flag of
+//! their own use these.
 
 use super::rewrite::{Patch, Rewrite, free};
 use crate::facts::device::Device;
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Changes of single allocations. Numbers are those of [`crate::replay::History::allocations`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lives {
-    /// Allocations, each with the instant right behind which it is freed instead of where it was.
+    /// Allocations to free at another time, each right after an instant.
     pub freed: Vec<(u32, Instant)>,
-    /// Allocations, each with the instant right behind which it is made instead of where it was.
+    /// Allocations to make at another time, each right after an instant.
     pub made: Vec<(u32, Instant)>,
-    /// Allocations that are not made.
+    /// Allocations to leave out.
     pub removed: Vec<u32>,
-    /// Allocations with the bytes that they ask for instead.
+    /// Allocations to resize, each with its new requested bytes.
     pub resized: Vec<(u32, u64)>,
-    /// Allocations, each with another one on whose stream and in whose pool it is made instead.
+    /// Allocations to move, each with another one whose stream and pool it uses.
     pub beside: Vec<(u32, u32)>,
-    /// Instants right behind which `torch.cuda.empty_cache` is called.
+    /// Instants right after which the program calls `torch.cuda.empty_cache`.
     pub emptied: Vec<Instant>,
     /// Why figures may be far off, where they may.
     pub doubt: Option<&'static str>,
@@ -38,7 +38,8 @@ impl Lives {
             && emptied.is_empty()
     }
 
-    /// All of these changes at once: what one removes no other changes, and of two instants or sizes the one that needs less counts.
+    /// Combines several of these changes: a removed allocation stays removed, and of two instants or sizes the one that
+    /// needs less memory wins.
     pub fn merged<'l>(all: impl Iterator<Item = &'l Self>) -> Self {
         let (mut freed, mut made) = (BTreeMap::new(), BTreeMap::new());
         let (mut resized, mut beside) = (BTreeMap::new(), BTreeMap::new());
@@ -79,7 +80,7 @@ impl Lives {
         }
     }
 
-    /// Allocated bytes that the changes take off an instant of the recording; `None` where they only show once they are played.
+    /// Allocated bytes that the changes save at an instant of the recording; `None` if only a simulation shows them.
     pub fn at_most(&self, device: &Device<'_>, instant: Instant) -> Option<u64> {
         if !self.beside.is_empty() || !self.emptied.is_empty() {
             return None;
@@ -97,8 +98,8 @@ impl Lives {
     }
 }
 
-/// Makes the changes. Blocks from before the recording stay where they are unless one of them is removed, resized or made elsewhere:
-/// then all of them are requested anew.
+/// Applies the changes. Blocks from before the recording keep their places unless one of them is removed, resized or
+/// moved: then all of them are requested again.
 pub(super) fn apply(rewrite: &mut Rewrite, device: &Device<'_>, lives: &Lives) {
     let resized = lives.resized.iter().map(|&(allocation, _)| allocation);
     let made = lives.made.iter().map(|&(allocation, _)| allocation);

@@ -1,4 +1,4 @@
-//! What another program would ask for: changes that people make to a program so that it needs less, made to its requests.
+//! Applies changes to the requests of a program: changes that people make so that it needs less memory.
 //!
 //! A [`Change`] names a change. An [`Editor`] knows what a recording tells of its program, and makes a [`Program`] into
 //! that of the changed one, or says why it cannot. Whether a change does any good shows when the result is played: see
@@ -68,12 +68,12 @@ use trained::{MOST_STATES, Trained};
 /// A changed program.
 #[derive(Clone, Debug)]
 pub struct Edited {
-    /// What it asks for.
+    /// Its requests.
     pub program: Program,
     /// The recorded allocation that each of its allocations stands for, as an index into
-    /// [`crate::replay::History::allocations`]; `None` for what no recorded one is like.
+    /// [`crate::replay::History::allocations`]; `None` if no recorded allocation matches.
     pub origins: Vec<Option<u32>>,
-    /// What is assumed, a sentence for each change.
+    /// Assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
     /// Why figures may be far off: what a change depends on and the recording does not show. Empty where nothing is
     /// known to be missing.
@@ -83,13 +83,13 @@ pub struct Edited {
 }
 
 impl Edited {
-    /// A program as it is.
+    /// A program without changes.
     pub(in crate::play) fn unchanged(program: Program, origins: Vec<Option<u32>>) -> Self {
         Self { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved: HashSet::new() }
     }
 
-    /// The program with every free that was moved behind the next request: what Python lets go of right before a request or
-    /// right behind it does not show.
+    /// The program with every moved free placed after the next request: a recording does not show whether Python
+    /// releases a value right before or right after a request.
     pub(super) fn with_late_frees(&self) -> Program {
         let mut program = self.program.clone();
         let mut late = Vec::new();
@@ -129,8 +129,8 @@ impl Edited {
         self.origins.get(allocation as usize).copied().flatten()
     }
 
-    /// The recorded instant right behind a step: `None` for a step that was not recorded where it is, such as those of a call
-    /// that runs again.
+    /// The recorded instant right after a step; `None` for a step that was not recorded at this place, such as one of a
+    /// call that runs again.
     pub(crate) fn recorded_instant(&self, step: &Step, history: &History) -> Option<Instant> {
         let instant = step.entry + 1;
         let is_there = |origin: u32| history.allocations.get(origin as usize);
@@ -164,7 +164,7 @@ pub struct Editor<'d, 'a> {
 }
 
 impl<'d, 'a> Editor<'d, 'a> {
-    /// Nothing is worked out yet.
+    /// Creates an editor. It computes results only when they are needed.
     pub fn new(device: &'d Device<'a>) -> Self {
         Self { device, choice: OnceLock::new(), trained: OnceLock::new(), releases: OnceLock::new() }
     }
@@ -222,10 +222,10 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.choice().repeated().collect()
     }
 
-    /// What is known of the losses that [`Change::ChunkLoss`] would compute in pieces.
+    /// Figures of the losses that [`Change::ChunkLoss`] would compute in chunks.
     ///
     /// # Errors
-    /// What is not known of them, in words.
+    /// What is unknown about them, in words.
     pub fn losses(&self, program: &Program) -> Result<LossFigures, String> {
         LossFigures::of(program, self.device)
     }
@@ -329,8 +329,8 @@ impl<'d, 'a> Editor<'d, 'a> {
         self.choice.get_or_init(|| Choice::of(self.device))
     }
 
-    /// A program with calls checkpointed; `None` where none of them keeps anything for backward. Of a program that ends at an
-    /// instant, the calls before.
+    /// A program with checkpointed calls; `None` if none of them keeps anything for backward. If the program ends at an
+    /// instant, only the calls before it are checkpointed.
     pub(crate) fn checkpoint_calls(&self, program: &Program, chosen: &Chosen) -> Option<Edited> {
         let before = program.until.map(|until| chosen.until(until));
         let chosen = before.as_ref().unwrap_or(chosen);
@@ -343,7 +343,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         Some(Edited { program, origins, assumptions: Vec::new(), doubts: Vec::new(), moved })
     }
 
-    /// A program in which single allocations live otherwise.
+    /// A program in which the lives of single allocations are changed.
     pub(crate) fn with_lives(&self, program: &Program, lives: &Lives) -> Edited {
         let mut rewrite = Rewrite::of(program);
         lives::apply(&mut rewrite, self.device, lives);
@@ -352,15 +352,15 @@ impl<'d, 'a> Editor<'d, 'a> {
         Edited { program, origins, assumptions: Vec::new(), doubts, moved }
     }
 
-    /// When the program lets go of some blocks, had it made them under `no_grad`: those that functions made within passes that
-    /// no backward follows. The blocks are in the order of their indexes.
+    /// When the program would release some blocks if it had allocated them under `no_grad`: blocks that functions
+    /// allocated in passes without a backward pass. The blocks are sorted by index.
     pub(crate) fn releases_without_backward(&self, passes: Vec<Range<u32>>, blocks: &[u32]) -> Vec<(u32, Instant)> {
         let choice = Choice::around(self.device, passes);
         let releases = choice.releases(self.device, blocks).into_iter();
         releases.map(|release| (release.allocation, release.released)).collect()
     }
 
-    /// When what forward keeps for backward could be let go of.
+    /// When the program could release each tensor that forward keeps for backward.
     fn releases(&self) -> Result<&[Release], &'static str> {
         let releases = || {
             let choice = self.choice();
@@ -411,7 +411,7 @@ impl<'d, 'a> Editor<'d, 'a> {
     }
 }
 
-/// Whether two changes are different answers to the same question.
+/// Whether two changes exclude each other, such as two optimizers.
 fn is_other_of(one: &Change, other: &Change) -> bool {
     use Change::{
         Accumulate, ChunkLoss, Inference, OffloadActivations, OffloadOptimizer, Optimizer, ShardGradients,

@@ -1,4 +1,4 @@
-//! What forward keeps for backward, on the CPU: `torch.autograd.graph.save_on_cpu`.
+//! Keeps tensors that forward saves for backward on the CPU, as `torch.autograd.graph.save_on_cpu` does.
 
 use super::Assumed;
 use super::rewrite::{Patch, Rewrite, free};
@@ -9,8 +9,8 @@ use crate::play::{Step, StepKind};
 use crate::replay::NEVER;
 use std::collections::HashMap;
 
-/// Frees what is kept for backward as soon as the program lets go of it, and brings it back for the node that needs it. What
-/// is assumed.
+/// Frees each tensor kept for backward as soon as the program releases it, and allocates it again for the node that
+/// needs it. Returns the assumption.
 pub(super) fn activations(rewrite: &mut Rewrite, device: &Device<'_>, releases: &[Release]) -> Assumed {
     let history = device.history();
     let places = rewrite.places(history.entries());

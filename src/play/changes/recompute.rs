@@ -1,4 +1,4 @@
-//! What `torch.utils.checkpoint` would change about one call of a forward function.
+//! The effect of `torch.utils.checkpoint` on one call of a forward function.
 
 use super::autocast::Autocast;
 use super::passes::Passes;
@@ -21,27 +21,28 @@ pub struct Recompute {
     pub stop: u32,
     /// The allocations that it makes, as indexes into [`crate::replay::History::allocations`].
     pub born: Range<u32>,
-    /// Of these, what its backward needs, in order.
+    /// Of these, the allocations that its backward needs, in order.
     pub kept: Vec<u32>,
-    /// When blocks that the call keeps for backward would not be there.
+    /// Times at which blocks that the call keeps for backward would be freed.
     pub gaps: Vec<Gap>,
-    /// Blocks that the call is given and that were recorded as freed right after it. Here they wait for it to run again.
+    /// Inputs of the call whose recorded free comes right after it. With checkpointing they stay live until it runs
+    /// again.
     pub inputs: Vec<Gap>,
-    /// The instant right before its backward begins: here the call runs again and what was dropped comes back. [`NEVER`]
-    /// where no backward follows.
+    /// The instant right before its backward begins: here the call runs again and allocates the freed blocks again.
+    /// [`NEVER`] if no backward follows.
     pub resume: Instant,
     /// The most that is allocated at once while it runs again.
     pub rerun_peak_bytes: u64,
 }
 
 impl Recompute {
-    /// The instant from which on nothing is different from the recording but what lives on.
+    /// The instant after which the program equals the recording, except for blocks that stay live.
     pub(super) fn end_of_use(&self) -> Instant {
         if self.resume == NEVER { self.stop } else { self.resume.max(self.stop) }
     }
 }
 
-/// A time without a block that was recorded, or with one that was recorded as freed.
+/// A time in which a recorded block is missing, or a block that was recorded as freed is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The block, as an index into [`crate::replay::History::allocations`].
@@ -59,7 +60,7 @@ const CHUNK: u32 = 1024;
 /// No node of backward makes and frees as many blocks in a row; it bounds the time for damaged files.
 const LONGEST_NODE: usize = 256;
 
-/// What [`Recomputing`] looks up, made once for a device.
+/// Tables for [`Recomputing`], built once per device.
 #[derive(Debug)]
 pub(crate) struct RecomputeTables {
     /// How many allocations of each size there are, where no backward follows.
@@ -96,7 +97,7 @@ impl RecomputeTables {
     }
 }
 
-/// Works out [`Recompute`]s for the calls of one device.
+/// Computes a [`Recompute`] for each call on one device.
 pub(crate) struct Recomputing<'a> {
     sites: &'a Sites<'a>,
     pub(super) track: Track<'a>,
@@ -140,7 +141,7 @@ impl<'a> Recomputing<'a> {
         }
     }
 
-    /// What checkpointing a call would change; `None` when it keeps nothing for backward.
+    /// The effect of checkpointing a call; `None` if it keeps nothing for backward.
     pub(crate) fn of(&self, call: &Call) -> Option<Recompute> {
         let born = self.born_in(call);
         if self.passes.is_open {
@@ -181,7 +182,7 @@ impl<'a> Recomputing<'a> {
         Some(Recompute { start: call.start, stop, born, kept: needed, gaps, inputs, resume, rerun_peak_bytes })
     }
 
-    /// The same of a call that no backward follows: what it would drop does not come back.
+    /// The same for a call without a backward pass: it does not run again.
     fn without_backward(&self, call: &Call, born: Range<u32>) -> Option<Recompute> {
         let outputs = self.outputs(call, &born);
         // What is made once and stays is a workspace or a cache.
@@ -284,8 +285,8 @@ impl<'a> Recomputing<'a> {
         Some((frees().min()?, frees().max()?))
     }
 
-    /// What a call returns: of the blocks that its last operator made, the one that is freed first. The others, such as
-    /// the mean that `layer_norm` keeps, wait for the operator's own backward.
+    /// The outputs of a call: of the blocks that its last operator allocated, the one that is freed first. The others,
+    /// such as the mean that `layer_norm` keeps, stay live until the operator's own backward.
     pub(crate) fn outputs(&self, call: &Call, born: &Range<u32>) -> Vec<u32> {
         let freed = |index: u32| self.allocation(index).freed;
         let stack = |index: u32| self.track.stack_of(index as usize);
@@ -323,7 +324,7 @@ impl<'a> Recomputing<'a> {
         self.calls.function(call.function).is_some_and(|function| is_recurrent(self.track.snapshot, function))
     }
 
-    /// Whether the same node of backward lets go of a block and of what is freed at an instant.
+    /// Whether the same node of backward frees a block and whatever is freed at an instant.
     pub(crate) fn is_same_node(&self, index: u32, freed: Instant) -> bool {
         let other = self.allocation(index).freed;
         let mut between = other.min(freed)..other.max(freed);
@@ -410,8 +411,8 @@ impl<'a> Recomputing<'a> {
         if is_sum { result } else { freed }
     }
 
-    /// Whether a node lets go of other blocks of forward than the one freed at an instant. Then it is more than the
-    /// product with a weight (or with autocast's copy of one), and sums within its function.
+    /// Whether a node frees blocks of forward besides the one freed at an instant. Then it does more than a product
+    /// with a weight (or with autocast's copy of one), and sums within its function.
     fn frees_others(&self, freed: Instant) -> bool {
         let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
         let before = (1..freed).rev().take(LONGEST_NODE).take_while(|instant| !is_alloc(instant));
@@ -424,8 +425,8 @@ impl<'a> Recomputing<'a> {
         })
     }
 
-    /// Whether the node that lets go of a block lets go of what forward made behind a call, too, as that of a pooling layer
-    /// does, which keeps what it was given and where the largest were.
+    /// Whether the node that frees a block also frees blocks that forward allocated after a call, as the node of a
+    /// pooling layer does, which keeps its input and the indices of the maxima.
     fn frees_younger(&self, index: u32, call: &Call) -> bool {
         let freed = self.allocation(index).freed;
         let is_alloc = |instant: &Instant| self.actions.get(*instant as usize - 1) == Some(&Action::Alloc);
@@ -500,12 +501,12 @@ impl<'a> Recomputing<'a> {
         inputs
     }
 
-    /// When a checkpointed call lets go of a block, before an instant.
+    /// When a checkpointed call frees a block, before an instant.
     fn dropped(&self, call: &Call, index: u32, before: Instant) -> Instant {
         if self.is_cast(index) { self.autocast.end(call.end, before) } else { self.release_in(call, index) }
     }
 
-    /// When autocast lets go of the copy of a parameter that a block is, before an instant.
+    /// When autocast frees a block that is its copy of a parameter, before an instant.
     pub(crate) fn end_of_cast(&self, index: u32, before: Instant) -> Option<Instant> {
         self.is_cast(index).then(|| self.autocast.end(self.allocation(index).born, before))
     }

@@ -13,7 +13,7 @@ use crate::replay::{Instant, NEVER};
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// So many operators and calls behind a block are looked at for its last use.
+/// Number of operators and calls after a block that are searched for its last use.
 const MOST_EVENTS: usize = 256;
 
 /// What happens within the function of a call: an operator of its own, or another call.

@@ -17,41 +17,41 @@ pub(super) struct Rewrite {
     pub program: Program,
     /// The recorded allocation that each allocation stands for.
     origins: Vec<u32>,
-    /// Allocations whose frees are not where they were recorded.
+    /// Allocations whose frees were moved from their recorded places.
     moved: HashSet<u32>,
 }
 
-/// What one change does to a program. Nothing of it takes effect before all of it is known: places are those before
-/// the change.
+/// The edits that one change makes to a program. They take effect together: places refer to the program before the
+/// change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patch {
-    /// Steps that are new, each with the step that it comes in front of, an index into [`Program::steps`]. Those for
-    /// one place come in the order in which they were added.
+    /// New steps, each with the step that it precedes, an index into [`Program::steps`]. Those for one place come in
+    /// the order in which they were added.
     inserted: Vec<(usize, Step)>,
-    /// Allocations that are left out.
+    /// Allocations to remove.
     gone: HashSet<u32>,
-    /// Allocations whose recorded frees are left out.
+    /// Allocations whose recorded frees are removed.
     kept: HashSet<u32>,
-    /// Allocations whose recorded frees are those of others, whatever becomes of themselves.
+    /// Allocations whose recorded frees now free another allocation.
     replacements: HashMap<u32, u32>,
-    /// Bytes asked for, where they change.
+    /// New requested bytes, for allocations that change their size.
     sizes: HashMap<u32, u64>,
     /// Allocations that are freed where nothing was recorded.
     moved: HashSet<u32>,
 }
 
 impl Patch {
-    /// Puts a step in front of another.
+    /// Inserts a step before another one.
     pub fn insert(&mut self, place: usize, step: Step) {
         self.inserted.push((place, step));
     }
 
-    /// Leaves an allocation out.
+    /// Removes an allocation.
     pub fn remove(&mut self, allocation: u32) {
         self.gone.insert(allocation);
     }
 
-    /// Frees an allocation in front of a step instead of where it is freed.
+    /// Frees an allocation before a step instead of at its recorded place.
     pub fn free_at(&mut self, place: usize, allocation: u32, entry: u32) {
         self.kept.insert(allocation);
         self.moved.insert(allocation);
@@ -63,12 +63,12 @@ impl Patch {
         self.kept.insert(allocation);
     }
 
-    /// Where an allocation was freed, its replacement is.
+    /// Frees the replacement where an allocation was freed.
     pub fn inherit(&mut self, allocation: u32, replacement: u32) {
         self.replacements.insert(allocation, replacement);
     }
 
-    /// Changes how much an allocation asks for.
+    /// Changes the requested bytes of an allocation.
     pub fn resize(&mut self, allocation: u32, bytes: u64) {
         self.sizes.insert(allocation, bytes);
     }
@@ -120,7 +120,7 @@ impl Rewrite {
         places
     }
 
-    /// Makes changes.
+    /// Applies a patch.
     pub fn apply(&mut self, patch: Patch) {
         let Patch { mut inserted, gone, kept, replacements, sizes, moved } = patch;
         inserted.sort_by_key(|&(place, _)| place);
@@ -149,8 +149,8 @@ impl Rewrite {
         self.program.steps = changed;
     }
 
-    /// Makes requests of the blocks that are there before the first step, in the order of their addresses: then they
-    /// can be changed as all others. Free memory that the recording began with is no more.
+    /// Turns the blocks that are live before the first step into requests, in the order of their addresses, so that
+    /// changes can edit them. This drops the free memory that the recording began with.
     pub fn request_start(&mut self) {
         let start = std::mem::take(&mut self.program.start);
         let requested: HashMap<usize, u64> = self.program.start_requested.drain(..).collect();

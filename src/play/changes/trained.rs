@@ -1,4 +1,4 @@
-//! What an optimizer works on: gradients, states, and what it makes on the way.
+//! Gradients, states and temporary blocks of a recording's optimizer.
 
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Origin, Origins, Phase};
@@ -15,18 +15,19 @@ pub(super) const MOST_STATES: u32 = 3;
 /// Share of the recorded peak, in percent, that may be of unknown purpose and yet stay.
 const MOST_UNCLEAR: u64 = 2;
 
-/// What the optimizer of a recording works on. Allocations are indexes into [`crate::replay::History::allocations`].
+/// The allocations that belong to the optimizer of a recording. Allocations are indexes into
+/// [`crate::replay::History::allocations`].
 #[derive(Clone, Debug)]
 pub(super) struct Trained {
     /// Number of gradients by size: of the parameters that are trained.
     pub gradients: BTreeMap<u64, u32>,
     /// States, in the order in which they were made.
     pub states: Vec<u32>,
-    /// How many states each parameter has, those that are made anew in every step counted each time.
+    /// How many states each parameter has; a state that is allocated in every step counts each time.
     pub per_parameter: u32,
-    /// How many of them are there at once.
+    /// How many of them are live at once.
     pub at_once: u32,
-    /// What each step of the optimizer makes and does not keep.
+    /// Temporary allocations of each optimizer step.
     pub scratch: Vec<Vec<u32>>,
     /// Entries of each step of the optimizer that updates parameters.
     pub updates: Vec<Range<u32>>,
@@ -35,7 +36,7 @@ pub(super) struct Trained {
 }
 
 impl Trained {
-    /// What is known of a device. An error says why that is not enough.
+    /// Finds the optimizer's allocations on a device. An error says what the recording does not show.
     pub fn of(device: &Device<'_>) -> Result<Self, String> {
         let (track, history, phases) = (device.track, device.history(), device.phases());
         let categories = device.categories();

@@ -1,10 +1,10 @@
 //! Another recording, which ran out of memory.
 
-/// A recording of the same program that ran out of memory on the device which plans are looked for.
+/// A recording of the same program that ran out of memory on the device for which plans are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Its requests before the first one that was refused.
+    /// Number of its requests before the first one that failed.
     pub requests: usize,
-    /// Of these, those that the recording which is played makes as well: at the same place, of the same size.
+    /// Of these, the number that match the simulated recording in place and size.
     pub equal: usize,
 }

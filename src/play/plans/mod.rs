@@ -1,7 +1,7 @@
-//! What makes a program fit a device: allocator settings, changes of the program, or both, the least trouble first.
+//! Plans that make a program fit a device: allocator settings, changes to the program, or both, the easiest first.
 //!
-//! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Nothing is advised
-//! that was not played: some well-known tricks do nothing for a given program.
+//! `moves` lists what could be changed, `search` combines it and plays every combination as a whole. Every plan was
+//! simulated, since some well-known tricks have no effect on a given program.
 
 mod failed;
 mod moves;
@@ -29,136 +29,136 @@ use moves::Moves;
 use search::{Changed, Found, Search, Sought, Tried};
 use unfinished::complete_steps;
 
-/// Plans that are kept.
+/// Maximum number of plans in an answer.
 const MOST_PLANS: usize = 5;
-/// Steps that are played in all, about: a few seconds' work.
+/// Approximate number of steps simulated in total: a few seconds of work.
 const STEPS: u64 = 40_000_000;
-/// The same for a line of another answer, which is to be there at once; and how often a recording can be played in them for it
-/// to be worth while.
+/// The same for a line in another answer, which must appear at once; and how many simulations of a recording must fit
+/// into them.
 const STEPS_OF_A_LINE: u64 = 2_000_000;
 const PLAYS_OF_A_LINE: u64 = 20;
-/// Steps played for the smallest device of one plan.
+/// Steps simulated to find the smallest device of one plan.
 const STEPS_OF_NEEDS: u64 = 4_000_000;
 
-/// Why nothing can be said of a recording that starts late.
+/// Why there is no prediction for a recording that starts late.
 const LATE: &str = "the recording starts with more live memory than the device has, and what that memory is for is unknown; start \
                     recording before the model is built";
 
-/// Why nothing can be said of a recording that kept nothing of what happened.
+/// Why there is no prediction for a recording that kept a single entry.
 const SINGLE: &str = "only one entry was kept, so the peak of the program is unknown";
 
-/// Why nothing can be said where what is played does not fail as the recording did.
+/// Why there is no prediction if the simulation does not fail as the recording did.
 const FITS_REPEATED: &str = "the last complete step, repeated, fits the device on which the recording runs out of memory: how the \
                              failed step differs is not known";
 
-/// What to look for.
+/// Options of a search for plans.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// Bytes of the device, as PyTorch's messages name its total capacity; needed unless a refused request tells what there
-    /// was.
+    /// Total capacity of the device in bytes, as in PyTorch's messages; needed unless a failed request shows it.
     pub capacity: Option<u64>,
-    /// Bytes of it that CUDA keeps; where not given, what a refused request tells, or else
+    /// Bytes of the device that CUDA itself uses; if not given, the bytes that a failed request shows, or else
     /// [`crate::play::DEFAULT_CONTEXT`].
     pub context: Option<u64>,
-    /// Devices wanted; empty for all.
+    /// The selected devices; empty for all.
     pub devices: Vec<DeviceId>,
 }
 
 setters!(PlanOptions { capacity: Option<u64>, context: Option<u64>, devices: Vec<DeviceId> });
 
-/// Settings and changes, played as a whole.
+/// Settings and changes that were simulated together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Allocator settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; `None` for the recorded ones.
     pub alloc_conf: Option<String>,
     /// Changes of the program.
     pub changes: Vec<PlannedChange>,
-    /// How it goes: on the device where it fits, else on one without end.
+    /// The result: on the given device if it fits, else on an unlimited one.
     pub outcome: Outcome,
-    /// Whether it fits the device, but would not with one segment more than is played.
+    /// Whether it fits the device, but would not fit with one more segment than simulated.
     pub is_tight: bool,
-    /// A device on which it always works, in bytes that the allocator can use: the smallest, as far as known. `None` where no
-    /// device is asked for.
+    /// The size of a device on which it always works, in bytes that the allocator can use: the smallest, as far as
+    /// known. `None` without a device.
     pub needs: Option<u64>,
-    /// Mean time in microseconds that calls take when they run again, for each forward pass: 0 where none does, `None` where
-    /// the file has no times.
+    /// Mean time in microseconds of calls that run again, per forward pass: 0 if none does, `None` if the file has no
+    /// times.
     pub recompute_us: Option<i64>,
-    /// What is assumed, a sentence for each change.
+    /// Assumptions, one sentence for each change.
     pub assumptions: Vec<String>,
-    /// Why its figures may be far off; empty where nothing is known to be missing.
+    /// Why its figures may be far off; empty if no reason is known.
     pub doubts: Vec<String>,
 }
 
-/// A change of a plan.
+/// A change in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChange {
-    /// What is changed.
+    /// The change.
     pub change: Change,
     /// How to checkpoint a function; `None` for other changes.
     pub code: Option<CodeChange>,
 }
 
-/// What makes one device's program fit.
+/// Plans for the program of one device.
 #[derive(Clone, Debug)]
 pub struct DevicePlans {
     /// Device.
     pub device: DeviceId,
-    /// What was to be reached.
+    /// The goal of the search.
     pub goal: Goal,
-    /// Bytes that the allocator can use, where a device was asked for.
+    /// Bytes that the allocator can use, if a device was given.
     pub capacity: Option<u64>,
-    /// Bytes beside these that CUDA keeps of the device, where one was named.
+    /// Additional bytes of the device that CUDA itself uses, if a device was given.
     pub context: Option<u64>,
-    /// Why nothing is looked for.
+    /// Why there is no search.
     pub refused: Option<&'static str>,
-    /// The recorded settings, played, against the recording; `None` where nothing is played.
+    /// The difference between a simulation with the recorded settings and the recording; `None` if nothing is
+    /// simulated.
     pub difference: Option<Difference>,
-    /// Why plays are not exact even without a change; empty where they are.
+    /// Why simulations are not exact even without a change; empty if they are.
     pub lacks: &'static str,
     /// The recorded settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them.
     pub recorded_conf: String,
-    /// The program as it is, under the recorded settings; `None` where nothing is played.
+    /// The unchanged program under the recorded settings; `None` if nothing is simulated.
     pub as_it_is: Option<Plan>,
     /// Whether that reaches the goal.
     pub fits: bool,
-    /// Other settings that were played without a change of the program.
+    /// Number of other settings that were simulated with the unchanged program.
     pub settings_tried: usize,
-    /// What reaches the goal, the least trouble first; none where it does so as it is.
+    /// Plans that reach the goal, the easiest first; empty if the unchanged program does.
     pub plans: Vec<Plan>,
-    /// Where nothing does, what comes nearest; `None` where nothing comes nearer than the program as it is.
+    /// If no plan does, the closest one; `None` if none is closer than the unchanged program.
     pub nearest: Option<Plan>,
-    /// Changes that this recording does not allow to play, with the reason.
+    /// Changes that cannot be simulated from this recording, with the reason.
     pub not_played: Vec<Refusal>,
-    /// Combinations that were played.
+    /// Number of combinations that were simulated.
     pub tried: usize,
-    /// Whether there are more, for which the recording is too long.
+    /// Whether there are more combinations, which the budget did not allow.
     pub is_cut: bool,
-    /// Where the recording runs out of memory, what is played instead.
+    /// What is simulated instead, if the recording runs out of memory.
     pub unfinished: Option<Unfinished>,
     /// Another recording of the program, which ran out of memory on this device, if there is one.
     pub failed: Option<Failed>,
-    /// Whether the recording starts late and has no complete step, so that it says nothing about other times.
+    /// Whether the recording starts late and has no complete step, so that figures cover only the recorded part.
     pub is_partial: bool,
-    /// Where a cache grows with every token, how far it can grow on the device, or why that is not known.
+    /// If a cache grows with every token, how far it can grow on the device, or why this is unknown.
     pub generation: Option<std::result::Result<Generation, &'static str>>,
     /// Mean time of a forward pass in microseconds, where the file has times.
     pub forward_us: Option<i64>,
     /// What the recording lacks.
     pub completeness: Completeness,
-    /// Contradictions in it.
+    /// Anomalies of the recording.
     pub anomalies: Anomalies,
 }
 
-/// All devices.
+/// Plans for all devices.
 #[derive(Clone, Debug, Default)]
 pub struct PlanReport {
-    /// The devices asked for, in order, without pinned host memory: no device limits that.
+    /// The selected devices, in order, without pinned host memory, which no device limits.
     pub devices: Vec<DevicePlans>,
 }
 
 impl PlanReport {
-    /// Looks for what makes the programs fit a device.
+    /// Searches for plans that make the programs fit a device.
     ///
     /// # Errors
     /// When a device is named that the recording does not have, or neither a capacity is given nor one is recorded.
@@ -171,7 +171,7 @@ impl PlanReport {
 }
 
 impl DevicePlans {
-    /// Looks for what makes the program of one device fit.
+    /// Searches for plans that make the program of one device fit.
     ///
     /// # Errors
     /// When neither a capacity is given nor one is recorded.
@@ -179,8 +179,8 @@ impl DevicePlans {
         Self::within(device, options, STEPS)
     }
 
-    /// What would have made room for a request that was refused, for answers that have a line for it. `None` where none was,
-    /// and where the program does not have to be changed or nothing can be said.
+    /// Searches for plans that would have made room for a failed request, for a line in other answers. `None` if no
+    /// request failed, if the program needs no change, or if there is no prediction.
     pub fn of_failure(device: &Device<'_>) -> Option<Self> {
         let has_failed = device.track.action_counts()[Action::Oom as usize] > 0;
         let is_short = u64::from(device.history().entries()) * PLAYS_OF_A_LINE <= STEPS_OF_A_LINE;
@@ -191,12 +191,12 @@ impl DevicePlans {
         plans.best().is_some_and(|best| !best.changes.is_empty()).then_some(plans)
     }
 
-    /// Whether a device that ran out of memory has plans, or a reason that none of them is enough: then nothing refuses the search.
+    /// Whether a search on a device that ran out of memory has a result: plans, or the closest one.
     pub fn can_answer(device: &Device<'_>) -> bool {
         Self::within(device, &PlanOptions::default(), 0).is_ok_and(|plans| plans.refused.is_none())
     }
 
-    /// As [`DevicePlans::of`], in this many steps.
+    /// Like [`DevicePlans::of`], within this many steps.
     fn within(device: &Device<'_>, options: &PlanOptions, steps: u64) -> Result<Self> {
         let program = match program(device) {
             Ok(_) if keeps_nothing(device) => return Ok(Self::refused(device, SINGLE)),
@@ -242,14 +242,14 @@ impl DevicePlans {
         Ok(plans)
     }
 
-    /// Looks for what reaches a goal.
+    /// Searches for plans that reach a goal.
     fn reaching(device: &Device<'_>, testbed: &Testbed, sought: Sought, editor: &Editor<'_, '_>) -> Self {
         let goal = sought.goal;
         let holders = Checkpointable::new(device, editor.choice()).for_search();
         let mut settings = vec![testbed.settings.clone()];
         if matches!(goal, Goal::Device(_)) {
             settings.extend(advisable(&testbed.settings));
-            // The program is changed under the recorded settings and these.
+            // Changes to the program are simulated under the recorded settings and these.
             settings[1..].sort_by_key(|settings| !settings.expandable_segments);
             settings.retain(|settings| refuses(settings, testbed.capacity.is_some()).is_none());
         }
@@ -301,7 +301,7 @@ impl DevicePlans {
         plans
     }
 
-    /// Nothing is known yet.
+    /// An empty result.
     fn none(device: &Device<'_>) -> Self {
         let history = device.history();
         Self {
@@ -335,7 +335,7 @@ impl DevicePlans {
         Self { refused: Some(reason), ..Self::none(device) }
     }
 
-    /// What counts of a plan: what it needs, or has allocated.
+    /// The figure of a plan that the goal limits: the bytes that it needs, or has allocated.
     pub fn measure(&self, plan: &Plan) -> u64 {
         match self.goal {
             // What works on a device may fail on some that are a little larger: then what it has reserved there tells.
@@ -359,18 +359,18 @@ impl DevicePlans {
         }
     }
 
-    /// The best of it.
+    /// The best plan, else the closest one.
     pub fn best(&self) -> Option<&Plan> {
         self.plans.first()
     }
 }
 
-/// Whether nothing is recorded but what was there, and the last thing that happened.
+/// Whether the recording contains only the final state and the last entry.
 fn keeps_nothing(device: &Device<'_>) -> bool {
     device.history().entries() <= 1 && device.history().completeness.has_baseline
 }
 
-/// The cheapest calls that are to be checkpointed so that no more than this many bytes are allocated at once.
+/// The cheapest calls whose checkpointing keeps allocated memory at or below this many bytes.
 pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans {
     let goal = Goal::Allocated(bytes);
     let refused = |reason| DevicePlans { goal, ..DevicePlans::refused(device, reason) };
@@ -384,7 +384,7 @@ pub(crate) fn checkpointed_below(device: &Device<'_>, bytes: u64) -> DevicePlans
     DevicePlans::reaching(device, &testbed, sought, &Editor::new(device))
 }
 
-/// A plan as it was played.
+/// The plan for a combination that was simulated.
 fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tried) -> Option<Plan> {
     let settings = &search.settings[tried.settings];
     let Changed { program, assumptions, doubts } = search.program(&tried.changes).ok()?;
@@ -405,7 +405,7 @@ fn plan(testbed: &Testbed, search: &Search<'_, '_, '_>, moves: &Moves, tried: Tr
     })
 }
 
-/// A device on which a program always works: the smallest, if a few plays find it.
+/// The size of a device on which a program always works: the smallest, if a few simulations find it.
 fn needs(testbed: &Testbed, program: &Program, settings: &AllocatorSettings) -> Option<u64> {
     let setup = testbed.setup(settings);
     let search = CapacitySearch {

@@ -1,20 +1,20 @@
-//! What could be changed about a program, and how much trouble each change is.
+//! The changes that a search can make to a program, and how difficult each one is.
 
 use crate::play::changes::HeldByCalls;
 use crate::play::changes::{Change, LossFigures, Optimizer};
 
-/// Functions that are checkpointed.
+/// Maximum number of functions to checkpoint.
 const FUNCTIONS: usize = 8;
 /// Beyond every N-th call hardly anything changes.
 const MOST_EVERY: usize = 16;
-/// Ranks that share what an optimizer works on: a machine's.
+/// Ranks that share the optimizer: those of one machine.
 const RANKS: u32 = 8;
 /// Numbers of pieces in which a loss is computed.
 const PIECES: [u32; 3] = [4, 8, 16];
 /// A loss is not split further once its logits are less than 1/N of the peak.
 const MINOR: u64 = 50;
 
-/// What could be changed.
+/// The possible changes to a program.
 #[derive(Debug)]
 pub(super) struct Moves {
     /// Functions worth checkpointing, those that hold most first.
@@ -26,7 +26,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// All there is for a program with such functions, such a loss where one is known, and such a peak.
+    /// All changes for a program with these functions, this loss (if known) and this peak.
     pub fn all(functions: Vec<HeldByCalls>, loss: Option<LossFigures>, peak: u64) -> Self {
         let others = [
             Change::Optimizer(Optimizer::Adam8bit),
@@ -51,8 +51,8 @@ impl Moves {
         self.functions.iter().find(|function| function.label == *site)
     }
 
-    /// Mean time in microseconds that what is changed takes to run again, for each forward pass. `None` where the file has no
-    /// times.
+    /// Mean time in microseconds of what runs again because of these changes, per forward pass. `None` if the file has
+    /// no times.
     pub fn time(&self, changes: &[Change]) -> Option<i64> {
         changes.iter().try_fold(0i64, |sum, change| {
             let time = match change {
@@ -64,7 +64,7 @@ impl Moves {
         })
     }
 
-    /// Sets of the other changes: none, then those that are the least trouble.
+    /// Sets of the other changes: the empty set, then the easiest ones.
     pub fn sets(&self) -> Vec<Vec<Change>> {
         let mut sets = vec![Vec::new()];
         for (index, change) in self.others.iter().enumerate() {
@@ -88,7 +88,7 @@ pub(super) fn fewer_pieces(than: u32) -> impl Iterator<Item = u32> {
     PIECES.into_iter().take_while(move |&pieces| pieces < than)
 }
 
-/// Functions that no other one beats by holding more and running again in less time.
+/// Functions without another one that holds more and runs again in less time.
 fn worthwhile(mut functions: Vec<HeldByCalls>) -> Vec<HeldByCalls> {
     let mut least = i64::MAX;
     // Each holds less than those before it.
@@ -114,8 +114,8 @@ pub(super) fn checkpoint(function: &HeldByCalls, every: usize) -> Change {
     Change::Checkpoint { site: function.label.clone(), every }
 }
 
-/// How much trouble a change is, to put plans in order: a line, a loss that is written anew or an optimizer with other rounding,
-/// copies to the host in every step, other machines.
+/// The difficulty of a change, by which plans are sorted: one line, a rewritten loss or an optimizer with other
+/// rounding, copies to the host in every step, other machines.
 pub(super) fn trouble(change: &Change) -> u32 {
     match change {
         Change::Checkpoint { .. } => 2,

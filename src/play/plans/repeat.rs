@@ -1,4 +1,4 @@
-//! A step of a program once more.
+//! A program whose last step is repeated.
 
 use crate::play::changes::Edited;
 use crate::play::{Program, Step, StepKind};
@@ -8,15 +8,15 @@ use std::ops::Range;
 /// Times that a step is repeated: what the first one leaves behind shapes the second.
 const TIMES: usize = 2;
 
-/// The last step of a program, which goes on with the same. Allocations are those of the recording.
+/// The last step of a program, which the simulation repeats. Allocations are those of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Repeat {
     /// Entries of the step, at which the program ends.
     pub entries: Range<u32>,
-    /// What the step leaves behind and the next one frees: allocations, with the entry of the step in front of which the next
-    /// one is when it does so.
+    /// Allocations that the step leaves behind and the next step frees, each with the entry of the step before which
+    /// the next step frees it.
     pub frees: Vec<(u32, u32)>,
-    /// What the step makes for all that follow, such as the states of an optimizer.
+    /// Allocations that the step makes once for all following steps, such as optimizer states.
     pub once: HashSet<u32>,
 }
 
@@ -27,7 +27,7 @@ impl Repeat {
         let first =
             program.steps.iter().position(|step| self.entries.contains(&step.entry)).unwrap_or(program.steps.len());
         let step: Vec<Step> = program.steps[first..].to_vec();
-        // What is there of each allocation of the step now.
+        // The current allocation for each recorded allocation of the step.
         let mut now: HashMap<u32, u32> = HashMap::new();
         let mut left: Vec<u32> = Vec::new();
         for it in &step {
@@ -55,7 +55,7 @@ impl Repeat {
             .copied()
             .filter(|&allocation| {
                 let origin = origin_of(&origins, allocation);
-                // What stands for nothing recorded was made by a change, and stays.
+                // An allocation without a recorded counterpart comes from a change, and stays.
                 origin.is_none_or(|origin| self.once.contains(&origin) && !freed.contains(&origin))
             })
             .collect();
@@ -73,7 +73,7 @@ impl Repeat {
                         let new = origins.len() as u32;
                         origins.push(origin_of(&origins, it.allocation));
                         program.steps.push(Step { allocation: new, ..*it });
-                        // A variable gets its next value and drops the one before.
+                        // A variable receives its next value and releases the previous one.
                         let last = now.insert(it.allocation, new);
                         program.steps.extend(last.map(|last| free(last, it.entry)));
                     }
@@ -87,7 +87,7 @@ impl Repeat {
                         }
                         program.steps.extend(there.map(|allocation| Step { allocation, ..*it }));
                     }
-                    // What an earlier step left behind is gone.
+                    // Blocks that an earlier step left behind are already freed.
                     StepKind::Free | StepKind::CompleteFree | StepKind::RequestFree => {}
                     _ => program.steps.push(*it),
                 }

@@ -1,4 +1,4 @@
-//! Combinations of settings and changes, each played as a whole.
+//! Searches combinations of settings and changes, and simulates each one as a whole.
 
 use super::moves::{Moves, checkpoint, fewer_pieces, sparser, trouble};
 use super::repeat::Repeat;
@@ -12,21 +12,21 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Plans with checkpointed calls that are kept of each set of other changes.
+/// Plans with checkpointed calls to keep for each set of other changes.
 const EACH: usize = 2;
 
 /// Functions that are checkpointed together with each other.
 const TOGETHER: usize = 4;
 
-/// Plans without several of the other changes beside which none with several are looked for.
+/// With this many plans that have at most one of the other changes, the search does not combine several.
 const ENOUGH: usize = 2;
 
-/// What is to be reached.
+/// The goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Every request is served on a device with this many bytes for the allocator.
     Device(u64),
-    /// No more than this many bytes are allocated at once.
+    /// At most this many bytes are allocated at once.
     Allocated(u64),
 }
 
@@ -39,18 +39,18 @@ impl Goal {
     }
 }
 
-/// What a search is for, and what it may cost.
+/// The goal and the budget of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Sought {
-    /// What is to be reached.
+    /// The goal of the search.
     pub goal: Goal,
-    /// What follows the program where it ends before the recording does.
+    /// The step to repeat after the program, if it ends before the recording does.
     pub repeat: Option<Repeat>,
-    /// Steps that are played in all, about.
+    /// Approximate number of steps simulated in total.
     pub steps: u64,
 }
 
-/// A program with changes, as far as there are any.
+/// A program with changes, if there are any.
 pub(super) struct Changed<'s> {
     pub program: Cow<'s, Program>,
     /// What is assumed, a sentence for each change.
@@ -59,24 +59,24 @@ pub(super) struct Changed<'s> {
     pub doubts: Vec<String>,
 }
 
-/// A combination that was played.
+/// A combination that was simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
     pub changes: Vec<Change>,
     /// Which of [`Search::settings`].
     pub settings: usize,
-    /// On the device where it fits, else on one without end.
+    /// The result on the device if it fits, else on an unlimited one.
     pub outcome: Outcome,
     pub fits: bool,
-    /// Whether it fits, but would not with one segment more than is played: how segments come to lie is what a prediction
-    /// knows least of.
+    /// Whether it fits, but would not with one more segment than simulated: the placement of segments is the least
+    /// certain part of a prediction.
     pub is_tight: bool,
     /// Whether its figures may be far off: see [`Edited::doubts`].
     pub is_doubtful: bool,
 }
 
 impl Tried {
-    /// Bytes that it is short of, or has at its most.
+    /// Bytes that it lacks on the device, or its maximum of allocated bytes.
     fn measure(&self, goal: Goal) -> u64 {
         match goal {
             Goal::Device(_) => self.outcome.max_reserved,
@@ -85,18 +85,18 @@ impl Tried {
     }
 }
 
-/// What came of it.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What fits; no plan has all changes of another.
+    /// Plans that fit; no plan contains all changes of another one.
     pub plans: Vec<Tried>,
-    /// What has least at its most, where nothing fits.
+    /// The closest combination, if none fits.
     pub nearest: Option<Tried>,
-    /// Changes that cannot be made by themselves.
+    /// Changes that cannot be simulated on their own.
     pub refused: Vec<Refusal>,
 }
 
-/// Plays combinations.
+/// A search that simulates combinations.
 pub(super) struct Search<'s, 'd, 'a> {
     testbed: &'s Testbed,
     editor: &'s Editor<'d, 'a>,
@@ -119,7 +119,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         Self { testbed, editor, goal, repeat, settings, left: AtomicU64::new(steps), tried: AtomicU64::new(0) }
     }
 
-    /// What is to be reached.
+    /// The goal of the search.
     pub fn goal(&self) -> Goal {
         self.goal
     }
@@ -152,8 +152,8 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         Ok(Changed { program: Cow::Owned(program), assumptions, doubts })
     }
 
-    /// Plays some of the settings, one after the other, until one fits without a retry; the best of them. `None` where there
-    /// are no settings.
+    /// Simulates some of the settings, one after the other, until one fits without a retry, and returns the best.
+    /// `None` without settings.
     pub fn play(&self, changes: &[Change], settings: Range<usize>) -> Result<Option<Tried>, Refusal> {
         let Changed { program, doubts, .. } = self.program(changes)?;
         let mut best: Option<Tried> = None;
@@ -180,14 +180,14 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         Ok(best)
     }
 
-    /// Whether a changed program would also fit with one segment more than is played.
+    /// Whether a changed program would also fit with one more segment than simulated.
     fn leaves_room(&self, program: &Program, settings: &AllocatorSettings) -> bool {
         let Goal::Device(bytes) = self.goal else { return true };
         let less = bytes.saturating_sub(SizeRules::device(settings).page_size(SegmentType::Large));
         self.outcome(program, settings, Goal::Device(less)).1
     }
 
-    /// How a program goes, and whether that reaches a goal.
+    /// The result of a program, and whether it reaches the goal.
     fn outcome(&self, program: &Program, settings: &AllocatorSettings, goal: Goal) -> (Outcome, bool) {
         let placements = possible_placements(self.testbed.placement, settings);
         let on = |capacity: Option<u64>, placement: Placement| {
@@ -203,7 +203,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             Goal::Device(bytes) => bytes,
         };
         let mut worst: Option<Outcome> = None;
-        // It fits wherever the driver may put segments.
+        // It must fit for every placement of segments.
         for &placement in placements {
             let outcome = on(Some(bytes), placement);
             if outcome.failure().is_some() {
@@ -223,7 +223,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         play(program, setup)
     }
 
-    /// Plays what could be changed under the first of the settings, the least trouble first, until there are so many plans.
+    /// Simulates the changes under the first of the settings, the easiest first, until there are `most` plans.
     pub fn run(&self, moves: &Moves, most: usize, settings: usize) -> Found {
         let settings = 0..settings;
         let mut found = Found::default();
@@ -240,7 +240,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
             match self.play(&set, settings.clone()) {
                 Ok(tried) => found.add(tried, self.goal),
                 Err(refusal) => {
-                    // What does not go together may go alone.
+                    // Changes that cannot be combined may work on their own.
                     found.refused.extend((set.len() == 1).then_some(refusal));
                     continue;
                 }
@@ -258,7 +258,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         found
     }
 
-    /// A set of changes and checkpointed functions: each alone, as few of its calls as will do, else two together.
+    /// Tries a set of changes with checkpointed functions: each alone with as few calls as possible, else two together.
     fn checkpointing(&self, set: &[Change], moves: &Moves, settings: Range<usize>, found: &mut Found) {
         let every_call = |function: &HeldByCalls| with(set, &[checkpoint(function, 1)]);
         let is_open = |function: &&HeldByCalls| !found.has_checkpointed(&function.label, set);
@@ -290,7 +290,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         fitting.into_iter().take(EACH).for_each(|tried| found.add(Some(tried), self.goal));
     }
 
-    /// The fewest calls of a function that do.
+    /// The fewest checkpointed calls of a function that are enough.
     fn sparsest(&self, function: &HeldByCalls, set: &[Change], settings: Range<usize>, every: Tried) -> Tried {
         let mut best = every;
         for every in sparser(function) {
@@ -305,7 +305,7 @@ impl<'s, 'd, 'a> Search<'s, 'd, 'a> {
         best
     }
 
-    /// A plan with the loss in as few pieces as will do.
+    /// The same plan with the loss in as few chunks as possible.
     fn fewest_pieces(&self, plan: Tried, settings: Range<usize>) -> Tried {
         let Some(place) = plan.changes.iter().position(|change| matches!(change, Change::ChunkLoss { .. })) else {
             return plan;
@@ -339,7 +339,7 @@ impl Found {
         self.roomy().any(|plan| plan.changes.iter().all(|change| is_it(change) || set.contains(change)))
     }
 
-    /// Takes a plan that fits, or takes note of what does not.
+    /// Adds a plan that fits, or notes the closest one that does not.
     pub fn add(&mut self, tried: Option<Tried>, goal: Goal) {
         match tried {
             Some(tried) if tried.fits => {
@@ -350,7 +350,7 @@ impl Found {
         }
     }
 
-    /// Takes note of what does not fit, if nothing does and it comes nearer than all before.
+    /// Keeps a combination that does not fit, if no plan fits and it is closer than all before.
     fn keep_nearer(&mut self, tried: Option<Tried>, goal: Goal) {
         let Some(tried) = tried.filter(|_| self.plans.is_empty()) else { return };
         if self.nearest.as_ref().is_none_or(|nearest| tried.measure(goal) < nearest.measure(goal)) {

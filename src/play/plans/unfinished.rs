@@ -1,4 +1,5 @@
-//! Recordings that run out of memory: the last complete step before, and what of it the failed step has done.
+//! Recordings that run out of memory: the last complete step before the failure, and how much of it the failed step has
+//! repeated.
 
 use super::repeat::Repeat;
 use crate::facts::device::Device;
@@ -9,20 +10,20 @@ use crate::replay::{NEVER, Track};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// A recording that runs out of memory: what is played of it instead.
+/// The part of a recording that runs out of memory that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unfinished {
-    /// The entry at which the last complete step before the refused request ends.
+    /// The entry at which the last complete step before the failed request ends.
     pub end: u32,
-    /// Requests of the failed step, the refused one included.
+    /// Number of requests of the failed step, including the one that failed.
     pub requests: usize,
-    /// Of these, those that the complete step makes as well: same stack, same order, same size.
+    /// Of these, the number that match the complete step in stack, order and size.
     pub equal: usize,
 }
 
 impl Unfinished {
-    /// Whether the failed step asks for what the complete one asks for, as far as it goes: then what follows is taken to be
-    /// the rest of that one.
+    /// Whether the failed step makes the same requests as the complete one up to its failure: then memviz assumes that
+    /// the rest would be the same.
     pub fn is_alike(&self) -> bool {
         self.requests > 0 && (self.requests - self.equal) * MOST_OTHER <= self.requests
     }
@@ -30,9 +31,9 @@ impl Unfinished {
 
 /// One request in this many may differ between two steps that are alike: the loss of one is still there, a table is made once.
 const MOST_OTHER: usize = 20;
-/// So many requests in a row have to be alike for two steps to go on together.
+/// Number of equal requests in a row from which on two steps are matched again.
 const ALIKE: usize = 3;
-/// So many requests before the first forward pass are looked through for where its step begins.
+/// Number of requests before the first forward pass that may be the start of its step.
 const LOOK_AHEAD: usize = 256;
 
 const NONE: &str = "the recording runs out of memory before its first complete step, so what would have followed is unknown; \
@@ -44,8 +45,8 @@ const OTHER_SIZES: &str = "the failed step requests other sizes than the complet
 const REFUSED_OTHERWISE: &str = "the simulated device serves the request that failed: something that is not recorded \
                                  made it fail, such as torch.cuda.set_per_process_memory_fraction";
 
-/// Of a program that runs out of memory the steps before that are complete, and the last of them as what is repeated. The
-/// reason where there are none, or where the step that failed is another one.
+/// The complete steps of a program that runs out of memory, with the last of them as the step to repeat. An error gives
+/// the reason if there are none, or if the failed step is a different one.
 pub(super) fn complete_steps(
     device: &Device<'_>,
     testbed: &Testbed,
@@ -193,7 +194,7 @@ fn repeat(
     repeat
 }
 
-/// Whether what a step makes and leaves behind is there for all that follow.
+/// Whether an allocation that a step leaves behind serves all following steps.
 fn is_made_once(device: &Device<'_>, index: u32) -> bool {
     let category = device.categories().get(index as usize).category;
     let born = device.history().allocations[index as usize].born;

@@ -1,4 +1,4 @@
-//! How to record what a recording lacks, in lines of Python for the PyTorch that made it.
+//! Python code that records what a recording lacks, for the PyTorch release that wrote it.
 
 use crate::Recording;
 use crate::facts::code::frames::FrameKind;
@@ -7,7 +7,7 @@ use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
 use crate::replay::{History, Metric, Track};
 use crate::report::percent;
 
-/// What a recording lacks, and what records it.
+/// What a recording lacks, and the code that records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// What is missing, in a sentence without a full stop.
@@ -46,7 +46,7 @@ const TRACE: &[&str] = &[
     "prof.export_chrome_trace(\"trace.json.gz\")",
 ];
 
-/// What would have made a recording tell more; nothing for one that tells all it can.
+/// How to record more; `None` if the recording is as complete as it can be.
 pub fn advice(recording: &Recording) -> Option<Advice> {
     let snapshot = &recording.snapshot;
     match snapshot.notes.format {
@@ -99,7 +99,7 @@ fn of_snapshot(snapshot: &Snapshot, histories: &[History]) -> Option<Advice> {
     late(snapshot, histories, &format!("start recording before the model is built: {call}"))
 }
 
-/// What to say of a recording that starts late, given how to start it earlier.
+/// Advice for a recording that starts late, given how to start it earlier.
 fn late(snapshot: &Snapshot, histories: &[History], earlier: &str) -> Option<Advice> {
     let devices = histories.iter().filter(|history| is_cuda(history));
     let late = devices.map(|history| (unknown_bytes(snapshot, history), history));
@@ -128,7 +128,7 @@ fn unknown_bytes(snapshot: &Snapshot, history: &History) -> u64 {
     unknown.fold(0, |sum: u64, (_, allocation)| sum.saturating_add(allocation.size))
 }
 
-/// A tenth of the peak, from where on what is not known matters.
+/// A tenth of the peak: unknown memory matters from this size on.
 fn tenth_of_peak(history: &History) -> u64 {
     let peak = history.maxima[Metric::Allocated as usize].bytes;
     u64::try_from(peak / 10).unwrap_or(0).max(1)

@@ -1,4 +1,4 @@
-//! What to change in a program, the same in every answer.
+//! What to change in a program, in the same words in every answer.
 
 use super::fit::shorten_end;
 use super::markdown::{code, escape};

@@ -1,8 +1,8 @@
-//! Text that has to fit into a number of columns.
+//! Shortens and wraps text to a number of columns.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Text in at most `width` columns. What is cut is the beginning: the end of a path is what tells files apart.
+/// Shortens text to `width` columns. Cuts the beginning, since the end of a path distinguishes files.
 pub fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -19,7 +19,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     std::iter::once('…').chain(kept.into_iter().rev()).collect()
 }
 
-/// Text in at most `width` columns, without its end.
+/// Shortens text to `width` columns. Cuts the end.
 pub fn shorten_end(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -32,7 +32,7 @@ pub fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(std::iter::once('…')).collect()
 }
 
-/// Text on as many lines of at most `width` columns as it takes, broken between words.
+/// Wraps text between words into lines of at most `width` columns.
 pub fn broken(text: &str, width: usize) -> Vec<String> {
     broken_by(text, width, UnicodeWidthStr::width)
 }

@@ -1,4 +1,4 @@
-//! What answers share: words, styles and shapes.
+//! Code that all reports share: words, styles and shapes.
 
 pub(crate) mod advice;
 pub mod answer;

@@ -1,4 +1,4 @@
-//! What to type next: the last lines of an answer, where they lead somewhere.
+//! The commands to run next, at the end of an answer.
 
 use super::notes::{failures, safe};
 use super::text::TextStyle;
@@ -9,19 +9,19 @@ use unicode_width::UnicodeWidthStr;
 
 /// How answers name standard input.
 const STDIN: &str = "<stdin>";
-/// Commands that an answer ends with at most.
+/// Maximum number of commands at the end of an answer.
 const MOST: usize = 2;
-/// What ends a line of a command that goes on below.
+/// The end of a command line that continues on the next line.
 const CONTINUED: &str = " \\";
-/// What begins a comment behind a command.
+/// The start of a comment after a command.
 const COMMENT: &str = "  # ";
 
-/// A command, and what it tells.
+/// A command, and what it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
-    /// What to type, in parts that belong on one line each: the command, its files, its options.
+    /// The command, its files and its options: the parts between which the line may be broken.
     parts: Vec<String>,
-    /// What comes of it; nothing where the command says so itself.
+    /// What the command shows; empty if this is obvious.
     pub about: String,
 }
 
@@ -33,7 +33,7 @@ impl Next {
         Self { parts: words.chain(options).collect(), about: about.into() }
     }
 
-    /// What to type.
+    /// The command as a single line.
     pub(crate) fn typed(&self) -> String {
         self.parts.join(" ")
     }
@@ -49,7 +49,7 @@ impl Next {
 
 /// A path as a shell reads it.
 fn quoted(path: &str) -> String {
-    // What came from standard input has to be typed anew.
+    // A recording from standard input has no path: the command shows a placeholder.
     let path = if path == STDIN { "FILE" } else { path };
     let is_plain = |next: char| next.is_alphanumeric() || "._-/+:@,".contains(next);
     let path = safe(path);

@@ -290,7 +290,7 @@ impl FileNote {
     }
 }
 
-/// The same with what may worry a reader told from what need not.
+/// The same, with a flag for notes that do not affect any figure.
 pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     let notes = &snapshot.notes;
     let mut lines: Vec<FileNote> = Vec::new();
@@ -406,12 +406,12 @@ pub fn settings(settings: &AllocatorSettings) -> Vec<String> {
     lines
 }
 
-/// What is to be said of settings that do not do what they seem to, a line each.
+/// Warnings about ineffective settings, one line each.
 pub fn settings_warnings(settings: &AllocatorSettings) -> Vec<String> {
     SettingsWarning::of_recorded(settings).into_iter().map(settings_warning).collect()
 }
 
-/// One of them in words.
+/// A warning about a setting, in words.
 pub fn settings_warning(warning: SettingsWarning) -> String {
     match warning {
         SettingsWarning::ExpandableAndMaxSplit => {
@@ -440,7 +440,7 @@ pub fn settings_warning(warning: SettingsWarning) -> String {
     }
 }
 
-/// The ring buffer of the recording, where the file tells of it.
+/// A line about the ring buffer of the recording, if the file describes it.
 pub fn ring(notes: &SourceNotes) -> Option<String> {
     let overflowed = match notes.trace_overflowed {
         Some(true) => ", some dropped entries",
@@ -482,12 +482,12 @@ pub fn is_end(moment: &Moment, entries: u32, completeness: &Completeness) -> boo
     moment.instant == entries && !completeness.truncated && !completeness.no_free_requested
 }
 
-/// How rows are to be read, where it is not obvious.
+/// How to read the rows, if it is not obvious.
 pub fn grouping(by: GroupBy) -> Option<&'static str> {
     by.is_inclusive().then_some("rows overlap: a block counts in every function on its stack")
 }
 
-/// What is said where lines of a library stand for one of the user's own.
+/// A note that rows name a library's lines instead of the user's line.
 pub fn library_below(attribution: &Attribution) -> Option<String> {
     let lines = attribution.library_below.join(", ");
     (!lines.is_empty()).then(|| {
@@ -507,12 +507,12 @@ pub fn stranded(stranded: &Stranded) -> String {
     format!("{free} of {reserved} reserved are free {place}{used}; no other {other} can use them")
 }
 
-/// What is known of each private pool, where rows stand for pools.
+/// A line about each private pool, if rows are pools.
 pub fn private_pools(attribution: &Attribution) -> Vec<String> {
     attribution.private_pools.iter().map(private_pool).collect()
 }
 
-/// What a private pool is for, what tells that, and where it was first used.
+/// A line that says what a private pool is for, with the evidence and the line that first used it.
 pub fn private_pool(pool: &PrivatePool) -> String {
     let PrivatePool { id: (first, second), kind, evidence, first_used } = pool;
     let evidence = match evidence {
@@ -524,10 +524,10 @@ pub fn private_pool(pool: &PrivatePool) -> String {
     format!("private pool ({first}, {second}): {}, by {evidence}{used}", kind.words())
 }
 
-/// What the star behind a site means, where a command cannot be told not to infer.
+/// The meaning of the star after a site, in commands without `--no-infer`.
 pub const INFERRED_SITE: &str = "* inferred: backward has no Python frames";
 
-/// What the star behind a label means.
+/// The meaning of the star after a label.
 pub fn inferred(by: GroupBy) -> &'static str {
     match by {
         GroupBy::Category => "* inferred from stacks, phases, lifetimes and sizes",
@@ -571,7 +571,7 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
-/// Characters that nobody sees, that change the order of others, or that are none.
+/// Whether a character is invisible, changes the order of others, or is not a character.
 fn is_invisible(next: char) -> bool {
     matches!(next,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

@@ -1,4 +1,4 @@
-//! What is said of a recording that was rehearsed: what it covers and what it does not.
+//! Notes about a rehearsed recording: what it covers and what it does not.
 
 use super::words::count;
 use crate::model::bytes::Bytes;

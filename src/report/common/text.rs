@@ -25,7 +25,7 @@ pub struct TextStyle {
 pub(crate) const BAR: usize = 20;
 
 impl TextStyle {
-    /// What must be said of the file, then what `one` writes about each device, an empty line between two.
+    /// Writes the notes about the file, then the text of `one` for each device, separated by empty lines.
     pub(crate) fn devices<D>(
         self,
         source: Source<'_>,
@@ -46,7 +46,7 @@ impl TextStyle {
         self.advice(source, out)
     }
 
-    /// How to record what is missing, if the asker wants to know.
+    /// Writes how to record what is missing, if the style includes advice.
     pub(crate) fn advice(self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some(advice) = self.advice.then(|| advice(source.recording)).flatten() else { return Ok(()) };
         writeln!(out)?;
@@ -90,7 +90,7 @@ impl TextStyle {
         writeln!(out, "{line}")
     }
 
-    /// What must be said of the file.
+    /// Writes the notes about the file.
     pub(crate) fn file_notes(&self, source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
         for note in notes::file(&source.recording.snapshot) {
             if note.is_plain { self.remark(&note.text, out)? } else { self.notes(&[note.text], out)? }
@@ -98,7 +98,7 @@ impl TextStyle {
         Ok(())
     }
 
-    /// A line that is good to know, and nothing to worry about.
+    /// Writes a note that is not a warning.
     pub(crate) fn remark(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
         self.broken(4, text).iter().try_for_each(|line| writeln!(out, "    {}", self.dim(line)))
     }
@@ -129,7 +129,7 @@ impl TextStyle {
         self.broken(indent.len(), text).iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
     }
 
-    /// What a sign in a table means, below it.
+    /// Writes the meaning of a sign below its table.
     pub(crate) fn legend(&self, meaning: &str, out: &mut dyn Write) -> io::Result<()> {
         self.broken(2, meaning).iter().try_for_each(|line| writeln!(out, "  {}", self.dim(line)))
     }

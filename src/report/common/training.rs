@@ -1,4 +1,4 @@
-//! What reports say about steps and phases, in words; shared by text and Markdown.
+//! Steps and phases in words, for text and Markdown.
 
 use super::notes;
 use super::words::count;

@@ -1,7 +1,7 @@
-//! Attention that makes the matrix of all pairs of tokens: batch times heads times tokens times tokens.
+//! Finds attention that allocates the matrix of all token pairs: batch times heads times tokens times tokens.
 //!
-//! Softmax keeps its result for backward, which makes two gradients of that size in each layer. Scores, scaling, mask and dropout are
-//! further blocks of it. `scaled_dot_product_attention` makes none of them.
+//! Softmax keeps its result for backward, which allocates two gradients of that size in each layer. Scores, scaling,
+//! mask and dropout are further blocks of that size. `scaled_dot_product_attention` allocates none of them.
 
 mod by_hand;
 mod named;
@@ -30,7 +30,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     of_line.into_iter().filter_map(|(line, matrices)| finding(device, line, &matrices)).collect()
 }
 
-/// What one call makes for the matrix.
+/// The blocks that one call allocates for the matrix.
 struct Matrix {
     /// The line that makes it.
     line: Option<FrameId>,
