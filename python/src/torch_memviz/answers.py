@@ -2479,7 +2479,7 @@ Phase = Literal[
     "optimizer",
     # Bringing the inputs onto the device.
     "data",
-    # Building the model, and everything that is not part of a step or cannot be told.
+    # Building the model, and everything that is not part of a step or is unknown.
     "other",
 ]
 
@@ -2618,7 +2618,7 @@ class Pool:
     """What is known of a private pool. Left out of others."""
 
 
-#: What tells the kind of a pool.
+#: The evidence for the kind of a pool.
 PoolEvidence = Literal[
     # Its id: (number, 0) of a graph with a pool of its own, (0, number) of what Python makes.
     "id",
@@ -3501,15 +3501,15 @@ class TriageDevice:
     """The verdict, in a sentence."""
 
 
-#: How far a play is to be trusted.
+#: How far a simulation can be trusted.
 Trust = Literal[
-    # The recording is complete, its own settings played are what was recorded, and so is where segments lie.
+    # The recording is complete, and a simulation with its own settings matches it, including the order of segments.
     "exact",
-    # Something is not known: what was there before the recording, or where the driver would put segments.
+    # Something is unknown: the memory before the recording, or where the driver would place segments.
     "predicted",
-    # Something that decides the figure is not known, so that it may be far off.
+    # Something that decides the figure is unknown, so the figure may be far off.
     "uncertain",
-    # It cannot be played.
+    # It cannot be simulated.
     "refused",
 ]
 
