@@ -27,7 +27,7 @@ pub fn one_of(groups: &'static [GroupBy]) -> impl TypedValueParser<Value = Group
         .try_map(|name| GroupBy::from_str(&name, false))
 }
 
-/// The value of an input: a folder with one recording stands for that one.
+/// Parses an input: replaces a folder with one recording by that recording.
 pub fn one_input() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| only_recording(&path).unwrap_or(path))
 }
@@ -99,7 +99,7 @@ pub struct StackArgs {
 pub struct CommonArgs {
     /// Snapshot, profiler trace or memory timeline; - for standard input
     ///
-    /// Plain, or compressed with gzip, zstd or zip. A folder with one recording stands for that one.
+    /// Plain, or compressed with gzip, zstd or zip; or a folder with one recording.
     #[arg(value_name = "INPUT", help_heading = None::<&'static str>, value_parser = one_input())]
     pub input: PathBuf,
     #[command(flatten)]
@@ -144,16 +144,16 @@ pub struct SharedArgs {
     /// Exit with 1 if the recording contradicts itself
     #[arg(long)]
     pub strict: bool,
-    /// Analyse a truncated file up to where it ends
+    /// Analyze a truncated file up to where it ends
     #[arg(long)]
     pub allow_truncated: bool,
-    /// When to use colours; the `NO_COLOR` variable also turns them off
+    /// When to use colors; the `NO_COLOR` variable also turns them off
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// Limit on the memory of memviz itself; more ends with exit code 2
     #[arg(long, value_name = "SIZE", default_value = limits::MEMORY, value_parser = limits::parse_memory)]
     pub max_memory: Bytes,
-    /// Lift the limit on processor time: 10 s for up to 20 MB of input, 1 s for each 2 MB more
+    /// Lift the limit on CPU time: 10 s for up to 20 MB of input, 1 s for each 2 MB more
     #[arg(long)]
     no_limit: bool,
     /// Number of threads for the replay, and of files that ranks reads at a time [default: one per core]

@@ -104,7 +104,7 @@ mod system {
                     let granted = GRANTED.load(Ordering::Relaxed);
                     let (seconds, input) = (seconds(granted), Bytes(granted));
                     end(&format!(
-                        "expected to be done in {seconds} s of processor time for {input} of input, which is more than \
+                        "expected to be done in {seconds} s of CPU time for {input} of input, which is more than \
                          recordings take; --no-limit goes on"
                     ));
                 }

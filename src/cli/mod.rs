@@ -142,7 +142,7 @@ fn refuse(error: &clap::Error, command: Option<&OsString>) -> Outcome {
         && Path::new(argument).exists()
     {
         complain(&format!(
-            "expected one recording, found {argument} behind it; memviz diff compares two, memviz ranks many"
+            "expected one recording, found {argument} after it; memviz diff compares two, memviz ranks many"
         ));
         return Outcome::Failed;
     }

@@ -42,7 +42,7 @@ pub fn parse(text: &str, rest: Rest) -> Result<AllocatorSettings, BadSetting> {
     let text: String = text.chars().filter(|char| !char.is_whitespace()).collect();
     for pair in split(&text).filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once(':') else {
-            return Err(bad(pair, "a value behind a colon", ""));
+            return Err(bad(pair, "a value after a colon", ""));
         };
         if !enter_string_only(key, value, &mut settings)? && !enter_recorded(key, value, rest, &mut settings)? {
             return Err(unknown(key));
@@ -70,7 +70,7 @@ pub fn read(text: &str, settings: &mut AllocatorSettings) -> Vec<String> {
     let mut elsewhere = AllocatorSettings::default();
     for pair in split(&text).filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once(':') else {
-            problems.push(bad(pair, "a value behind a colon", "").to_string());
+            problems.push(bad(pair, "a value after a colon", "").to_string());
             continue;
         };
         let entered = enter_string_only(key, value, settings)

@@ -102,7 +102,7 @@ fn usual_mistakes_are_one_line_that_names_the_fix() {
         (&["simulate", tiny, "--alloc-conf", "large_segment_size_mb:10"], "above 10"),
         (&["simulate", tiny, "--alloc-conf", "per_process_memory_fraction:2"], "from 0 to 1"),
         (&["simulate", tiny, "--alloc-conf", "backend:other"], "native or cudaMallocAsync"),
-        (&["simulate", tiny, "--alloc-conf", "expandable_segments"], "a value behind a colon"),
+        (&["simulate", tiny, "--alloc-conf", "expandable_segments"], "a value after a colon"),
         (&["simulate", tiny, "--capacity", "80"], "80GiB"),
         (&["leaks", tiny, "--steps", "Step"], "annotations that match \"Step\""),
         (&["peak", tiny, "-o", "peak.png"], ".txt, .json, .csv or .md"),

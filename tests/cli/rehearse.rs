@@ -87,7 +87,7 @@ fn memviz_toml_says_what_is_rehearsed() {
     let folder = Folder::new();
     folder
         .rehearse(&[])
-        .expect_error("expected a command behind --, or one in [rehearse] of memviz.toml, found neither");
+        .expect_error("expected a command after --, or one in [rehearse] of memviz.toml, found neither");
     folder.write(
         "memviz.toml",
         "[rehearse]\ngpu = \"a100-40gb\"\nmemory = \"24GiB\"\nsteps = 3\noutput = \"step.pickle\"\n\

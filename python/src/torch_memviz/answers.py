@@ -1715,8 +1715,8 @@ GroupBy = Literal[
     "stream",
     # The memory pool.
     "pool",
-    # What the program says of it (`_set_memory_metadata`, `_annotate_tensor`).  `metadata:KEY` picks a key of
-    # dictionaries.
+    # Metadata from the program (`_set_memory_metadata`, `_annotate_tensor`).  `metadata:KEY` selects a dictionary
+    # key.
     "metadata",
     # The open `record_function` ranges.
     "annotation",
@@ -1724,7 +1724,7 @@ GroupBy = Literal[
     "operator",
     # The calls of `nn.Module` (profiler traces).
     "nn_module",
-    # The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
+    # The module of the model, numbered among its siblings: `GPT.Block[3].Attention`.
     "module_path",
     # What the memory is for: parameters, gradients, optimizer state, activations and so on.
     "category",

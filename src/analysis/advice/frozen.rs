@@ -78,7 +78,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
-        cure: "freeze the weights that low-rank ones stand for, before the optimizer is made".to_owned(),
+        cure: "freeze the weights that the low-rank ones replace, before creating the optimizer".to_owned(),
         evidence: format!(
             "{} pairs of low-rank weights are trained beside the weights that they stand for, whose gradients and states \
              hold {} at the peak",

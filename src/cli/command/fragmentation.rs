@@ -37,12 +37,12 @@ pub struct Fragmentation {
     /// The default is 24 in text and Markdown, and 400 in JSON and CSV.
     #[arg(long, value_name = "N", requires = "over_time", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     points: Option<u32>,
-    /// What to group pinning blocks by, or to colour blocks by in the picture
+    /// What to group pinning blocks by, or to color blocks by in the picture
     ///
     /// The default is the site, in the picture the state of blocks.
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
-    /// Number of those rows or colours; the rest is summed in one
+    /// Number of those rows or colors; the rest is summed in one
     ///
     /// The default is 20 in text and Markdown, and all in JSON and CSV.
     #[arg(long, value_name = "N")]

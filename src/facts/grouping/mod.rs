@@ -46,9 +46,9 @@ pub enum GroupBy {
     Stream,
     /// The memory pool.
     Pool,
-    /// What the program says of it (`_set_memory_metadata`, `_annotate_tensor`).
+    /// Metadata from the program (`_set_memory_metadata`, `_annotate_tensor`).
     ///
-    /// `metadata:KEY` picks a key of dictionaries.
+    /// `metadata:KEY` selects a dictionary key.
     Metadata,
     /// The open `record_function` ranges.
     Annotation,
@@ -56,7 +56,7 @@ pub enum GroupBy {
     Operator,
     /// The calls of `nn.Module` (profiler traces).
     NnModule,
-    /// The modules of the model around, one of several by its number: `GPT.Block[3].Attention`.
+    /// The module of the model, numbered among its siblings: `GPT.Block[3].Attention`.
     ModulePath,
     /// What the memory is for: parameters, gradients, optimizer state, activations and so on.
     ///

@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
                 b'}' | b']' => {
                     let before = self.bytes[..at].iter().rfind(|byte| !byte.is_ascii_whitespace());
                     if before == Some(&b',') {
-                        return self.bad(at, "a value behind \",\"");
+                        return self.bad(at, "a value after \",\"");
                     }
                     depth -= 1;
                     at += 1;

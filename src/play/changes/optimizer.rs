@@ -54,15 +54,15 @@ impl Optimizer {
                 "AdamW with its defaults (foreach): two states the size of each trained parameter, and one more during the step"
             }
             Self::Adam8bit => {
-                "8-bit Adam as in bitsandbytes: two states of a byte per element with a scale for every 256, full size for \
-                 parameters below 4096 elements, and elements of 4 bytes"
+                "8-bit Adam as in bitsandbytes: two states of one byte per element with a scale for every 256 elements, states of \
+                 full size for parameters below 4096 elements, and elements of 4 bytes"
             }
             Self::Adafactor => {
                 "Adafactor as in torch.optim, without foreach: a value per row and per column of each matrix instead of two states \
-                 of its size, its parameters of 16384 elements and more are square matrices, and elements of 4 bytes; while it \
-                 steps the updates of two parameters are there"
+                 of its size, parameters of 16384 or more elements are square matrices, and elements have 4 bytes; the updates \
+                 of two parameters are live during the step"
             }
-            Self::Sgd => "SGD without momentum and weight decay: no states, and nothing made while it steps",
+            Self::Sgd => "SGD without momentum and weight decay: no states, and no allocations during the step",
             Self::Momentum => "SGD with momentum, without weight decay: one state of each trained parameter's size",
         }
     }

@@ -98,7 +98,7 @@ impl Trained {
                 self.at_once
             ),
             _ => format!(
-                "the recorded optimizer keeps {} states of each parameter: what they are is not known",
+                "the recorded optimizer keeps {} states of each parameter, of unknown kinds",
                 self.per_parameter
             ),
         }

@@ -33,7 +33,7 @@ fn next(inputs: &[CheckedInput]) -> Option<Next> {
     let check = input.checks().iter().find(|check| check.verdict == CheckVerdict::Failed)?;
     let (name, about) = match &check.kind {
         CheckKind::MaxPeak | CheckKind::MaxSite(_) | CheckKind::BaselinePeak => {
-            ("peak", "everything that holds memory then")
+            ("peak", "everything that holds memory at that instant")
         }
         CheckKind::MaxReserved | CheckKind::MaxFragmentation | CheckKind::BaselineReserved => {
             ("fragmentation", "what is reserved and not in use, and why")

@@ -158,17 +158,17 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
 /// Why a peak in the optimizer stays, and what it is made of.
 fn in_optimizer(device: &DeviceCheckpoint) -> String {
     let mut reason =
-        "the peak is in the optimizer's step, when what forward keeps for backward is gone: checkpointing \
-                      does not lower it"
+        "the peak is in the optimizer step, after backward has freed what forward keeps: checkpointing does \
+                      not lower it"
             .to_owned();
     let Some(peak) = &device.optimizer else { return reason };
     if let Some(elsewhere) = peak.elsewhere_bytes {
         reason.push_str(&format!(" (forward and backward reach {})", signed(elsewhere)));
     }
     let parts = [
-        (peak.kept_bytes, "made by the optimizer since the first kept entry and kept"),
+        (peak.kept_bytes, "allocated by the optimizer since the first kept entry and kept"),
         (peak.temporary_bytes, "temporary in its step"),
-        (peak.backward_bytes, "made in backward (gradients)"),
+        (peak.backward_bytes, "allocated in backward (gradients)"),
         (peak.other_bytes, "everything else"),
     ];
     let parts = parts.into_iter().filter(|&(bytes, _)| bytes > 0);
@@ -181,8 +181,8 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
             _ => String::new(),
         };
         reason.push_str(&format!(
-            " Of what forward keeps for backward {} holds most: {bytes} in {calls}{caller}. That is what to checkpoint \
-             once the optimizer takes less.",
+            " Of what forward keeps for backward {} holds most: {bytes} in {calls}{caller}. Checkpoint it once the \
+             optimizer needs less.",
             held.label
         ));
     }

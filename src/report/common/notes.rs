@@ -179,7 +179,7 @@ pub fn position(moment: &Moment, entries: u32, completeness: &Completeness) -> S
 pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let mut lines = limits(&device.completeness, &device.baseline);
     if let Some(points) = device.fewer_points {
-        lines.push(format!("about {points} rows over time only, since there are so many segments and blocks"));
+        lines.push(format!("only about {points} rows over time, because of the number of segments and blocks"));
     }
     let (blocks, bytes) = device.stray;
     if blocks > 0 {
@@ -299,7 +299,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines.extend(said.map(|(text, is_in_doubt)| FileNote { text, is_plain: !is_in_doubt }));
     }
     if let Some(at) = notes.truncated_at {
-        lines.push(format!("the file is cut off at byte {at}; analysed up to there").into());
+        lines.push(format!("the file is cut off at byte {at}; read up to there").into());
     }
     if notes.segments_truncated {
         lines.push("the list of segments was cut off: totals at the dump are lower bounds".into());
@@ -365,7 +365,7 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
             .push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out").into());
     }
     if notes.followed {
-        lines.push("more follows behind the recording, perhaps a second dump; only the first is analysed".into());
+        lines.push("more data follows the recording, perhaps a second dump; only the first is analyzed".into());
     }
     for value in &notes.malformed {
         lines.push(format!("{value}; the default is assumed").into());

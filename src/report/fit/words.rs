@@ -206,10 +206,10 @@ pub fn doubt(parameter: &str, doubt: Doubt) -> String {
             "sums over this many rows may need buffers that no recording shows; both cases were simulated".to_owned()
         }
         Doubt::OneRecording => format!(
-            "a single recording does not show what grows with {parameter}: what the model and the optimizer own, and what has \
-             the size of a parameter, is taken to stay as it is, and all else to grow in proportion; the range is from what \
-             forward keeps alone to all but what the model and the optimizer own, and 5 % more on either side; of 13 programs it \
-             held what was measured in 25 of 26 predictions of twice the batch, and in 34 of 39 of four times"
+            "a single recording does not show what grows with {parameter}; low end: only what forward keeps grows in proportion; \
+             high end: everything grows except what the model and the optimizer own; both ends are widened by 5 %; for 13 \
+             programs the range contained the measured figures in 25 of 26 predictions at twice the batch, and in 34 of 39 at \
+             four times the batch"
         ),
         Doubt::OtherOrder => {
             "kernels needed other buffers in one of the recordings; both cases were simulated".to_owned()

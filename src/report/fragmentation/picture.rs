@@ -270,7 +270,7 @@ impl Drawing<'_> {
 
     /// The request that failed, at the scale of the segments.
     fn request(&mut self, bytes: u64, scale: u64, mut y: f64) -> f64 {
-        self.label(16.0, y + ROW, Anchor::Start, "asked for and refused");
+        self.label(16.0, y + ROW, Anchor::Start, "failed request");
         self.label(LEFT - 8.0, y + ROW, Anchor::End, &Bytes(bytes).to_string());
         let largest = Figures::sum(&self.device.figures).largest_free_block;
         let note = if largest < bytes { "fits into none" } else { "" };

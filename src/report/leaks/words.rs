@@ -107,14 +107,14 @@ pub fn projection(projection: &Projection) -> String {
         1 => "after 1 more step".to_owned(),
         steps => format!("after {steps} more steps"),
     };
-    format!("at {rate} allocated per step, {capacity} are full {when} (the last one peaked at {peak})")
+    format!("at {rate} allocated per step, the device ({capacity}) is full {when} (the last step peaked at {peak})")
 }
 
 /// What verdicts mean, for those that are no leaks, and stars.
 pub fn legend(rows: &[LeakRow]) -> Vec<&'static str> {
     let has = |verdict| rows.iter().any(|row| row.verdict == verdict);
     let growth = "growth: replaced by larger blocks (KV cache, torch.cat), or partly freed later";
-    let cache = "cache: filled and then stopped (parameters, optimizer state, workspaces)";
+    let cache = "cache: allocated once and kept (parameters, optimizer state, workspaces)";
     let verdicts = [(Verdict::Growth, growth), (Verdict::Cache, cache)];
     let verdicts = verdicts.into_iter().filter_map(|(verdict, meaning)| has(verdict).then_some(meaning));
     verdicts.chain(rows.iter().any(|row| row.inferred).then_some(notes::inferred(GroupBy::Site))).collect()

@@ -109,7 +109,7 @@ pub fn releases(device: &DeviceSimulation) -> Option<String> {
         parts.push(format!("{calls} of empty_cache{doubt}, replayed where they were recorded"));
     }
     if releases.retries > 0 {
-        parts.push(format!("{} that released cached memory first", count(releases.retries, "request")));
+        parts.push(format!("{} that first released cached memory", count(releases.retries, "request")));
     }
     if releases.uncertain > 0 {
         parts.push(format!("{} of which may be calls of empty_cache: they have no stack", releases.uncertain));
@@ -222,7 +222,7 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
     let Some(all) = outcomes.clone().map(|(_, outcome)| outcome.refusals.len()).max().filter(|&all| all > 0) else {
         return Vec::new();
     };
-    let requests = count(all as u64, "refused request");
+    let requests = count(all as u64, "failed request");
     let serves = |(run, outcome): (&Run, &Outcome)| outcome.failure().is_none().then(|| name(run));
     let serving: Vec<String> = outcomes.filter_map(serves).collect();
     let mut lines = vec![match serving.as_slice() {
@@ -230,17 +230,21 @@ pub fn refusals(device: &DeviceSimulation) -> Vec<String> {
             "{requests} that the simulated device serves: something that is not recorded made it fail, such as \
              torch.cuda.set_per_process_memory_fraction"
         ),
-        [] => format!("{requests}: none of these settings is enough on this device"),
+        [] => format!("{requests}: not served on this device under any of these settings"),
         names => format!("{requests}, all served on this device under: {}", names.join("; ")),
     }];
-    let (it, they_are) = if all == 1 { ("it", "it is") } else { ("them", "they are") };
+    let (it, they) = if all == 1 { ("it", "it fails") } else { ("them", "they fail") };
     lines.push(match device.runs.first().and_then(|run| run.as_it_went) {
         Some(bytes) => format!(
-            "the program continued after {it}: for what it did then, whether or not {they_are} refused again, the \
-             recorded settings need {}; the needs above include serving {it}",
+            "the program continued after {it}: for what it did then, whether or not {they} again, the \
+             recorded settings need {}; the figures under needs include serving {it}",
             Bytes(bytes)
         ),
-        None => format!("the needs above include serving {it}; what the program would have requested next is unknown"),
+        None => {
+            format!(
+                "the figures under needs include serving {it}; what the program would have requested next is unknown"
+            )
+        }
     });
     lines
 }
@@ -328,8 +332,8 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
     let works = |run: &Run| run.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
     if let Some(capacity) = device.capacity.filter(|_| !device.runs.iter().any(works)) {
         let least = device.runs.iter().filter_map(|run| Some((run.needs()?, run))).min_by_key(|&(needs, _)| needs);
-        let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, ", name(run), Bytes(needs)));
-        return Some(format!("none of these settings helps on this device: {least}and it has {}", Bytes(capacity)));
+        let least = least.map_or(String::new(), |(needs, run)| format!("{} needs {}, but ", name(run), Bytes(needs)));
+        return Some(format!("none of these settings helps: {least}this device has {}", Bytes(capacity)));
     }
     if let Some(best) = device.best() {
         return Some(export(&best.alloc_conf));

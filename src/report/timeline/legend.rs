@@ -188,7 +188,7 @@ fn lines(device: &DeviceTimeline, stack: &Stack<'_>) -> Vec<Line> {
     lines.push(plain(Mark::None, device.peak.metric.name(), total, true));
     let failed = device.ooms.iter().find(|oom| Some(oom.entry) == device.peak.entry);
     if let Some(oom) = failed {
-        lines.push(plain(Mark::Square(palette::ALARM, false), "asked for and refused", oom.requested, false));
+        lines.push(plain(Mark::Square(palette::ALARM, false), "failed request", oom.requested, false));
     }
     let is_reserved_known = !device.peak.completeness.blocks_only || device.peak.at.reserved != 0;
     if device.peak.metric != Metric::Reserved && is_reserved_known {

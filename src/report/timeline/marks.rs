@@ -78,7 +78,7 @@ fn failure(
     scale: &Scale,
     (oom, x): (&OomMark, f64),
 ) -> Group {
-    let name = format!("OOM: {} asked for", Bytes(oom.requested));
+    let name = format!("OOM: {} requested", Bytes(oom.requested));
     let free = oom.device_free.map_or(String::new(), |free| format!(", {} free on the device", Bytes(free)));
     let title = format!("{name}\nentry {}: {} reserved{free}", oom.entry, signed(oom.counters.reserved));
     let held = stacked(device, oom);

@@ -88,7 +88,7 @@ pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
 
 /// A request for ranges that a recording does not have, and what would have told them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
-    let how = format!("torch.profiler.record_function({name:?}) around each, while recording, would tell");
+    let how = format!("torch.profiler.record_function({name:?}) around each one, while recording, marks them");
     Error::Request(format!("device {device}: {what}; {how}"))
 }
 
@@ -138,7 +138,7 @@ fn ending(device: &Device<'_>, family: &str) -> HashMap<Instant, Vec<Extent>> {
 fn phases(device: &Device<'_>) -> Result<Vec<Extent>> {
     let phases = device.phases();
     if phases.spans.iter().all(|span| span.phase == Phase::Other) {
-        return Err(unknown(device.id(), "phases are not known", "forward"));
+        return Err(unknown(device.id(), "phases are unknown", "forward"));
     }
     let mut numbers: HashMap<Phase, u32> = HashMap::new();
     let complete = device.history().completeness.is_complete();

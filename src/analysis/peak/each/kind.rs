@@ -38,7 +38,7 @@ impl FromStr for Each {
             let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
             Regex::new(pattern).map_err(|error| {
                 Error::Request(format!(
-                    "expected a regular expression behind annotation, found {:?}: {}",
+                    "expected a regular expression after annotation, found {:?}: {}",
                     pattern,
                     what(error)
                 ))

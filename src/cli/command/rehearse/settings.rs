@@ -53,7 +53,7 @@ impl Settings {
         let committed = || table.command.into_iter().map(OsString::from).collect();
         let command = if typed.command.is_empty() { committed() } else { typed.command.clone() };
         if command.is_empty() {
-            let wanted = format!("a command behind --, or one in [rehearse] of {CONFIG}");
+            let wanted = format!("a command after --, or one in [rehearse] of {CONFIG}");
             return Err(Failure::Message(format!("expected {wanted}, found neither")));
         }
         let memory = table.memory.map(|text| Bytes::of_device(&text).map_err(wrong)).transpose()?;

@@ -97,7 +97,7 @@ pub fn name(plan: &Plan) -> String {
         conf => conf.to_owned(),
     });
     let parts: Vec<String> = settings.into_iter().chain(plan.changes.iter().map(|it| short(&it.change))).collect();
-    if parts.is_empty() { "as it is".to_owned() } else { parts.join(AND) }
+    if parts.is_empty() { "unchanged".to_owned() } else { parts.join(AND) }
 }
 
 /// A change by its name; of a path the last part, which `memviz simulate` takes as well.

@@ -129,7 +129,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
     let mut lines = Vec::new();
     if shown.iter().any(|shown| shown.range.inferred) {
         let each = ranges.each.name();
-        lines.push(format!("* behind a {each}: inferred; annotations would tell"));
+        lines.push(format!("* after a {each}: inferred; annotate it to record it"));
     }
     let mut rows = shown.iter().flat_map(|shown| &shown.range.top);
     if rows.any(|row| row.inferred) {
@@ -139,9 +139,7 @@ pub fn legend(device: &DevicePeak, ranges: &RangePeaks, shown: &[Shown<'_>]) -> 
         lines.push("\u{2265} at least: a part of it, or of what was there before it, was not recorded".to_owned());
     }
     if shown.iter().any(|shown| shown.range.is_inherited()) {
-        lines.push(
-            "at its start: memory was highest when the range began, so that what comes before led there".to_owned(),
-        );
+        lines.push("at its start: memory was highest when the range started, so earlier code caused it".to_owned());
     }
     lines
 }
