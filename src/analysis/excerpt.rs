@@ -220,7 +220,7 @@ fn compare(window: &Window, whole: Track<'_>, part: Track<'_>) -> Result<()> {
         return Err(refused("it would contradict itself".to_owned()));
     }
     if alone.completeness.no_free_requested != all.completeness.no_free_requested {
-        return Err(refused("when frees were asked for would be unknown".to_owned()));
+        return Err(refused("the times at which frees were requested would be unknown".to_owned()));
     }
     Ok(())
 }

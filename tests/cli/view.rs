@@ -174,7 +174,7 @@ fn what_cannot_be_shown_is_refused_before_anything_is_written() {
     let whole = read_unpacked(&tiny);
     let cut = folder.path().join("cut.pickle");
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
-    view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyses what is there");
+    view(&[cut.to_str().unwrap()]).expect_error("--allow-truncated analyzes the part before");
     view(&[cut.to_str().unwrap(), "--allow-truncated", "--own", "lib"]).expect(0);
     let part = [cut.to_str().unwrap(), "--allow-truncated", "--to", "entry:0"];
     view(&[&part[..], &["--force"]].concat()).expect_error("expected a recording that is whole");

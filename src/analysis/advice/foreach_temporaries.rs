@@ -96,7 +96,9 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, scratch: &Scratch) -> Opt
             Bytes(most)
         ),
         cost,
-        code: vec![format!("optimizer = torch.optim.AdamW(parameters, {code})  # or another one, where it is made")],
+        code: vec![format!(
+            "optimizer = torch.optim.AdamW(parameters, {code})  # or another optimizer, where it is created"
+        )],
         remedy: Remedy::Lives(lives),
     })
 }

@@ -52,7 +52,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     if count < 2 || sum < u64::try_from(peak.bytes).unwrap_or(0) / part || !can_be_split() {
         return Vec::new();
     }
-    let cast = if is_cast { " in float32, twice the size of what the layer makes" } else { "" };
+    let cast = if is_cast { " in float32, twice the size of the layer's output" } else { "" };
     vec![Finding {
         story: Story::Fp32Logits,
         line,

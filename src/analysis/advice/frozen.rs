@@ -80,7 +80,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line: Some(line),
         cure: "freeze the weights that the low-rank ones replace, before creating the optimizer".to_owned(),
         evidence: format!(
-            "{} pairs of low-rank weights are trained beside the weights that they stand for, whose gradients and states \
+            "{} pairs of low-rank weights are trained together with the weights that they replace, whose gradients and states \
              hold {} at the peak",
             pairs.len(),
             Bytes(bytes)

@@ -72,7 +72,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
         story: Story::KeptOutputs,
         line,
         cure: "delete the model's output once the loss is computed".to_owned(),
-        evidence: format!("{} of output stays live through backward and the next forward pass", Bytes(bytes)),
+        evidence: format!("{} of output stays alive through backward and the next forward pass", Bytes(bytes)),
         cost: None,
         code: vec!["del outputs  # before loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),

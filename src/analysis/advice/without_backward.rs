@@ -53,7 +53,7 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
             cure: "run it under torch.no_grad(), or store a number instead of the loss".to_owned(),
             evidence: format!(
                 "the graph of every call of the model stays alive, {} each: no backward pass frees it, and what is stored here \
-                 holds on to it",
+                 references it",
                 Bytes(most)
             ),
             cost: None,

@@ -89,7 +89,7 @@ impl Ceiling {
             (Self::Bytes(bytes), _) => Ok(bytes.0),
             (Self::OfCapacity(percent), Some(capacity)) => Ok(percent.of(capacity.0)),
             (Self::OfCapacity(percent), None) => {
-                Err(Error::Request(format!("{percent} of what: expected a capacity such as 80GiB beside it")))
+                Err(Error::Request(format!("{percent} of what: expected a capacity such as 80GiB with it")))
             }
         }
     }

@@ -101,7 +101,7 @@ impl Table {
             return Err(about(Error::Request("expected a limit or a baseline, found neither".to_owned())));
         }
         if self.tolerance.is_some() && self.baseline.is_none() {
-            return Err(about(Error::Request("expected a baseline beside the tolerance, found none".to_owned())));
+            return Err(about(Error::Request("expected a baseline with the tolerance, found none".to_owned())));
         }
         Ok(Entry { input: self.input, baseline: self.baseline, budgets: Budgets { name: Some(name), ..budgets } })
     }

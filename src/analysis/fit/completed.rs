@@ -15,7 +15,7 @@ const MOST_OTHER: usize = 20;
 
 /// Why nothing is advised where what is played does not fail as the other recording did.
 const FITS: &str = "in replay, the other recording fits the device on which this program ran out of memory: how they \
-                    differ is not known";
+                    differ is unknown";
 
 /// Whether a request was refused in a recording, on any device.
 pub fn ran_out(devices: &Devices<'_>) -> bool {
@@ -86,7 +86,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         let first = pairs.iter().zip(0..).find(|&(&pair, place)| pair != (place, place));
         let first = first.map_or(pairs.len(), |(_, place)| place as usize);
         return Err(Error::Request(format!(
-            "the two recordings are not the same program: {} of the {} requests before the one that was refused are in both{}",
+            "the two recordings are not the same program: {} of the {} requests before the failed one are in both{}",
             pairs.len(),
             before.len(),
             differs(first, first)
@@ -98,7 +98,7 @@ fn compare(failed: (&Device<'_>, &Program), other: (&Device<'_>, &Program)) -> R
         let first =
             pairs.iter().find(|pair| !is_equal(pair)).map_or(String::new(), |&(a, b)| differs(a as usize, b as usize));
         return Err(Error::Request(format!(
-            "the two recordings ask for other sizes: {} of {} requests in both{first}; record the other one with the same batch, \
+            "the two recordings request other sizes: {} of {} requests in both{first}; record the other one with the same batch, \
              on a device that is large enough",
             pairs.len() - equal,
             pairs.len(),

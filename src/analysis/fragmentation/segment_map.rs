@@ -91,7 +91,7 @@ impl SegmentMapReport {
     pub(crate) fn around(recording: &Devices<'_>, peaks: PeakReport, options: &PeakOptions) -> Result<Self> {
         if options.by.is_inclusive() {
             let by = options.by.name();
-            return Err(Error::Request(format!("groups by {by} overlap, so a block has no colour of its own")));
+            return Err(Error::Request(format!("groups by {by} overlap, so a block has no single color")));
         }
         let device = |peak: DevicePeak| {
             let device = recording.get(peak.device)?;

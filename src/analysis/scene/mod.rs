@@ -217,6 +217,6 @@ fn require_blocks(metric: Metric) -> Result<()> {
     if metric != Metric::Reserved {
         return Ok(());
     }
-    let message = "segments are no blocks: expected the metric allocated, active or requested, found reserved";
+    let message = "segments are not blocks: expected the metric allocated, active or requested, found reserved";
     Err(Error::Request(message.to_owned()))
 }

@@ -103,10 +103,10 @@ fn checkpointed(function: &Checkpointed) -> String {
 /// Why there are no candidates.
 pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
     let reason = match device.none? {
-        NoCandidates::NoHistory => "without a history nothing can be said about checkpointing".to_owned(),
+        NoCandidates::NoHistory => "the effect of checkpointing cannot be predicted without a history".to_owned(),
         NoCandidates::NoStacks => {
             let remedy = match format {
-                Format::CudaSnapshot => "_record_memory_history records them unless told not to",
+                Format::CudaSnapshot => "_record_memory_history records them by default",
                 Format::ProfilerTrace => "torch.profiler records them with with_stack=True",
                 // Refused before it comes to this.
                 Format::DeviceMemoryProfile => "a profile of one instant has none",
@@ -188,10 +188,10 @@ fn in_optimizer(device: &DeviceCheckpoint) -> String {
     }
     let is_much = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0)) >= MUCH_PERCENT;
     if is_much(peak.temporary_bytes) && peak.foreach {
-        reason.push_str(" With foreach=False or fused=True most of what is temporary is not there.");
+        reason.push_str(" With foreach=False or fused=True the optimizer allocates much less temporary memory.");
     }
     if is_much(peak.kept_bytes) {
-        reason.push_str(" States take less with an optimizer that has fewer or smaller ones, or sharded over ranks.");
+        reason.push_str(" An optimizer with fewer or smaller states, or states sharded over ranks, would need less.");
     }
     reason
 }

@@ -20,7 +20,7 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             ("where it is called, instead of block(...), with the same arguments and results".to_owned(), WRAP)
         }
         CodeChange::Transformers => (
-            "once, after the model is made".to_owned(),
+            "once, after the model is built".to_owned(),
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})",
         ),
     }

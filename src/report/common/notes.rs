@@ -60,7 +60,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     } else if completeness.truncated {
         lines.push("the file was cut off: entries after the cut are missing, and so is the final state".to_owned());
         if completeness.has_baseline {
-            lines.push("what was there before the first kept entry is known only in part: lower bounds".to_owned());
+            lines.push("memory before the first kept entry is only partly known: figures are lower bounds".to_owned());
         }
     }
     if completeness.no_free_requested {
@@ -77,7 +77,7 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.sampled {
         lines.push(
-            "sums at single times: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
+            "sums at some instants: peaks between them are missing (.raw.json.gz has them), maxima are lower bounds"
                 .to_owned(),
         );
     }
@@ -184,7 +184,10 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let (blocks, bytes) = device.stray;
     if blocks > 0 {
         let bytes = Bytes(bytes);
-        lines.push(format!("{} ({bytes}) in no segment or in one another count in no figure", count(blocks, "block")));
+        lines.push(format!(
+            "{} ({bytes}) outside of segments or inside one another are not counted",
+            count(blocks, "block")
+        ));
     }
     let figures = &device.figures;
     let (reserved, active) = (figures.reserved as i64, figures.active() as i64);

@@ -36,7 +36,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         let number = reads().fold(0, |number: u64, reads| number.saturating_add(reads.count));
         if number > 0 {
             let what = count(number, what);
-            let condition = "exact as long as the program allocates nothing by them";
+            let condition = "exact as long as no allocation depends on them";
             lines.push((format!("{what} {read}, all 0: {condition} ({})", named(reads())), true));
         }
     }
@@ -50,10 +50,7 @@ pub fn lines(rehearsal: &Rehearsal) -> Vec<(String, bool)> {
         ));
     }
     if !rehearsal.refused.is_empty() {
-        lines.push((
-            format!("not rehearsed, so that they failed or were left out: {}", rehearsal.refused.join(", ")),
-            true,
-        ));
+        lines.push((format!("not rehearsed (failed or left out): {}", rehearsal.refused.join(", ")), true));
     }
     if !rehearsal.without_weights.is_empty() {
         lines.push((format!("built without weights: {}", rehearsal.without_weights.join(", ")), false));

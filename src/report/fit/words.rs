@@ -80,7 +80,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
     match refusal {
         Refusal::NotPlayed(value, because) => format!("{parameter} {value}: {because}"),
         Refusal::OutOfMemory(value) => format!(
-            "{parameter} {value} ran out of memory: what would have followed is not known; record a smaller one that \
+            "{parameter} {value} ran out of memory: what would have followed is unknown; record a smaller one that \
              finishes"
         ),
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),

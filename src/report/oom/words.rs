@@ -176,7 +176,7 @@ fn shrunk(known: KnownCapacity, here: u64) -> Statement {
         [("known_bytes", known.bytes), ("here_bytes", here), ("missing_bytes", missing)],
         format!(
             "reserved and device free are {} together, {} less than at {then}: something outside PyTorch's allocator \
-             took it, such as another process",
+             uses it, such as another process",
             Bytes(here),
             Bytes(missing)
         ),

@@ -69,7 +69,7 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     let more = page.overview.peak.devices.len() - devices.len();
     if more > 0 {
-        writeln!(out, "{} not told in full; `--device` picks them.\n", count(more, "more device"))?;
+        writeln!(out, "{} not shown in full; `--device` selects them.\n", count(more, "more device"))?;
     }
     writeln!(out, "</details>")
 }

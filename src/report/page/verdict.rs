@@ -79,7 +79,7 @@ pub fn remedies(page: &Page<'_>) -> Vec<String> {
 /// What other allocator settings would save. Whether they would have served a failed request is said of that.
 fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let text = simulate::settings_advice(advice).filter(|_| advice.refused == 0)?;
-    Some(format!("{text}; memviz simulate --sweep plays more of them"))
+    Some(format!("{text}; memviz simulate --sweep simulates more of them"))
 }
 
 /// What would have served the first request that failed, and what would make room for it, played.
@@ -87,7 +87,7 @@ fn served(device: &DeviceOoms) -> Vec<String> {
     let first = device.ooms.first();
     let advice = first.into_iter().flat_map(|first| first.advice.iter().map(|advice| oom::advice(first, advice).text));
     let room = device.plans.as_ref().and_then(plan::room);
-    advice.chain(room.map(|room| format!("{room}; memviz fit names the lines of Python"))).collect()
+    advice.chain(room.map(|room| format!("{room}; memviz fit shows the Python code"))).collect()
 }
 
 /// The best candidate for checkpointing, or why there is none.

@@ -143,11 +143,11 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
     };
     let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
     note(lines(|line| matches!(line, RankLine::Failed(_))), "could not be analysed", "could not be analysed");
-    let empty = "has no memory on any device, and counts nowhere below";
+    let empty = "has no memory on any device, and is not counted below";
     note(
         lines(|line| matches!(line, RankLine::Empty(_))),
         empty,
-        "have no memory on any device, and count nowhere below",
+        "have no memory on any device, and are not counted below",
     );
     let skipped = "was skipped: JSON that is neither a recording nor a summary";
     note(
