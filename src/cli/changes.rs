@@ -34,9 +34,9 @@ pub struct ChangeArgs {
     /// The optimizer with its state and steps, or the activations that forward saves for backward.
     #[arg(long, value_name = "WHAT", value_parser = Change::offload)]
     offload: Vec<Change>,
-    /// Compute logits and loss in K checkpointed pieces
+    /// Compute logits and loss in K checkpointed chunks
     ///
-    /// The pieces divide the sequence.
+    /// The chunks divide the sequence.
     #[arg(long, value_name = "K", value_parser = Change::chunk_loss)]
     chunk_loss: Option<Change>,
     /// Run K forward and backward passes per optimizer step

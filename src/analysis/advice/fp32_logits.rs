@@ -56,17 +56,18 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     vec![Finding {
         story: Story::Fp32Logits,
         line,
-        cure: format!("compute logits and loss in {PIECES} pieces of the sequence"),
+        cure: format!("compute logits and loss in {PIECES} chunks of the sequence"),
         evidence: format!(
             "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of cross_entropy",
             Bytes(bytes)
         ),
         cost: Some("the last layer runs again in backward".to_owned()),
         code: vec![
-            "def piece(h, t):".to_owned(),
+            "def chunk_loss(h, t):".to_owned(),
             "    return F.cross_entropy(head(h).float(), t, reduction=\"sum\")".to_owned(),
-            format!("pieces = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
-            "loss = sum(checkpoint(piece, h, t, use_reentrant=False) for h, t in pieces) / targets.numel()".to_owned(),
+            format!("chunks = zip(hidden.flatten(0, 1).chunk({PIECES}), targets.flatten().chunk({PIECES}))"),
+            "loss = sum(checkpoint(chunk_loss, h, t, use_reentrant=False) for h, t in chunks) / targets.numel()"
+                .to_owned(),
         ],
         remedy: Remedy::Changes(vec![Change::ChunkLoss { pieces: PIECES }]),
     }]

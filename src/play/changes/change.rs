@@ -140,7 +140,7 @@ impl Change {
     /// # Errors
     /// When that is not what it is, in words.
     pub fn chunk_loss(text: &str) -> Result<Self, String> {
-        Ok(Self::ChunkLoss { pieces: number(text, "pieces", MOST_PIECES)? })
+        Ok(Self::ChunkLoss { pieces: number(text, "chunks", MOST_PIECES)? })
     }
 
     /// A number of passes.

@@ -196,7 +196,7 @@ impl<'d, 'a> Editor<'d, 'a> {
         if !checkpoints.is_empty() {
             let pieces = others.iter().any(|change| matches!(change, Change::ChunkLoss { .. }));
             doubts.extend(pieces.then(|| {
-                "the order in which pieces of the loss and checkpointed calls are recomputed is assumed".to_owned()
+                "the order in which chunks of the loss and checkpointed calls are recomputed is assumed".to_owned()
             }));
             let (assumed, doubted) = self.checkpoint(&mut rewrite, &checkpoints)?;
             assumptions.extend(assumed);

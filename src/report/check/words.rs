@@ -213,7 +213,7 @@ pub fn doubt(doubt: &Doubt) -> String {
         }
         Doubt::CutOff => "the file was cut off, and memory may have been higher in the missing part".to_owned(),
         Doubt::NoTotals => "the trace has no running totals, so the memory in use before it is unknown".to_owned(),
-        Doubt::Sampled => "memory is known at single times only; it may have been higher in between".to_owned(),
+        Doubt::Sampled => "memory is known at some instants only; it may have been higher in between".to_owned(),
         Doubt::UnrecordedFrees => {
             "PyTorch 2.0 does not record frees of blocks from before the recording: the true value may be higher"
                 .to_owned()

@@ -227,7 +227,7 @@ fn what_cannot_be_measured_fails_closed_and_says_why() {
         (&fixture("leak_slow"), &["--max-leak", "1GiB", "--steps", "no such"], "no such"),
         (&cut, &["--max-peak", "80GiB", "--allow-truncated"], "cut off"),
         (&timeline, &["--max-reserved", "80GiB"], "does not record reserved"),
-        (&sampled, &["--max-peak", "80GiB"], "single times"),
+        (&sampled, &["--max-peak", "80GiB"], "some instants"),
         (&trace, &["--max-fragmentation", "100%"], "segments"),
         (&strange, &["--max-peak", "80GiB"], "contradicts itself"),
         (&strange, &["--max-leak", "80GiB"], "contradicts itself"),

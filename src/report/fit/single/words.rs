@@ -323,9 +323,9 @@ pub fn code(change: &PlannedChange) -> (String, String) {
         ),
         (Change::ChunkLoss { pieces }, _) => (
             format!(
-                "where logits and loss are computed, for each of {pieces} pieces of the sequence; the loss is their mean"
+                "where logits and loss are computed, for each of {pieces} chunks of the sequence; the loss is their mean"
             ),
-            "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_piece, label_piece, use_reentrant=False)"
+            "torch.utils.checkpoint.checkpoint(head_and_loss, hidden_chunk, label_chunk, use_reentrant=False)"
                 .to_owned(),
         ),
         (Change::Accumulate { passes }, _) => (
