@@ -256,7 +256,7 @@ pub fn settings_advice(advice: &SettingsAdvice) -> Option<String> {
     let (name, predicted) = (under(&better.alloc_conf), doubt(better.trust));
     let reserved = Bytes(better.reserved);
     Some(if advice.refused > 0 {
-        let refused = count(advice.refused as u64, "refused request");
+        let refused = count(advice.refused as u64, "failed request");
         let retries = match better.retries {
             0 => String::new(),
             retries => format!(", of which some stall ({})", count(retries, "retried request")),
