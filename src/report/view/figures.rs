@@ -129,7 +129,7 @@ impl Oom {
             capacity_bytes: oom.capacity(),
             allocated_bytes: oom.counters.allocated,
             reserved_bytes: oom.counters.reserved,
-            text: format!("out of memory: {} asked for{free}", Bytes(oom.requested)),
+            text: format!("out of memory: {} requested{free}", Bytes(oom.requested)),
         }
     }
 }
