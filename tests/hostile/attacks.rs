@@ -40,6 +40,11 @@ fn with(key: &str, value: Value) -> Vec<u8> {
     serialized(&snapshot)
 }
 
+/// An end of a range of annotations.
+fn range(stage: &str, time_us: u64) -> Value {
+    json!({"stage": stage, "name": "step", "device": 0, "time_us": time_us})
+}
+
 fn many_failures() -> Vec<u8> {
     let stacks: Vec<Vec<Value>> = (0..4000).map(|line| vec![frame("/home/u/m.py", line)]).collect();
     let mut trace = live(&stacks);
@@ -134,6 +139,27 @@ fn attacks() -> Vec<Attack> {
         ("an event of another name", trace("[memory:large]", json!(1)), PEAK, 2, "left out"),
         ("an event of another thread", trace("[memory]", json!("main")), PEAK, 2, "cannot be judged"),
         ("a late beginning", support::read_unpacked(&fixture("gpt_late")), PEAK, 2, "--accept-late-start"),
+        (
+            "a residue since a late start",
+            support::read_unpacked(&fixture("gpt_late")),
+            &["check", "--max-residue", "start..end=100GiB"],
+            2,
+            "--accept-late-start",
+        ),
+        (
+            "annotations on another clock",
+            pickle(&live(&first_lines(3)), &[range("START", 1_000_000), range("END", 1_000_005)]),
+            &["check", "--max-residue", "annotation:step:start..annotation:step:end=1GiB"],
+            2,
+            "outside the recorded entries",
+        ),
+        (
+            "sites without a file",
+            changed("gpt_train", b"filename", b"fylename"),
+            &["check", "--max-site", "minigpt=100GiB"],
+            2,
+            "names a file",
+        ),
         // Names are text.
         ("a command to GitHub", named("::stop-commands::x.py"), &["peak"], 0, ":\\u{3a}stop"),
         ("a command to Azure", named("##VSO[task.complete]x.py"), &["peak"], 0, "##VSO\\u{5b}"),

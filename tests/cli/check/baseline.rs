@@ -37,6 +37,22 @@ fn a_recording_and_an_earlier_answer_are_the_same_baseline() {
     assert!(found.iter().all(|checks| *checks == found[0]));
 }
 
+/// Nobody knows which of two figures counts.
+#[test]
+fn an_answer_that_says_something_twice_is_no_baseline() {
+    let folder = Folder::new();
+    let path = fixture("tiny");
+    let said = check(&[&path, "--max-peak", "1GiB", "--format", "json"]).stdout;
+    let mut twice: Value = serde_json::from_str(&said).unwrap();
+    let device = twice["devices"][0].clone();
+    twice["devices"].as_array_mut().unwrap().push(device);
+    for (text, part) in [(twice.to_string(), "device 0 twice"), (format!("{said}{said}"), "two answers about")] {
+        let run = check(&[&path, "--baseline", &folder.write("twice.json", text)]);
+        run.expect(2);
+        assert!(run.stderr.contains(part), "{}", run.stderr);
+    }
+}
+
 /// A recording that began late is taken at its word, and so is an answer about it.
 #[test]
 fn an_answer_is_as_certain_as_its_recording() {
