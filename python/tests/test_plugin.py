@@ -69,6 +69,52 @@ def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
     assert len(list((tmp_path / ".pytest_cache").rglob("*.pickle"))) == 1
 
 
+#: Of `same_names.py`: each node id with what is to become of it.
+SAME_NAMES = {
+    "TestLittle::test_it": "PASSED",
+    "TestLittle::test_parameters[a/b]": "PASSED",
+    "TestLittle::test_parameters[a-b]": "FAILED",
+    "TestLittle::test_parameters[A-b]": "PASSED",
+    "TestMuch::test_it": "FAILED",
+    "TestBaselineOfLittle::test_it": "PASSED",
+    "TestBaselineOfMuch::test_it": "PASSED",
+}
+
+
+def verdicts(text: str) -> dict[str, str]:
+    """What became of each test, by its node id, as pytest says at the end."""
+    return {test: outcome for outcome, test in re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", text, re.MULTILINE)}
+
+
+def test_tests_of_one_name_share_no_file(torch: TorchEnvironment, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(PROGRAMS / "same_names.py", tmp_path / folder / "test_it.py")
+    expected = {
+        f"{folder}/test_it.py::{test}": outcome for folder in ("one", "two") for test, outcome in SAME_NAMES.items()
+    }
+    # Tests of these names shared a baseline once.
+    old = tmp_path / "one" / "gpu-memory" / "test_it.test_it.json"
+    old.parent.mkdir()
+    old.write_text("{}", encoding="utf-8")
+    command = (*PYTEST, "--import-mode=importlib", "--memviz-dir=kept")
+    done = torch.run(*command, "-k", "Baseline", cwd=tmp_path, code=1)
+    assert "may be that of another test" in done.stdout
+    done = torch.run(*command, "-k", "Baseline", "--memviz-update-baselines", cwd=tmp_path)
+    assert "tests have a baseline each" in done.stdout
+    baselines = sorted(path.name for path in (tmp_path / "one" / "gpu-memory").iterdir())
+    assert baselines == ["test_it.TestBaselineOfLittle.test_it.json", "test_it.TestBaselineOfMuch.test_it.json"]
+    assert verdicts(torch.run(*command, cwd=tmp_path, code=1).stdout) == expected
+    assert (tmp_path / "kept" / "two" / "test_it.TestMuch.test_it.pickle").is_file()
+    assert len(list((tmp_path / "kept").rglob("*.pickle"))) == 2 * len(SAME_NAMES)
+    assert not list((tmp_path / "kept").glob(".recording*"))
+    if not torch.has("xdist"):
+        pytest.skip("the environment has no pytest-xdist")
+    done = torch.run(*command, "-n4", "--dist=load", cwd=tmp_path, code=1)
+    assert verdicts(done.stdout) == expected
+    assert len(list((tmp_path / "kept").rglob("*.gw?.pickle"))) == 2 * len(SAME_NAMES)
+
+
 def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / "rehearsed_limits.py", tmp_path / "test_limits.py")
     budget = '[[budget]]\ninput = "run.pickle"\nmax-peak = "1GiB"\n'
@@ -93,7 +139,7 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
     assert "more GPU memory than allowed: max-peak on device 0: 40.00 MiB (41943040 bytes), 8.00 MiB over" in printed
     assert "rehearsed without a GPU, as l4" in printed
     assert "test_limits.py:22 test_exceeds" in printed
-    assert "GPU 0 has a total capacity of 21.97 GiB" in printed
+    assert "GPU 0 has a total capacity of 22.03 GiB" in printed
     assert "expected one GPU to rehearse on, found l4 and h100-80gb" in printed
     assert (tmp_path / "kept" / "test_limits.test_passes.pickle").is_file()
     assert "1 passed" in run("-k", "stays_the_same", "--memviz-update-baselines")

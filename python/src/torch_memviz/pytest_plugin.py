@@ -22,12 +22,15 @@ import pytest
 
 from ._recording import release
 from ._rehearsal.gpus import RehearsalError
-from ._testing import rehearsed
+from ._testing import files, rehearsed
 from ._testing.device import Device
-from ._testing.limits import MARKERS, file_name, limits
+from ._testing.limits import MARKERS, limits
 from ._testing.measurement import Measurement
 
 MEASUREMENT = pytest.StashKey[Measurement]()
+
+#: The folder that this process records into.
+SCRATCH = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,7 +89,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     reason = rehearsed.why_not() if is_elsewhere else why_not()
     if reason is not None:
         pytest.skip(f"GPU memory: {reason}")
-    measurement = Measurement(asked, _path(item), keep=bool(item.config.getoption("--memviz-dir")))
+    root = _root(item.config)
+    keep = bool(item.config.getoption("--memviz-dir"))
+    measurement = Measurement(asked, root / files.recording(item), _scratch(item.config, root), keep)
     item.stash[MEASUREMENT] = measurement
     measurement.start()
 
@@ -157,14 +162,27 @@ def why_not() -> str | None:
         return str(error)
 
 
-def _path(item: pytest.Item) -> Path:
-    """Where the recording of a test goes: the folder asked for, or pytest's cache."""
-    folder = item.config.getoption("--memviz-dir")
-    cache = getattr(item.config, "cache", None)
+def _root(config: pytest.Config) -> Path:
+    """Where recordings are kept: the folder asked for, or pytest's cache."""
+    folder = config.getoption("--memviz-dir")
+    cache = getattr(config, "cache", None)
     if folder:
-        root = Path(str(folder)).absolute()
-    elif cache is not None:
-        root = Path(cache.mkdir("memviz"))
-    else:
-        root = Path(tempfile.mkdtemp(prefix="memviz-"))
-    return root / f"{item.path.stem}.{file_name(item.name)}.pickle"
+        return Path(str(folder)).absolute()
+    if cache is not None:
+        return Path(cache.mkdir("memviz"))
+    return Path(tempfile.gettempdir()) / "memviz"
+
+
+def _scratch(config: pytest.Config, root: Path) -> Path:
+    """Give the folder that this process records into: other workers, and other runs, have their own."""
+    if SCRATCH not in config.stash:
+        root.mkdir(parents=True, exist_ok=True)
+        # On the same disk, so that what is kept need only be moved.
+        config.stash[SCRATCH] = tempfile.TemporaryDirectory(dir=root, prefix=".recording-", ignore_cleanup_errors=True)
+    return Path(config.stash[SCRATCH].name)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what was recorded and not kept."""
+    if SCRATCH in config.stash:
+        config.stash[SCRATCH].cleanup()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from .._recording.sizes import size
 from .._rehearsal.gpus import RehearsalError
+from . import files
 from .device import CONFIG, Device
 
 #: The markers, as `pytest --markers` shows them.
@@ -37,6 +37,8 @@ class Limits:
     runs: int = 1
     #: Its baseline, and the tolerance.
     baseline: Path | None = None
+    #: Where an earlier version kept it, which may be another test's.
+    old_baseline: Path | None = None
     tolerance: str = ""
     #: The device that it is rehearsed on; None: it runs on the one that is there.
     rehearse: Device | None = None
@@ -49,7 +51,7 @@ def limits(item: pytest.Item) -> Limits | None:
         pytest.UsageError: when a marker is used in another way.
     """
     flags: list[str] = []
-    runs, baseline, tolerance = 1, None, ""
+    runs, baseline, old_baseline, tolerance = 1, None, None, ""
     devices: list[Device] = []
 
     def arguments(marker: pytest.Mark) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def limits(item: pytest.Item) -> Limits | None:
             flags += [flag, "--steps=^step_"]
         for marker in _closest(item, "gpu_memory_baseline"):
             tolerance = _tolerance(*marker.args, **arguments(marker))
-            baseline = baseline_of(item)
+            baseline, old_baseline = files.baseline(item), files.old_baseline(item)
         if len(set(devices)) > 1:
             found = " and ".join(device.text for device in devices)
             raise ValueError(f"expected one GPU to rehearse on, found {found}")
@@ -77,7 +79,7 @@ def limits(item: pytest.Item) -> Limits | None:
     flags = [flag for at, flag in enumerate(flags) if flag.split("=")[0] not in {f.split("=")[0] for f in flags[:at]}]
     if not flags and not baseline:
         return None
-    return Limits(tuple(flags), runs, baseline, tolerance, devices[0] if devices else None)
+    return Limits(tuple(flags), runs, baseline, old_baseline, tolerance, devices[0] if devices else None)
 
 
 def _closest(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
@@ -100,13 +102,3 @@ def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1) -> tuple[str, int]:
 
 def _tolerance(tolerance: Any = "0%") -> str:
     return str(tolerance)
-
-
-def baseline_of(item: pytest.Item) -> Path:
-    """Where the baseline of a test lies: `gpu-memory` beside its file."""
-    return item.path.parent / "gpu-memory" / f"{item.path.stem}.{file_name(item.name)}.json"
-
-
-def file_name(name: str) -> str:
-    """The name of a test, parameters included, as one of a file."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-")

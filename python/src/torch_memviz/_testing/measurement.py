@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import warnings
 from pathlib import Path
 
 from .._binary import MemvizError, call, run
@@ -15,10 +16,17 @@ from .limits import Limits
 class Measurement:
     """The recording of a test, from its fixtures to its end."""
 
-    def __init__(self, limits: Limits, path: Path, keep: bool) -> None:
+    def __init__(self, limits: Limits, path: Path, scratch: Path, keep: bool) -> None:
+        """Get ready to record.
+
+        Args:
+            limits: What the test may use.
+            path: Where its recording goes if it is kept.
+            scratch: A folder of this process alone: what is judged there was recorded here.
+            keep: Whether it is kept in any case.
+        """
         self.limits, self.path, self.keep = limits, path, keep
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.recorder = record(path, report=False)
+        self.recorder = record(scratch / path.name, report=False)
 
     def start(self) -> None:
         """Begin with nothing that earlier tests left to the allocator or the garbage collector."""
@@ -43,10 +51,12 @@ class Measurement:
             flags += [f"--baseline={baseline}", "--update-baseline"]
         elif baseline is not None:
             if not baseline.is_file():
-                return f"GPU memory is not known: there is no baseline {baseline}; --memviz-update-baselines writes it"
+                return self._no_baseline(baseline)
             flags += [f"--baseline={baseline}", f"--tolerance={self.limits.tolerance}"]
         done = call(["check", *flags, "--", str(self.recorder.files[0])])
         if done.exit_code == 0:
+            if update_baseline:
+                self._forget_old_baseline()
             return None
         title = "more GPU memory than allowed" if done.exit_code == 1 else "GPU memory is not known"
         said = (done.stdout or done.message()).strip()
@@ -54,11 +64,24 @@ class Measurement:
         reason = re.search(r"^(?:max|baseline)-.* on device .*$", said, re.MULTILINE)
         return f"{title}{f': {reason.group()}' if reason else ''}\n\n{said}"
 
+    def _no_baseline(self, baseline: Path) -> str:
+        old = self.limits.old_baseline
+        said = f"GPU memory is not known: there is no baseline {baseline}; --memviz-update-baselines writes it"
+        if old is not None and old != baseline and old.is_file():
+            said += f"\n\n{old} may be that of another test with this name: tests have a baseline each now"
+        return said
+
+    def _forget_old_baseline(self) -> None:
+        """Remove the baseline that the new one replaces, which tests of one name in several classes shared."""
+        old, baseline = self.limits.old_baseline, self.limits.baseline
+        if old is not None and old != baseline and old.is_file():
+            old.unlink(missing_ok=True)
+            warnings.warn(f"{old} is now {baseline}: tests have a baseline each", UserWarning, stacklevel=1)
+
     def evidence(self) -> str:
         """Keep the recording, with a report beside it, and say where."""
-        self.keep = True
         lines = []
-        for path in self.recorder.files:
+        for path in self._kept():
             lines.append(f"recording: {path}")
             page = path.with_suffix(".html")
             try:
@@ -70,6 +93,15 @@ class Measurement:
 
     def forget(self) -> None:
         """Remove the recording, unless it is to be kept."""
-        if not self.keep:
-            for path in self.recorder.files:
-                path.unlink(missing_ok=True)
+        if self.keep:
+            self._kept()
+            return
+        for path in self.recorder.files:
+            path.unlink(missing_ok=True)
+
+    def _kept(self) -> list[Path]:
+        """Move the recordings to where they are looked for."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.recorder.files = [path.replace(self.path.with_name(path.name)) for path in self.recorder.files]
+        self.keep = True
+        return self.recorder.files

@@ -87,6 +87,9 @@ def _arguments(item: pytest.Item) -> list[str]:
     for option, values in {"-p": config.getoption("plugins"), "-o": config.getoption("override_ini")}.items():
         for value in values or ():
             arguments += [option, value]
+    if config.pluginmanager.hasplugin("xdist"):
+        # Whatever the configuration says: this is one test.
+        arguments.append("-n0")
     if config.getoption("--memviz-dir"):
         arguments.append(f"--memviz-dir={Path(config.getoption('--memviz-dir')).absolute()}")
     if config.getoption("--memviz-update-baselines"):
