@@ -85,6 +85,30 @@ def test_only_some_of_many_failures_are_kept(torch: TorchEnvironment, tmp_path: 
     assert len(torch_memviz.oom(tmp_path / "run.pickle").devices[0].ooms) == 6
 
 
+def test_a_run_leaves_its_own_files_or_none(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "out_of_memory.py", "caught", cwd=tmp_path)
+    for name in ("run_rank0.pickle", "run_restart1.pickle", "run_notes.pickle", "other_oom_attempt1.pickle"):
+        (tmp_path / name).write_text("of an earlier run")
+    torch.run(PROGRAMS / "out_of_memory.py", cwd=tmp_path, mib=2048)
+    # What is not named as this run's files are is not its.
+    kept = ["other_oom_attempt1.pickle", "run_notes.pickle", "run_oom_attempt1.html", "run_oom_attempt1.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*kept, "run_rank0.pickle"]
+
+
+def test_ranks_are_known_when_their_group_is_gone(torch: TorchEnvironment, tmp_path: Path) -> None:
+    torch.run(PROGRAMS / "spawned.py", cwd=tmp_path, OMP_NUM_THREADS="1")
+    names = ["run_rank0.pickle", "run_rank1.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    held = [torch_memviz.peak(tmp_path / name).devices[0].maxima.allocated_bytes for name in names]
+    assert held == [4 << 20, 8 << 20]
+
+
+def test_workers_of_a_data_loader_write_nothing(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "workers.py", cwd=tmp_path)
+    assert done.stdout.split() == ["alive", "alive", "run.pickle"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pickle"]
+
+
 def test_a_ring_keeps_the_latest(torch: TorchEnvironment, tmp_path: Path) -> None:
     torch.run(PROGRAMS / "ring.py", cwd=tmp_path)
     answer = torch_memviz.info(tmp_path / "run.pickle")

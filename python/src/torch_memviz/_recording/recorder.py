@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .._binary import MemvizError, run
 from . import observer, release, sizes
-from .names import file_name
+from .names import file_name, of_earlier_runs, rank, tell_of_groups
 from .release import RecordingError
 from .signals import OnSignal, named
 
@@ -49,7 +49,8 @@ def record(
     `Recorder.files`.
 
     Args:
-        path: The recording. A file that is there already is replaced.
+        path: The recording. What an earlier run left under its name, and of failed requests beside it, is removed when
+            recording begins.
         stacks: `"all"` has C++ frames as well, for `--by operator`; writing the file then takes many times as long.
         context: `"alloc"` leaves out who freed what, which makes recordings a little smaller.
         max_entries: Keep this many entries, the latest; instead of `ring`.
@@ -83,6 +84,11 @@ _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 def _leave_all() -> None:
     for recorder in list(_recorders):
         recorder.leave()
+
+
+def _note_ranks() -> None:
+    for recorder in list(_recorders):
+        recorder.note_rank()
 
 
 if hasattr(os, "register_at_fork"):
@@ -119,6 +125,8 @@ class Recorder:
         self.path = path
         #: Recordings that were written.
         self.files: list[Path] = []
+        #: The one of them that holds all until the end; None where there is no such file, or not yet.
+        self.recording: Path | None = None
         #: Number of steps that have begun.
         self.steps_begun = 0
         #: Requests that failed, those included that no file was written for.
@@ -137,6 +145,12 @@ class Recorder:
         self._range: Any = None
         #: Requests fail on any thread, and a signal may come while one is recorded.
         self._lock = threading.RLock()
+        #: As far as it was known last: a group may be gone when something is written.
+        self._rank: int | None = None
+        #: Names under which nothing of an earlier run is left.
+        self._cleared: set[Path] = set()
+        #: A process that is forked is another one.
+        self._process = os.getpid()
         _recorders.add(self)
 
     @property
@@ -150,7 +164,7 @@ class Recorder:
         Raises:
             RecordingError: when PyTorch is missing or too old, or somebody else is recording.
         """
-        self._torch = release.torch()
+        self._torch, self._process = release.torch(), os.getpid()
         reason = release.why_not(self._torch)
         if reason is not None:
             log.warning("nothing is recorded: %s", reason)
@@ -163,6 +177,8 @@ class Recorder:
                 # What has not begun must not end: it would end what somebody else records.
                 self._torch = None
                 raise
+        tell_of_groups(_note_ranks)
+        self._forget_earlier_runs(self._name())
         if self._on_signal is not None:
             self._signal = OnSignal(self._on_signal, self._dump_for_signal)
         # A trainer may end without telling its callbacks.
@@ -210,10 +226,11 @@ class Recorder:
             event: Becomes part of the name: `"warm_up"` makes `run_warm_up.pickle`.
         """
         with self._lock:
-            if not self._is_recording:
+            if not self._is_recording or os.getpid() != self._process:
                 return None
             try:
-                path = file_name(self.path, event)
+                path = self._name(event)
+                self._forget_earlier_runs(self._name())
                 release.dump(self._torch, path, self._before)
             except Exception:
                 log.exception("the recording was not written")
@@ -223,6 +240,12 @@ class Recorder:
             if self.on_dump is not None:
                 self.on_dump()
             return path
+
+    def note_rank(self) -> None:
+        """Remember which of several processes this is, where that is known now."""
+        known = rank()
+        if known is not None:
+            self._rank = known
 
     def stop(self, error: BaseException | None = None) -> None:
         """End: write the recording, unless `error` is that memory ran out, which was written when it did."""
@@ -278,7 +301,22 @@ class Recorder:
 
     def _dump_at_the_end(self) -> None:
         self._is_written = True
-        self.dump()
+        self.recording = self.dump()
+
+    def _name(self, event: str = "") -> Path:
+        self.note_rank()
+        return file_name(self.path, event, self._rank)
+
+    def _forget_earlier_runs(self, name: Path) -> None:
+        """Remove what an earlier run left under a name of this one: nobody could tell whose it is."""
+        if name in self._cleared:
+            return
+        self._cleared.add(name)
+        for path in of_earlier_runs(name):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("%s is of an earlier run, and cannot be removed: %s", path, error)
 
     def _dump_for_failure(self, device: int, requested: int) -> None:
         with self._lock:
@@ -297,7 +335,7 @@ class Recorder:
         atexit.unregister(self.stop)
         observer.forget(self._dump_for_failure)
         if self._signal is not None:
-            self._signal.close()
+            self._signal.leave()
 
     def _dump_for_signal(self) -> None:
         self._signals += 1

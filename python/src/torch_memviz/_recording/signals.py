@@ -50,6 +50,15 @@ class OnSignal:
             self.close()
             os.kill(os.getpid(), number)
 
+    def leave(self) -> None:
+        """Do nothing in a process that was forked, a worker of a DataLoader for instance.
+
+        Whoever asks a job for a recording signals all of its processes; the signal must not end this one.
+        """
+        if self.is_open and self.before == signal.SIG_DFL and self.number.name in FREE:
+            self.before = signal.SIG_IGN
+        self.close()
+
     def close(self) -> None:
         """Give the signal back."""
         if self.is_open:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .._binary import MemvizError, call, run
 from .._recording import release
+from .._recording.names import of_earlier_runs
 from .._recording.recorder import record
 from .limits import Limits
 
@@ -30,6 +31,8 @@ class Measurement:
 
     def start(self) -> None:
         """Begin with nothing that earlier tests left to the allocator or the garbage collector."""
+        for path in [*of_earlier_runs(self.path), self.path.with_suffix(".html")]:
+            path.unlink(missing_ok=True)
         gc.collect()
         torch = release.torch()
         if torch.cuda.is_initialized():
@@ -42,7 +45,8 @@ class Measurement:
 
     def judge(self, update_baseline: bool) -> str | None:
         """Give what is wrong; None where every limit is kept. What cannot be judged is wrong, too."""
-        if not self.recorder.files:
+        recording = self.recorder.recording
+        if recording is None:
             return "GPU memory is not known: nothing was recorded"
         flags = list(self.limits.flags)
         baseline = self.limits.baseline
@@ -53,7 +57,7 @@ class Measurement:
             if not baseline.is_file():
                 return self._no_baseline(baseline)
             flags += [f"--baseline={baseline}", f"--tolerance={self.limits.tolerance}"]
-        done = call(["check", *flags, "--", str(self.recorder.files[0])])
+        done = call(["check", *flags, "--", str(recording)])
         if done.exit_code == 0:
             if update_baseline:
                 self._forget_old_baseline()

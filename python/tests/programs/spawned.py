@@ -1,0 +1,22 @@
+"""Ranks that `torch.multiprocessing.spawn` starts, and whose group is gone when the recording ends."""
+
+import torch
+from torch import multiprocessing
+from torch.distributed import destroy_process_group, init_process_group
+
+import torch_memviz
+
+
+def run(rank: int, store: str) -> None:
+    with torch_memviz.record("run.pickle"):
+        init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+        torch.empty((rank + 1) * 4 << 20, dtype=torch.uint8, device="cuda")
+        destroy_process_group()
+
+
+if __name__ == "__main__":
+    import os
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(run, (os.path.join(folder, "store"),), nprocs=2)
