@@ -37,19 +37,32 @@ def test_limits(torch: TorchEnvironment, tmp_path: Path) -> None:
         "test_fails": "failed",
         "test_has_no_limit": "passed",
         "test_comes_after_others": "passed",
+        "test_what_earlier_tests_left_is_not_counted": "passed",
+        "test_what_earlier_tests_left_is_counted": "failed",
+        "test_exceeds_beside_what_is_left": "failed",
+        "test_allocates_nothing": "failed",
+        "test_case_leaks": "failed",
+        "test_case_leaks_nothing": "passed",
+        "test_case_fails": "failed",
     }
-    failures = dict(re.findall(r"_{3,} (test_\w+) _{3,}\n(.*?)(?=\n_{3,} |\n={3,})", done.stdout, re.DOTALL))
+    failures = dict(re.findall(r"_{3,} (\S+) _{3,}\n(.*?)(?=\n_{3,} |\n={3,})", done.stdout, re.DOTALL))
     more = "more GPU memory than allowed: max-peak on device 0: 40.00 MiB (41943040 bytes), 8.00 MiB over"
     assert failures["test_exceeds"].startswith(more)
-    assert "test_limits.py:21 test_exceeds" in failures["test_exceeds"]
-    assert "test_limits.py:11 weights" in failures["test_exceeds"]
+    assert "test_limits.py:23 test_exceeds" in failures["test_exceeds"]
+    assert "test_limits.py:13 weights" in failures["test_exceeds"]
     assert "max-leak" in failures["test_leaks"]
-    assert "test_limits.py:31 test_leaks" in failures["test_leaks"]
+    assert "test_limits.py:33 test_leaks" in failures["test_leaks"]
     assert "GPU memory is not known" in failures["test_cannot_be_known"]
     assert "there is no baseline" in failures["test_stays_the_same"]
     assert "OutOfMemoryError" in failures["test_runs_out_of_memory"]
     assert "recording: " in failures["test_runs_out_of_memory"]
     assert "its own reason" in failures["test_fails"]
+    assert "its own reason, too" in failures["Case.test_case_fails"]
+    assert "test_case_leaks" in failures["Case.test_case_leaks"]
+    assert "28.00 MiB were in use when the test began" in failures["test_exceeds_beside_what_is_left"]
+    # That there is no baseline is all that is wrong.
+    assert failures["test_allocates_nothing"].startswith("GPU memory is not known: there is no baseline")
+    assert "max-" not in failures["test_allocates_nothing"]
     assert (tmp_path / "kept" / "test_limits.test_exceeds.html").is_file()
     assert (tmp_path / "kept" / "test_limits.test_passes.pickle").is_file()
     assert (tmp_path / "kept" / "test_limits.test_runs_out_of_memory_oom_attempt1.html").is_file()
@@ -65,6 +78,9 @@ def test_baselines(torch: TorchEnvironment, tmp_path: Path) -> None:
     test.write_text(test.read_text(encoding="utf-8").replace("20 << 20", "24 << 20"), encoding="utf-8")
     done = torch.run(*command, cwd=tmp_path, code=1)
     assert "baseline-peak" in done.stdout
+    idle = (*PYTEST, "-k", "allocates_nothing")
+    torch.run(*idle, "--memviz-update-baselines", cwd=tmp_path)
+    torch.run(*idle, cwd=tmp_path)
     # What failed is kept where nobody asked for it, what passed is not.
     assert len(list((tmp_path / ".pytest_cache").rglob("*.pickle"))) == 1
 
@@ -149,13 +165,17 @@ def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Pat
     assert "1 passed" in run("-k", "configuration", "--memviz-rehearse=memviz.toml")
 
 
-def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
-    test = "import pytest\n@pytest.mark.limit_gpu_memory('1 GiB')\ndef test_it(): assert False\n"
+def test_without_a_gpu_tests_run_and_limits_are_not_judged(tmp_path: Path) -> None:
+    test = (
+        "import pytest\nimport unittest\n"
+        "@pytest.mark.limit_gpu_memory('1 GiB')\ndef test_passes(): pass\n"
+        "@pytest.mark.limit_gpu_leaks('1 MiB')\ndef test_fails(): assert False\n"
+        "@pytest.mark.limit_gpu_leaks('1 MiB')\nclass Case(unittest.TestCase):\n    def test_case(self): pass\n"
+    )
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
     done = run_pytest(tmp_path)
-    assert done.returncode == 0
-    assert "1 skipped" in done.stdout
-    assert "GPU memory: " in done.stdout
+    assert outcomes(done.stdout) == {"test_passes": "passed", "test_fails": "failed", "test_case": "passed"}
+    assert re.search(r"^memviz: limits of 3 tests were not judged: expected PyTorch", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +186,8 @@ def test_without_a_gpu_tests_are_skipped(tmp_path: Path) -> None:
         ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
         ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of a100-40gb"),
         ("limit_gpu_memory('4 GiB', rehearse=True)", "memviz.toml: "),
-        ("limit_gpu_memory()", "missing 1 required positional argument"),
+        ("limit_gpu_memory()", "limit_gpu_memory: missing 1 required positional argument"),
+        ("limit_gpu_memory('4 GiB', of='me')", "expected of='test' or of='process', found 'me'"),
     ],
 )
 def test_a_marker_that_says_nothing(marker: str, reason: str, tmp_path: Path) -> None:
@@ -175,6 +196,8 @@ def test_a_marker_that_says_nothing(marker: str, reason: str, tmp_path: Path) ->
     done = run_pytest(tmp_path)
     assert done.returncode == 1
     assert reason in done.stdout
+    # One line, and no trace of the plugin.
+    assert "pytest_plugin.py" not in done.stdout
 
 
 def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -5,18 +5,19 @@
     @pytest.mark.limit_gpu_memory("4 GiB")
     def test_training_step(): ...
 
-A test without a GPU is skipped, unless it is rehearsed on one that is not there: `rehearse="h100-80gb"`. One whose
-memory cannot be judged fails, as one that uses too much does.
+Without a GPU the test runs and its limits are not judged, which the summary says, unless it is rehearsed on one that is
+not there: `rehearse="h100-80gb"`. One whose memory cannot be judged fails, as one that uses too much does.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import inspect
 import tempfile
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,21 @@ from ._recording import release
 from ._rehearsal.gpus import RehearsalError
 from ._testing import files, rehearsed
 from ._testing.device import Device
-from ._testing.limits import MARKERS, limits
+from ._testing.limits import MarkerError, limits
 from ._testing.measurement import Measurement
+
+#: The markers, as `pytest --markers` shows them.
+MARKERS = (
+    'limit_gpu_memory(limit, metric="allocated", of="test"): fail when the test allocates (or reserves) more GPU '
+    'memory than "4 GiB"; of="process" counts what was in use before, too; rehearse="h100-80gb", here and below, runs '
+    "the test without a GPU, and rehearse=True on that of memviz.toml",
+    'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
+    'gpu_memory_baseline(tolerance="0%", of="test"): fail when the peak grows beyond that of the baseline beside the '
+    "test",
+)
+
+#: The property of a report that says why limits were not judged.
+NOT_JUDGED = "gpu_memory_not_judged"
 
 MEASUREMENT = pytest.StashKey[Measurement]()
 
@@ -82,13 +96,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin to record before the fixtures are made."""
-    asked = limits(item)
+    try:
+        asked = limits(item)
+    except MarkerError as error:
+        pytest.fail(str(error), pytrace=False)
     if asked is None:
         return
     is_elsewhere = asked.rehearse is not None and not rehearsed.is_rehearsed(asked.rehearse)
     reason = rehearsed.why_not() if is_elsewhere else why_not()
     if reason is not None:
-        pytest.skip(f"GPU memory: {reason}")
+        # The test itself may well run here.
+        item.user_properties.append((NOT_JUDGED, reason))
+        return
     root = _root(item.config)
     keep = bool(item.config.getoption("--memviz-dir"))
     measurement = Measurement(asked, root / files.recording(item), _scratch(item.config, root), keep)
@@ -102,13 +121,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     measurement = item.stash.get(MEASUREMENT, None)
     if measurement is None:
         return (yield)
+    if measurement.limits.leaks is not None:
+        _repeat(item, measurement)
     try:
         result = yield
     except BaseException as error:
-        measurement.stop(error)
-        if measurement.recorder.failures:
-            item.add_report_section("call", "memviz", measurement.evidence())
+        _give_evidence(item, measurement, error)
         raise
+    # What a test of unittest raises does not get here.
+    if getattr(item, "_excinfo", None):
+        _give_evidence(item, measurement, None)
+        return result
     measurement.stop()
     wrong = measurement.judge(bool(item.config.getoption("--memviz-update-baselines")))
     if wrong is not None:
@@ -116,20 +139,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test several times whose leaks are limited; each run is a step of the recording."""
-    measurement = pyfuncitem.stash.get(MEASUREMENT, None)
-    if measurement is None or measurement.limits.runs == 1:
-        return None
-    if inspect.iscoroutinefunction(pyfuncitem.obj):
-        pytest.fail("limit_gpu_leaks: expected a plain function, found a coroutine", pytrace=False)
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    for _ in range(measurement.limits.runs):
-        with measurement.recorder.step():
-            pyfuncitem.obj(**arguments)
-            gc.collect()
-    return True
+def _repeat(item: pytest.Item, measurement: Measurement) -> None:
+    """Have a test run several times whose leaks are limited."""
+    if not isinstance(item, pytest.Function) or inspect.iscoroutinefunction(item.obj):
+        pytest.fail("limit_gpu_leaks: expected a plain function, found none", pytrace=False)
+    item.obj = measurement.repeated(item.obj)
+
+
+def _give_evidence(item: pytest.Item, measurement: Measurement, error: BaseException | None) -> None:
+    measurement.stop(error)
+    if measurement.recorder.failures:
+        item.add_report_section("call", "memviz", measurement.evidence())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -145,11 +165,22 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
             del item.stash[MEASUREMENT]
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many limits were not judged, and why: tests that pass look the same."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    setups = (
+        report for report in reports if getattr(report, "when", "") == "call" or getattr(report, "skipped", False)
+    )
+    reasons = Counter(value for report in setups for name, value in report.user_properties if name == NOT_JUDGED)
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"memviz: limits of {count} tests were not judged: {reason}", yellow=True)
+
+
 def _rehearsed_on(item: pytest.Item) -> Device | None:
     """The device that a test is rehearsed on; a marker that says nothing fails where the test is set up."""
     try:
         asked = limits(item)
-    except pytest.UsageError:
+    except MarkerError:
         return None
     return asked.rehearse if asked is not None else None
 

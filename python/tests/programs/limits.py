@@ -1,5 +1,7 @@
 """Tests with limits: run by pytest with the plugin."""
 
+import unittest
+
 import pytest
 import torch
 
@@ -73,3 +75,40 @@ def test_comes_after_others() -> None:
     # What a fixture or a library keeps was recorded by the test before.
     assert kept
     torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+
+@pytest.mark.limit_gpu_memory("1 MiB")
+def test_what_earlier_tests_left_is_not_counted() -> None:
+    assert kept
+    torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+
+@pytest.mark.limit_gpu_memory("1 MiB", of="process")
+def test_what_earlier_tests_left_is_counted() -> None:
+    torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+
+
+@pytest.mark.limit_gpu_memory("1 MiB")
+def test_exceeds_beside_what_is_left() -> None:
+    torch.empty(2 << 20, dtype=torch.uint8, device="cuda")
+
+
+@pytest.mark.limit_gpu_memory("1 MiB")
+@pytest.mark.limit_gpu_leaks("1 MiB")
+@pytest.mark.gpu_memory_baseline
+def test_allocates_nothing() -> None:
+    pass
+
+
+class Case(unittest.TestCase):
+    @pytest.mark.limit_gpu_leaks("1 MiB")
+    def test_case_leaks(self) -> None:
+        kept.append(torch.empty(4 << 20, dtype=torch.uint8, device="cuda"))
+
+    @pytest.mark.limit_gpu_leaks("1 MiB")
+    def test_case_leaks_nothing(self) -> None:
+        torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+
+    @pytest.mark.limit_gpu_leaks("1 MiB")
+    def test_case_fails(self) -> None:
+        self.fail("its own reason, too")

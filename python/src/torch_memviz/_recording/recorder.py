@@ -127,6 +127,8 @@ class Recorder:
         self.files: list[Path] = []
         #: The one of them that holds all until the end; None where there is no such file, or not yet.
         self.recording: Path | None = None
+        #: Whether the last file has no entries because nothing was allocated or freed, and not because it lost them.
+        self.is_idle = False
         #: Number of steps that have begun.
         self.steps_begun = 0
         #: Requests that failed, those included that no file was written for.
@@ -231,7 +233,7 @@ class Recorder:
             try:
                 path = self._name(event)
                 self._forget_earlier_runs(self._name())
-                release.dump(self._torch, path, self._before)
+                self.is_idle = release.dump(self._torch, path, self._before)
             except Exception:
                 log.exception("the recording was not written")
                 return None

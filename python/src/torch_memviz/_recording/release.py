@@ -101,8 +101,10 @@ def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool
     return False if list(kept) == list(most) else None
 
 
-def dump(module: ModuleType, path: Path, before: list[int]) -> None:
-    """Write what was recorded. A file of this name is replaced when the new one is complete, and not before.
+def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
+    """Write what was recorded; give whether it is known that nothing was allocated or freed.
+
+    A file of this name is replaced when the new one is complete, and not before.
 
     Args:
         module: PyTorch.
@@ -123,6 +125,7 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> None:
         snapshot["trace_alloc_overflowed"] = is_lost
     with replacing(path) as file:
         pickle.dump(snapshot, file)
+    return is_lost is False and not any(snapshot["device_traces"])
 
 
 @contextmanager

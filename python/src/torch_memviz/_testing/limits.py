@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,32 +15,62 @@ from .._rehearsal.gpus import RehearsalError
 from . import files
 from .device import CONFIG, Device
 
-#: The markers, as `pytest --markers` shows them.
-MARKERS = (
-    'limit_gpu_memory(limit, metric="allocated"): fail when more GPU memory is allocated (or reserved) than "4 GiB"; '
-    'rehearse="h100-80gb", here and below, runs the test without a GPU, and rehearse=True on that of memviz.toml',
-    'limit_gpu_leaks(limit, runs=6): run the test several times, and fail when each leaks more than "1 MiB"',
-    'gpu_memory_baseline(tolerance="0%"): fail when the peak grows beyond that of the baseline beside the test',
-)
-
 #: Fewer cannot tell a leak from what is made once.
 FEWEST_RUNS = 5
 
 FLAGS = {"allocated": "--max-peak", "reserved": "--max-reserved"}
 
+#: What is counted: what memory rises by in the test, or all that the process holds.
+OF = ("test", "process")
+
+
+class MarkerError(Exception):
+    """A marker is used in another way than it can be."""
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """The most that a test may use."""
+
+    metric: str
+    #: Bytes.
+    limit: int
+    #: Whether what was in use when the test began counts.
+    of: str
+
+    def flag(self, before: int) -> str:
+        """Give it as an option of `memviz check`, for a device with so much in use before."""
+        return f"{FLAGS[self.metric]}={self.limit + (before if self.of == 'test' else 0)}B"
+
+
+@dataclass(frozen=True)
+class LeakLimit:
+    """The most that each run of a test may leave behind."""
+
+    #: Bytes.
+    limit: int
+    #: How often the test is run.
+    runs: int
+
+
+@dataclass(frozen=True)
+class BaselineLimit:
+    """The peak that was committed."""
+
+    path: Path
+    #: Where an earlier version kept it, which may be another test's.
+    old_path: Path
+    tolerance: str
+    of: str
+
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a test, as options of `memviz check`."""
+    """The limits of a test."""
 
-    flags: tuple[str, ...]
-    #: How often the test is run.
-    runs: int = 1
-    #: Its baseline, and the tolerance.
-    baseline: Path | None = None
-    #: Where an earlier version kept it, which may be another test's.
-    old_baseline: Path | None = None
-    tolerance: str = ""
+    memory: tuple[MemoryLimit, ...] = ()
+    leaks: LeakLimit | None = None
+    baseline: BaselineLimit | None = None
     #: The device that it is rehearsed on; None: it runs on the one that is there.
     rehearse: Device | None = None
 
@@ -48,10 +79,8 @@ def limits(item: pytest.Item) -> Limits | None:
     """Give the limits of a test; None where it has none.
 
     Raises:
-        pytest.UsageError: when a marker is used in another way.
+        MarkerError: when a marker is used in another way.
     """
-    flags: list[str] = []
-    runs, baseline, old_baseline, tolerance = 1, None, None, ""
     devices: list[Device] = []
 
     def arguments(marker: pytest.Mark) -> dict[str, Any]:
@@ -61,44 +90,60 @@ def limits(item: pytest.Item) -> Limits | None:
             devices.append(Device.of(CONFIG if asked is True else str(asked), item.config.rootpath))
         return kwargs
 
+    memory: dict[str, MemoryLimit] = {}
+    leaks: LeakLimit | None = None
+    baseline: BaselineLimit | None = None
+    name = ""
     try:
-        for marker in item.iter_markers("limit_gpu_memory"):
-            flags.append(_memory(*marker.args, **arguments(marker)))
-        for marker in _closest(item, "limit_gpu_leaks"):
-            flag, runs = _leaks(*marker.args, **arguments(marker))
-            flags += [flag, "--steps=^step_"]
-        for marker in _closest(item, "gpu_memory_baseline"):
-            tolerance = _tolerance(*marker.args, **arguments(marker))
-            baseline, old_baseline = files.baseline(item), files.old_baseline(item)
+        name = "limit_gpu_memory"
+        for marker in _markers(item, name):
+            limit = _memory(*marker.args, **arguments(marker))
+            # The closest comes first, and replaces what the class or module says.
+            memory.setdefault(limit.metric, limit)
+        name = "limit_gpu_leaks"
+        for marker in list(_markers(item, name))[:1]:
+            leaks = _leaks(*marker.args, **arguments(marker))
+        name = "gpu_memory_baseline"
+        for marker in list(_markers(item, name))[:1]:
+            tolerance, of = _baseline(*marker.args, **arguments(marker))
+            baseline = BaselineLimit(files.baseline(item), files.old_baseline(item), tolerance, of)
+        name = "rehearse"
         if len(set(devices)) > 1:
             found = " and ".join(device.text for device in devices)
             raise ValueError(f"expected one GPU to rehearse on, found {found}")
     except (TypeError, ValueError, RehearsalError) as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from error
-    # The closest marker comes first, and replaces what the class or module says.
-    flags = [flag for at, flag in enumerate(flags) if flag.split("=")[0] not in {f.split("=")[0] for f in flags[:at]}]
-    if not flags and not baseline:
+        # Python names the function that a marker is read by.
+        said = re.sub(r"^_(memory|leaks|baseline)\(\)", "", str(error))
+        raise MarkerError(f"{name}:{'' if said.startswith(' ') else ' '}{said}") from None
+    if not memory and leaks is None and baseline is None:
         return None
-    return Limits(tuple(flags), runs, baseline, old_baseline, tolerance, devices[0] if devices else None)
+    return Limits(tuple(memory.values()), leaks, baseline, devices[0] if devices else None)
 
 
-def _closest(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
-    marker = item.get_closest_marker(name)
-    if marker is not None:
-        yield marker
+def _markers(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
+    """The markers of a test, those of its parameters first, which pytest puts behind those of its function."""
+    of_parameters = [mark for mark in getattr(getattr(item, "callspec", None), "marks", ()) if mark.name == name]
+    yield from of_parameters
+    yield from (mark for mark in item.iter_markers(name) if all(mark is not other for other in of_parameters))
 
 
-def _memory(limit: str | int, metric: str = "allocated") -> str:
+def _memory(limit: str | int, metric: str = "allocated", of: str = "test") -> MemoryLimit:
     if metric not in FLAGS:
-        raise ValueError(f"limit_gpu_memory: expected a metric of {' or '.join(FLAGS)}, found {metric!r}")
-    return f"{FLAGS[metric]}={size(limit)}B"
+        raise ValueError(f"expected a metric of {' or '.join(FLAGS)}, found {metric!r}")
+    return MemoryLimit(metric, size(limit), _of(of))
 
 
-def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1) -> tuple[str, int]:
+def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1) -> LeakLimit:
     if runs < FEWEST_RUNS:
-        raise ValueError(f"limit_gpu_leaks: expected at least {FEWEST_RUNS} runs, found {runs}")
-    return f"--max-leak={size(limit)}B", runs
+        raise ValueError(f"expected at least {FEWEST_RUNS} runs, found {runs}")
+    return LeakLimit(size(limit), runs)
 
 
-def _tolerance(tolerance: Any = "0%") -> str:
-    return str(tolerance)
+def _baseline(tolerance: Any = "0%", of: str = "test") -> tuple[str, str]:
+    return str(tolerance), _of(of)
+
+
+def _of(of: str) -> str:
+    if of not in OF:
+        raise ValueError(f"expected of={' or of='.join(map(repr, OF))}, found {of!r}")
+    return of

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import json
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from .._binary import MemvizError, call, run
 from .._recording import release
 from .._recording.names import of_earlier_runs
 from .._recording.recorder import record
-from .limits import Limits
+from .._recording.sizes import shown
+from . import in_use
+from .limits import BaselineLimit, LeakLimit, Limits, MemoryLimit
+
+#: What is said of a test whose memory cannot be judged.
+UNKNOWN = "GPU memory is not known"
 
 
 class Measurement:
@@ -27,7 +36,10 @@ class Measurement:
             keep: Whether it is kept in any case.
         """
         self.limits, self.path, self.keep = limits, path, keep
+        self.scratch = scratch
         self.recorder = record(scratch / path.name, report=False)
+        #: What earlier tests have left, which is not this one's.
+        self.before: in_use.InUse = {}
 
     def start(self) -> None:
         """Begin with nothing that earlier tests left to the allocator or the garbage collector."""
@@ -36,51 +48,135 @@ class Measurement:
         gc.collect()
         torch = release.torch()
         if torch.cuda.is_initialized():
+            # Made for the first product of matrices in a process, and kept: whichever test comes first would pay.
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
+            self.before = in_use.in_use()
         self.recorder.start()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the recording."""
         self.recorder.stop(error)
 
+    def repeated(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a test that runs as often as its leaks ask for; each run is a step of the recording."""
+        leaks = self.limits.leaks
+        assert leaks is not None
+
+        @functools.wraps(test)
+        def run_it(*args: Any, **kwargs: Any) -> None:
+            for _ in range(leaks.runs):
+                with self.recorder.step():
+                    test(*args, **kwargs)
+                    gc.collect()
+
+        return run_it
+
     def judge(self, update_baseline: bool) -> str | None:
         """Give what is wrong; None where every limit is kept. What cannot be judged is wrong, too."""
-        recording = self.recorder.recording
-        if recording is None:
-            return "GPU memory is not known: nothing was recorded"
-        flags = list(self.limits.flags)
-        baseline = self.limits.baseline
-        if baseline is not None and update_baseline:
-            baseline.parent.mkdir(parents=True, exist_ok=True)
-            flags += [f"--baseline={baseline}", "--update-baseline"]
-        elif baseline is not None:
-            if not baseline.is_file():
-                return self._no_baseline(baseline)
-            flags += [f"--baseline={baseline}", f"--tolerance={self.limits.tolerance}"]
-        done = call(["check", *flags, "--", str(recording)])
-        if done.exit_code == 0:
-            if update_baseline:
-                self._forget_old_baseline()
+        if self.recorder.recording is None:
+            return f"{UNKNOWN}: nothing was recorded"
+        wrong = [said for said in self._judged(update_baseline) if said is not None]
+        return "\n\n".join(wrong) or None
+
+    def _judged(self, update_baseline: bool) -> Iterator[str | None]:
+        for limit in self.limits.memory:
+            yield self._memory(limit)
+        if self.limits.leaks is not None:
+            yield self._leaks(self.limits.leaks)
+        if self.limits.baseline is not None:
+            judge = self._update if update_baseline else self._compare
+            yield judge(self.limits.baseline)
+
+    def _memory(self, limit: MemoryLimit) -> str | None:
+        counter = f"{limit.metric}_bytes"
+        if self.recorder.is_idle:
+            # The file looks like one of no recording at all; it is known here that it ran, and lost nothing.
+            held = max((held[counter] for held in self.before.values()), default=0) if limit.of == "process" else 0
+            return None if held <= limit.limit else f"more GPU memory than allowed: {shown(held)} were in use before"
+        if limit.of == "process" or not any(held[counter] for held in self.before.values()):
+            return self._check([limit.flag(0)])
+        devices = self._devices()
+        if len(devices) == 1:
+            return self._check([limit.flag(self._held(devices[0], counter))], self._not_counted(limit, devices))
+        wrong = (
+            self._check(
+                [limit.flag(self._held(device, counter)), f"--device={device}"], self._not_counted(limit, [device])
+            )
+            for device in devices
+        )
+        return "\n\n".join(said for said in wrong if said is not None) or None
+
+    def _not_counted(self, limit: MemoryLimit, devices: list[int]) -> str:
+        held = sum(self._held(device, f"{limit.metric}_bytes") for device in devices)
+        if not held:
+            return ""
+        return (
+            f"\n\n{shown(held)} were in use when the test began: they are part of what was measured, and the limit of "
+            f'{shown(limit.limit)} is that much higher here (of="process" counts them)'
+        )
+
+    def _leaks(self, limit: LeakLimit) -> str | None:
+        if self.recorder.is_idle:
             return None
-        title = "more GPU memory than allowed" if done.exit_code == 1 else "GPU memory is not known"
+        return self._check([f"--max-leak={limit.limit}B", "--steps=^step_"])
+
+    def _compare(self, limit: BaselineLimit) -> str | None:
+        if not limit.path.is_file():
+            return self._no_baseline(limit)
+        if self.recorder.is_idle and limit.of == "test":
+            return None
+        path = limit.path
+        if limit.of == "test" and any(self.before.values()):
+            path = self.scratch / limit.path.name
+            in_use.write(path, in_use.within(in_use.read(limit.path), self.before))
+        return self._check([f"--baseline={path}", f"--tolerance={limit.tolerance}"])
+
+    def _update(self, limit: BaselineLimit) -> str | None:
+        limit.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.recorder.is_idle and limit.of == "test":
+            in_use.write(limit.path, in_use.nothing(self.path))
+            self._forget_old_baseline(limit)
+            return None
+        wrong = self._check([f"--baseline={limit.path}", "--update-baseline"])
+        if wrong is None:
+            if limit.of == "test" and any(self.before.values()):
+                in_use.write(limit.path, in_use.without(in_use.read(limit.path), self.before))
+            self._forget_old_baseline(limit)
+        return wrong
+
+    def _check(self, flags: list[str], more: str = "") -> str | None:
+        done = call(["check", *flags, "--", str(self.recorder.recording)])
+        if done.exit_code == 0:
+            return None
+        title = "more GPU memory than allowed" if done.exit_code == 1 else UNKNOWN
         said = (done.stdout or done.message()).strip()
         # Summaries of pytest show the first line alone.
         reason = re.search(r"^(?:max|baseline)-.* on device .*$", said, re.MULTILINE)
-        return f"{title}{f': {reason.group()}' if reason else ''}\n\n{said}"
+        return f"{title}{f': {reason.group()}' if reason else ''}{more}\n\n{said}"
 
-    def _no_baseline(self, baseline: Path) -> str:
-        old = self.limits.old_baseline
-        said = f"GPU memory is not known: there is no baseline {baseline}; --memviz-update-baselines writes it"
-        if old is not None and old != baseline and old.is_file():
-            said += f"\n\n{old} may be that of another test with this name: tests have a baseline each now"
+    def _devices(self) -> list[int]:
+        """Devices that the recording has data of."""
+        answer = json.loads(run(["peak", "--top=1", "--format=json", "--", str(self.recorder.recording)]))
+        return [device["device"] for device in answer["devices"]]
+
+    def _held(self, device: int, counter: str) -> int:
+        return self.before.get(device, {}).get(counter, 0)
+
+    @staticmethod
+    def _no_baseline(limit: BaselineLimit) -> str:
+        said = f"{UNKNOWN}: there is no baseline {limit.path}; --memviz-update-baselines writes it"
+        if limit.old_path != limit.path and limit.old_path.is_file():
+            said += f"\n\n{limit.old_path} may be that of another test with this name: tests have a baseline each now"
         return said
 
-    def _forget_old_baseline(self) -> None:
+    @staticmethod
+    def _forget_old_baseline(limit: BaselineLimit) -> None:
         """Remove the baseline that the new one replaces, which tests of one name in several classes shared."""
-        old, baseline = self.limits.old_baseline, self.limits.baseline
-        if old is not None and old != baseline and old.is_file():
-            old.unlink(missing_ok=True)
-            warnings.warn(f"{old} is now {baseline}: tests have a baseline each", UserWarning, stacklevel=1)
+        if limit.old_path != limit.path and limit.old_path.is_file():
+            limit.old_path.unlink(missing_ok=True)
+            said = f"{limit.old_path} is now {limit.path}: tests have a baseline each"
+            warnings.warn(said, UserWarning, stacklevel=1)
 
     def evidence(self) -> str:
         """Keep the recording, with a report beside it, and say where."""
