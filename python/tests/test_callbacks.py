@@ -40,3 +40,27 @@ def test_running_out_of_memory_later(library: str, program: str, torch: TorchEnv
     answer = torch_memviz.oom(tmp_path / f"{name}_oom_attempt1.pickle")
     assert answer.input.complete_history
     assert len(answer.devices[0].ooms) == 1
+
+
+@pytest.mark.parametrize(("library", "program"), CALLBACKS)
+def test_a_second_training_is_recorded_too(library: str, program: str, torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has(library):
+        pytest.skip(f"the environment has no {library}")
+    done = torch.run(PROGRAMS / f"{program}.py", "again", cwd=tmp_path)
+    name = f"{program.split('_')[0]}_run2.pickle"
+    assert json.loads(done.stdout.splitlines()[-1])["files"] == [name]
+    assert f"training 2 is recorded as {name}" in done.stderr
+    assert torch_memviz.info(tmp_path / name).devices[0].steps == 4
+
+
+def test_the_cell_of_a_notebook_runs_again_after_it_ran_out_of_memory(torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = torch.run(PROGRAMS / "notebook.py", cwd=tmp_path, mib=2048)
+    assert done.stdout.splitlines() == [
+        "out of memory: ['run_oom_attempt1.pickle']",
+        "stopped: ['run.pickle', 'run_oom_attempt1.pickle']",
+        "out of memory: ['run_oom_attempt1.pickle']",
+        "again: ['run_oom_attempt1.pickle']",
+        "refused: found the recording of run.pickle, which torch_memviz.stop() ends",
+        "smaller: ['run.pickle']",
+    ]
+    assert "run.pickle: a recording still ran, and begins again" in done.stderr

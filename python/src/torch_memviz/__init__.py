@@ -40,7 +40,7 @@ from ._commands import (
 )
 from ._picture import Picture
 from ._recording.categories import categories, category
-from ._recording.recorder import Recorder, RecordingError, record
+from ._recording.recorder import Recorder, RecordingError, current, record, stop
 from ._rehearsal.gpus import RehearsalError
 from ._rehearsal.start import Rehearsal, rehearse
 
@@ -57,6 +57,7 @@ __all__ = [
     "category",
     "check",
     "checkpoint",
+    "current",
     "diff",
     "fit",
     "flamegraph",
@@ -70,6 +71,7 @@ __all__ = [
     "rehearse",
     "report",
     "simulate",
+    "stop",
     "timeline",
     "triage",
     "view",

@@ -40,5 +40,7 @@ try:
     trainer.train()
 except torch.cuda.OutOfMemoryError:
     print("out of memory")
+if "again" in sys.argv:
+    trainer.train()
 recorder = callback.recorder
 print(json.dumps({"files": [path.name for path in recorder.files], "steps": recorder.steps_begun}))

@@ -80,6 +80,26 @@ def record(
 #: All there are, for processes that are forked.
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
+#: Those that have begun, or wait for their first step, and did not end yet; the latest is the last.
+_running: list[Recorder] = []
+
+
+def current() -> Recorder | None:
+    """Give the recorder that runs, the latest of several; None where none does."""
+    return _running[-1] if _running else None
+
+
+def stop() -> list[Path]:
+    """End the recording that runs, whoever has begun it; give its files.
+
+    After an error in a notebook, for instance, which has ended a training whose callback was not told.
+    """
+    recorder = current()
+    if recorder is None:
+        return []
+    recorder.stop()
+    return recorder.files
+
 
 def _leave_all() -> None:
     for recorder in list(_recorders):
@@ -147,6 +167,10 @@ class Recorder:
         self._range: Any = None
         #: Requests fail on any thread, and a signal may come while one is recorded.
         self._lock = threading.RLock()
+        #: Whether the end of a block ends it.
+        self._is_block = False
+        #: How many trainings one callback has recorded, with this one.
+        self._number = 1
         #: As far as it was known last: a group may be gone when something is written.
         self._rank: int | None = None
         #: Names under which nothing of an earlier run is left.
@@ -172,6 +196,7 @@ class Recorder:
             log.warning("nothing is recorded: %s", reason)
             self._torch = None
             return self
+        self._take_over()
         if self._window is None or self._window[0] == 0:
             try:
                 self._begin()
@@ -185,11 +210,29 @@ class Recorder:
             self._signal = OnSignal(self._on_signal, self._dump_for_signal)
         # A trainer may end without telling its callbacks.
         atexit.register(self.stop)
+        _running.append(self)
         return self
 
     def __enter__(self) -> Recorder:
         """Begin."""
+        self._is_block = True
         return self.start()
+
+    def again(self) -> Recorder:
+        """Give a recorder like this one for what comes after it: that of `run.pickle` has one of `run_run2.pickle`."""
+        number = self._number + 1
+        stem = self.path.stem.removesuffix(f"_run{self._number}")
+        path = self.path.with_name(f"{stem}_run{number}{self.path.suffix}")
+        recorder = Recorder(
+            path,
+            self._options,
+            on_oom=self._on_oom,
+            on_signal=self._on_signal,
+            steps=self._window,
+            report=self._report,
+        )
+        recorder._number = number
+        return recorder
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """End, and let what was raised go on."""
@@ -260,17 +303,41 @@ class Recorder:
                 self._dump_at_the_end()
         finally:
             self._end()
-            if self._signal is not None:
-                self._signal.close()
-            self._torch = None
+            self._close()
         if self.failures > MOST_FAILURES:
             log.warning("%d requests failed, the first %d were kept", self.failures, MOST_FAILURES)
         if self._report:
             self._write_reports()
 
+    def _take_over(self) -> None:
+        """End what an earlier run of the same cell has begun, and an error kept from ending."""
+        for other in list(_running):
+            if not other._is_block and other.path.absolute() == self.path.absolute():
+                log.warning("%s: a recording still ran, and begins again", other.path)
+                other._abandon()
+
+    def _abandon(self) -> None:
+        """End without a file."""
+        atexit.unregister(self.stop)
+        self.end_step()
+        self._end()
+        self._close()
+
+    def _close(self) -> None:
+        if self._signal is not None:
+            self._signal.close()
+        self._torch = None
+        if self in _running:
+            _running.remove(self)
+
     def _begin(self) -> None:
         if release.is_recording(self._torch):
-            raise RecordingError("expected nobody else to record memory, found a recording that runs")
+            others = (other for other in _running if other.is_recording)
+            found, end = next(
+                ((f"the recording of {other.path}", "torch_memviz.stop()") for other in others),
+                ("one of PyTorch itself", "torch.cuda.memory._record_memory_history(None)"),
+            )
+            raise RecordingError(f"expected nobody else to record memory, found {found}, which {end} ends")
         for device, count in release.older(self._torch):
             message = "device %d: %s are older than the recording, which will not know who made them"
             log.warning(message, device, sizes.shown(count))
@@ -338,6 +405,7 @@ class Recorder:
         observer.forget(self._dump_for_failure)
         if self._signal is not None:
             self._signal.leave()
+        _running.clear()
 
     def _dump_for_signal(self) -> None:
         self._signals += 1
