@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 #: A folder with environments, each with a `venv` and a `lib`; `just torch-env` makes one.
 TORCH = "MEMVIZ_TORCH_ENVS"
-#: When this is 1, no environment is a failure.
+#: When this is 1, no environment of the main release is a failure.
 REQUIRE_TORCH = "MEMVIZ_REQUIRE_TORCH"
 
 #: The release that everything is tested with; others are tested with what depends on the release.
@@ -27,6 +28,8 @@ MAIN = "2.11"
 @pytest.fixture(scope="session", autouse=True)
 def _binary() -> None:
     """Test the binary that is named, or that was installed with the package, or that was built here."""
+    # Programs of these tests are not run by a worker of these tests.
+    os.environ.pop("PYTEST_XDIST_WORKER", None)
     candidates = [*_installed(), ROOT / "target" / "debug" / "memviz"]
     found = next((path for path in candidates if path.is_file()), None)
     if found is not None:
@@ -47,24 +50,46 @@ class TorchEnvironment:
         return tuple(map(int, self.release.split(".")))
 
     def run(
-        self, *arguments: str | Path, cwd: Path, code: int | None = 0, mib: int = 8192, **variables: str
+        self,
+        *arguments: str | Path,
+        cwd: Path,
+        code: int | None = 0,
+        mib: int = 8192,
+        gpu: bool = True,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python to its end; fail unless it exits with this code."""
-        lib = self.folder / "lib"
+        """Run Python to its end, with a GPU or without one; fail unless it exits with this code."""
+        python = str(self.folder / "venv" / "bin" / "python")
         environment = {
             **os.environ,
-            "LD_PRELOAD": str(lib / "libfakecuda.so"),
-            "LD_LIBRARY_PATH": str(lib),
-            "FAKECUDA_TOTAL_MIB": str(mib),
             "PYTHONPATH": str(ROOT / "python" / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HF_HUB_OFFLINE": "1",
+            **(self._stand_in(mib) if gpu else {"CUDA_VISIBLE_DEVICES": ""}),
             **variables,
         }
-        command = [str(self.folder / "venv" / "bin" / "python"), *map(str, arguments)]
+        command = [python, *map(str, arguments)]
+        if gpu and not self.is_preloaded:
+            plan = {"path": None, "gpu": "a100-40gb", "memory": mib << 20, "context": 0, "despite_gpu": True}
+            command = [python, "-m", "torch_memviz._rehearsal", json.dumps(plan), *command]
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, encoding="utf-8", check=False)
         assert code is None or done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done
+
+    @property
+    def is_preloaded(self) -> bool:
+        """Whether another stand-in than that of this project is to be loaded before PyTorch."""
+        return (self.folder / "lib" / "libfakecuda.so").is_file()
+
+    def _stand_in(self, mib: int) -> dict[str, str]:
+        if not self.is_preloaded:
+            return {}
+        lib = self.folder / "lib"
+        return {
+            "LD_PRELOAD": str(lib / "libfakecuda.so"),
+            "LD_LIBRARY_PATH": str(lib),
+            "FAKECUDA_TOTAL_MIB": str(mib),
+        }
 
     def has(self, module: str) -> bool:
         """Whether a module is installed."""
@@ -77,10 +102,9 @@ class TorchEnvironment:
 
 
 def torch_environments() -> dict[str, TorchEnvironment]:
-    """All environments there are, by release."""
-    root = Path(os.environ.get(TORCH) or ROOT / "target" / "torch-envs")
-    found = sorted(path.parent.parent for path in root.glob("*/lib/libfakecuda.so")) if root.is_dir() else []
-    return {path.name: TorchEnvironment(path.name, path) for path in found}
+    """All environments there are where something stands in for CUDA, by release."""
+    has_own = (ROOT / "python" / "src" / "torch_memviz" / "_rehearsal" / "lib" / "libmemviz_rehearsal.so").is_file()
+    return {name: it for name, it in torch_installations().items() if has_own or it.is_preloaded}
 
 
 def torch_installations() -> dict[str, TorchEnvironment]:
@@ -126,7 +150,9 @@ def torch_with(library: str) -> TorchEnvironment:
     """The environment of the latest release that has a library."""
     environments = sorted(torch_environments().values(), key=lambda it: it.version)
     found = [environment for environment in environments if environment.has(library)]
-    return _present(found[-1] if found else None, f"with {library}")
+    if not found:
+        pytest.skip(f"there is no PyTorch with {library}: python/tools/torch_env.sh makes one")
+    return found[-1]
 
 
 def _present(environment: TorchEnvironment | None, which: str = MAIN) -> TorchEnvironment:

@@ -20,6 +20,7 @@ from .conftest import ROOT, fixture
 #: Writes what the action asks GitHub for, and knows a comment when told so.
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$GH_LOG"
+[ -z "$GH_READ_ONLY" ] || case "$*" in *--method*) echo "gh: Resource not accessible by integration (HTTP 403)" >&2; exit 1 ;; esac
 case "$*" in *--paginate*) printf '%s' "$GH_KNOWN" ;; esac
 """
 
@@ -61,8 +62,20 @@ class Repository:
 
     @staticmethod
     def resolved(text: str, values: dict[str, str]) -> str:
-        """A value with its expressions replaced."""
-        return re.sub(r"\$\{\{ *([\w.-]+) *\}\}", lambda found: values.get(found.group(1), ""), text)
+        """A value with its expressions replaced: names, `a || b`, and `format` of names."""
+
+        def value(expression: str) -> str:
+            parts = [part.strip() for part in expression.split("||")]
+            return next((found for found in map(one, parts) if found), "")
+
+        def one(part: str) -> str:
+            called = re.fullmatch(r"format\('(.*)', (.*)\)", part)
+            if called is None:
+                assert re.fullmatch(r"[\w.-]+", part), f"{part} is more than this test can evaluate"
+                return values.get(part, "")
+            return called.group(1).format(*(values.get(name.strip(), "") for name in called.group(2).split(",")))
+
+        return re.sub(r"\$\{\{(.*?)\}\}", lambda found: value(found.group(1)), text)
 
     def step(self, script: str, variables: dict[str, str]) -> int:
         """Run a script as a runner does."""
@@ -100,6 +113,8 @@ def repository(tmp_path: Path) -> Repository:
         "github.repository": "someone/model",
         "github.event.pull_request.number": "7",
         "github.token": "secret",
+        "github.job": "memory",
+        "strategy.job-index": "2",
     }
     repository = Repository(folder, pull_request)
     # The main branch checkpoints, and says what it needs.
@@ -118,6 +133,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 ALL = [
+    "Look for memviz",
     "Install memviz",
     "Rehearse",
     "Check the budgets",
@@ -131,10 +147,10 @@ ALL = [
 def test_a_pull_request_that_needs_more(repository: Repository) -> None:
     shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
     codes = repository.run(recordings="step.pickle", baseline="memory.json")
-    assert codes == dict(zip(ALL, [0, 0, 0, 0, 0, 0, 1], strict=True))
+    assert codes == dict(zip(ALL, [0, 0, 0, 0, 0, 0, 0, 1], strict=True))
     summary, comment = repository.text("summary.md"), repository.text("memviz-report/comparison.md")
     assert "max-peak" in summary
-    assert comment.startswith("<!-- memviz -->")
+    assert comment.startswith("<!-- memviz memory 2 -->")
     assert "compared with `main`" in comment
     assert "baseline-peak" in comment
     assert "minigpt.py:28 forward" in comment
@@ -188,4 +204,38 @@ def test_a_base_branch_that_cannot_be_fetched(repository: Repository) -> None:
 
 
 def test_no_recording_is_a_failure(repository: Repository) -> None:
-    assert repository.run(recordings="nothing*.pickle") == {"Install memviz": 0, "Rehearse": 0, "Check the budgets": 2}
+    assert repository.run(recordings="nothing*.pickle") == dict(zip(ALL[:4], [0, 0, 0, 2], strict=True))
+
+
+def test_the_documented_example_needs_no_configuration(repository: Repository) -> None:
+    (repository.folder / "memviz.toml").unlink()
+    shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
+    # Growth is shown, and fails where a tolerance says how much of it is too much.
+    assert repository.run(recordings="step.pickle", baseline="memory.json") == dict.fromkeys(ALL, 0)
+    assert "baseline-peak" in repository.text("memviz-report/comparison.md")
+    assert repository.run(recordings="step.pickle", baseline="memory.json", tolerance="100%")["Verdict"] == 0
+    assert repository.run(recordings="step.pickle", baseline="memory.json", tolerance="2%")["Verdict"] == 1
+
+
+def test_a_pull_request_from_a_fork_has_a_verdict(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GH_READ_ONLY", "1")
+    shutil.copy(fixture("gpt_train"), repository.folder / "step.pickle")
+    codes = repository.run(recordings="step.pickle", baseline="memory.json")
+    assert (codes["Comment"], codes["Verdict"]) == (0, 1)
+    assert "::warning::the comparison is in the summary, and no comment" in capfd.readouterr().out
+
+
+def test_jobs_and_files_of_one_name_stay_apart(repository: Repository) -> None:
+    for folder in ("one", "two"):
+        (repository.folder / folder).mkdir()
+        shutil.copy(fixture("gpt_train_ckpt"), repository.folder / folder / "step.pickle")
+    repository.run(recordings="*/step.pickle", baseline="memory.json", name="small model")
+    reports = sorted(path.name for path in (repository.folder / "memviz-report").glob("*.view.html"))
+    assert reports == ["step.pickle.2.view.html", "step.pickle.view.html"]
+    assert repository.text("memviz-report/comparison.md").startswith("<!-- memviz small model -->")
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    [upload] = [step for step in action["runs"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    values = {"inputs.name": "", "github.job": "memory", "strategy.job-index": "2"}
+    assert Repository.resolved(upload["with"]["name"], values) == "gpu-memory memory 2"

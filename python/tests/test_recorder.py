@@ -159,7 +159,7 @@ def test_some_steps_of_a_training(any_torch: TorchEnvironment, tmp_path: Path) -
 
 def test_without_a_gpu_nothing_happens(torch: TorchEnvironment, tmp_path: Path) -> None:
     code = "import torch_memviz as m\nwith m.record() as r:\n    r.step()\nprint(r.files, m.categories(None))"
-    done = torch.run("-c", code, cwd=tmp_path, LD_PRELOAD="", CUDA_VISIBLE_DEVICES="")
+    done = torch.run("-c", code, cwd=tmp_path, gpu=False)
     assert done.stdout.strip() == "[] 0"
     assert "nothing is recorded: there is no CUDA device" in done.stderr
 

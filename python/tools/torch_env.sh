@@ -2,10 +2,21 @@
 # Makes an environment with a real PyTorch that needs no GPU: a stand-in takes the place of the CUDA runtime, the allocator is
 # PyTorch's own. Tests of the recorder, the pytest plugin and the callbacks run there. Takes some GB below target/torch-envs.
 #
+#     python/tools/torch_env.sh --slim      2.11 without CUDA's libraries, over the stand-in of this project: less than a minute
 #     python/tools/torch_env.sh             2.11, with the libraries that have callbacks, and torchtune
 #     python/tools/torch_env.sh 2.1 2.15    other releases; torchtitan needs 2.15
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+
+if [ "${1:-}" = --slim ]; then
+    folder=${CARGO_TARGET_DIR:-target}/torch-envs/2.11
+    "${PYTHON:-python3}" -m venv "$folder/venv"
+    pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
+    "${pip[@]}" --no-deps 'torch==2.11.*'
+    python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+    # What is left of the requirements of torch, and the libraries that have callbacks.
+    exec "${pip[@]}" torch numpy transformers accelerate lightning pytest pytest-xdist
+fi
 
 recorder=${MEMVIZ_RECORDER:-../shared/recorder}
 if [ ! -f "$recorder/build.py" ]; then

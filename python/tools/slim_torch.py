@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Puts empty libraries in the place of CUDA's, for a PyTorch that was installed without them and is only rehearsed.
+
+    pip install --no-deps torch==2.11.0         530 MB, where all that it depends on takes 3 GB
+    python/tools/slim_torch.py FOLDER           the site-packages that it is in
+
+The stand-in for CUDA defines what PyTorch calls; what remains to be there are the names of libraries and of their
+versions, and the functions that the stand-in leaves to CUDA's own. Takes cc, nm and readelf.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+#: Libraries that are there on every system, by the beginning of their names.
+OF_THE_SYSTEM = ("libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s.", "libstdc++.", "ld-linux", "libgomp.")
+
+#: Functions of CUDA and the libraries around it.
+OF_CUDA = re.compile(r"(?:__cuda|cu|nccl|nvrtc|nvml|nvshmem)[A-Za-z]*[A-Z_]")
+
+
+def output(*command: str | Path) -> str:
+    """What a command prints."""
+    return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+
+
+def asked(libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
+    """The libraries that are missing, with the functions that are asked of each version of them."""
+    there = {path.name for path in libraries}
+    names = [re.findall(r"\(NEEDED\)\s+Shared library: \[(.*?)\]", output("readelf", "-d", path)) for path in libraries]
+    missing = {name for found in names for name in found if name not in there and not name.startswith(OF_THE_SYSTEM)}
+    versions: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in sorted(missing)}
+    for path in libraries:
+        for line in output("nm", "-D", "--undefined-only", path).splitlines():
+            symbol, _, version = line.split()[-1].partition("@")
+            # NVIDIA's libraries call their version as themselves, or NVSHMEM. Whose those without one are does not matter.
+            owners = [name for name in missing if name == version or (version and name.startswith(f"lib{version.lower()}"))]
+            if owners or (not version and OF_CUDA.match(symbol)):
+                versions[min(owners or missing)][version].add(symbol)
+    return versions
+
+
+def main() -> None:
+    """Write the libraries beside those of PyTorch, which look for them there."""
+    forget_requirements(Path(sys.argv[1]))
+    folder = Path(sys.argv[1]) / "torch" / "lib"
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, versions in asked(sorted(folder.glob("*.so*"))).items():
+            source, script = Path(scratch) / "empty.c", Path(scratch) / "empty.map"
+            symbols = sorted({symbol for held in versions.values() for symbol in held})
+            # Where nothing stands in for CUDA, there is no device: cudaErrorNoDevice.
+            source.write_text("".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in symbols))
+            nodes = [f"{version} {{ {''.join(f'{it}; ' for it in held)}}};" for version, held in versions.items() if version]
+            script.write_text("\n".join(nodes))
+            options = [f"-Wl,--version-script={script}"] if nodes else []
+            output("cc", "-shared", "-nostdlib", "-w", "-o", folder / name, source, f"-Wl,-soname,{name}", *options)
+
+
+def forget_requirements(site: Path) -> None:
+    """Have pip not install those libraries with the next package that needs PyTorch."""
+    [metadata] = site.glob("torch-*.dist-info/METADATA")
+    lines = metadata.read_text(encoding="utf-8").splitlines(keepends=True)
+    left = (line for line in lines if not re.match(r"Requires-Dist: (?:cuda|nvidia|triton)", line))
+    metadata.write_text("".join(left), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
