@@ -20,7 +20,7 @@ from .conftest import ROOT, fixture
 #: Writes what the action asks GitHub for, and knows a comment when told so.
 GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "$GH_LOG"
-[ -z "$GH_READ_ONLY" ] || case "$*" in *--method*) echo "gh: Resource not accessible by integration (HTTP 403)" >&2; exit 1 ;; esac
+[ -z "$GH_READ_ONLY" ] || case "$*" in *--method*) echo "gh: not accessible (HTTP 403)" >&2; exit 1 ;; esac
 case "$*" in *--paginate*) printf '%s' "$GH_KNOWN" ;; esac
 """
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gzip
 import inspect
+import io
 import json
 import keyword
+import pickle
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +147,9 @@ def test_a_check_that_fails_is_an_answer() -> None:
 
 
 def test_errors_carry_the_line_and_the_code() -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        torch_memviz.peak("missing.pickle")
+    assert missing.value.filename == "missing.pickle"
     with pytest.raises(torch_memviz.MemvizError, match=r"^missing\.pickle: ") as raised:
         torch_memviz.peak("missing.pickle")
     assert raised.value.exit_code == 2
@@ -152,10 +160,13 @@ def test_errors_carry_the_line_and_the_code() -> None:
 
 
 def test_options_are_those_of_the_command() -> None:
-    with pytest.raises(torch_memviz.MemvizError, match="--bye"):
-        torch_memviz.peak(GPT, bye="site")
-    with pytest.raises(torch_memviz.MemvizError, match="--format"):
-        torch_memviz.peak(GPT, format="csv")
+    with pytest.raises(TypeError, match=r"peak\(\) got an unexpected keyword argument 'bye'. Did you mean 'by'\?"):
+        torch_memviz.peak(GPT, bye="site")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="found format"):
+        torch_memviz.peak(GPT, format="csv")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="invalid value 'sites' for 'by'") as raised:
+        torch_memviz.peak(GPT, by="sites")  # type: ignore[arg-type]
+    assert isinstance(raised.value, torch_memviz.MemvizError)
     some = torch_memviz.peak(GPT, include=["minigpt", "cases"], no_infer=True, top=None, strict=False)
     assert not any(row.inferred for row in some.devices[0].attribution.rows)
 
@@ -172,8 +183,21 @@ def test_pictures_show_themselves(tmp_path: Path) -> None:
         assert picture._repr_html_().startswith('<img src="data:image/svg+xml;base64,')
         picture.save(tmp_path / "picture.svg")
         assert (tmp_path / "picture.svg").read_text(encoding="utf-8") == picture.svg
-    assert "<html" in torch_memviz.report(GPT)
-    assert "<html" in torch_memviz.view(GPT)
+
+
+def test_pages_are_shown_and_saved_and_never_printed(tmp_path: Path) -> None:
+    for page in (torch_memviz.report(GPT), torch_memviz.view(GPT)):
+        assert "<html" in page.text
+        assert len(repr(page)) < 100
+        assert str(page) == repr(page)
+        shown = page._repr_html_()
+        assert shown is not None
+        assert shown.startswith('<iframe sandbox="allow-scripts"')
+        assert "<html" not in shown
+        page.save(tmp_path / "page.html")
+        assert (tmp_path / "page.html").read_text(encoding="utf-8") == page.text
+    markdown = torch_memviz.report(GPT, format="markdown")
+    assert (markdown._repr_html_(), markdown._repr_markdown_()) == (None, markdown.text)
 
 
 def test_the_module_is_the_command() -> None:
@@ -184,8 +208,70 @@ def test_the_module_is_the_command() -> None:
 
 
 def test_importing_needs_python_alone() -> None:
-    code = "import sys, torch_memviz; sys.exit(len({'torch', 'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()))"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    # What takes time is not imported before it is used: the answers alone take 40 ms.
+    heavy = {"torch", "pandas", "pyarrow", "numpy", "dataclasses", "subprocess", "torch_memviz.answers"}
+    for module in ("torch_memviz", "torch_memviz.pytest_plugin"):
+        known = "pytest, argparse, collections, pathlib, tempfile"
+        code = f"import {known}, sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        assert not heavy & set(done.stdout.split())
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    names = set(torch_memviz.__all__) - {"__version__"}
+    assert all(getattr(torch_memviz, name) is not None for name in names)
+    assert names <= set(dir(torch_memviz))
+    with pytest.raises(AttributeError, match="nothing"):
+        torch_memviz.nothing  # noqa: B018
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        assert torch_memviz.__version__ == metadata.version("torch-memviz")
+
+
+def test_an_answer_prints_what_the_command_does() -> None:
+    answer = torch_memviz.peak(GPT, by="category")
+    line = [str(binary()), "peak", "--by=category", str(GPT)]
+    printed = subprocess.run(line, capture_output=True, encoding="utf-8", check=True).stdout
+    assert f"{answer}\n" == printed
+    shown = answer._repr_html_()
+    assert "<td>activation</td>" in shown
+    assert "GiB</td>" in shown
+    assert torch_memviz.fragmentation(GPT).picture().svg.lstrip().startswith("<svg")
+    assert "failed" in str(torch_memviz.check(GPT, max_peak="4GiB"))
+
+
+def test_a_check_is_a_table() -> None:
+    pytest.importorskip("pandas")
+    frame = torch_memviz.check(GPT, LATER, max_peak="4GiB", max_reserved="5GiB").to_pandas()
+    assert list(frame["verdict"]) == ["failed", "passed", "passed", "passed"]
+    assert frame["measured_bytes"][0] == 4_453_794_816
+    assert set(frame["path"]) == {str(GPT), str(LATER)}
+
+
+def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.pickle.gz"
+    path.write_bytes(GPT.read_bytes())
+    answer = torch_memviz.peak(path)
+    rows = answer.to_rows()
+    path.write_bytes(LATER.read_bytes())
+    with pytest.raises(torch_memviz.MemvizError, match="found another one"):
+        answer.to_rows()
+    assert str(answer) == repr(answer)
+    assert rows == torch_memviz.peak(GPT).to_rows()
+
+
+def test_what_recordings_are_given_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    expected = torch_memviz.peak(GPT).devices
+    held = GPT.read_bytes()
+    snapshot = pickle.loads(gzip.decompress(held))
+    for given in (held, bytearray(held), io.BytesIO(held), snapshot):
+        answer = torch_memviz.peak(given)
+        assert answer.devices == expected
+        assert answer.to_rows()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "run.pickle.gz").write_bytes(held)
+    assert torch_memviz.peak("~/run.pickle.gz").devices == expected
+    with pytest.raises(TypeError, match="found int"):
+        torch_memviz.peak(7)  # type: ignore[arg-type]
 
 
 def test_a_binary_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
 from pathlib import Path
 from types import ModuleType
@@ -238,3 +239,43 @@ def test_a_forked_process_leaves_the_recording_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert recorder.dump("parent") == tmp_path / "run_parent.pickle"
     recorder.leave()
+
+
+def test_programs_are_recorded_as_they_are(torch: TorchEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLAIN.lstrip(), encoding="utf-8")
+    (tmp_path / "helper.py").write_text('word = "helped"\n', encoding="utf-8")
+    done = torch.run("-m", "torch_memviz", "run", "-o", "out/run.pickle", "train.py", "--lr", "3", cwd=tmp_path, code=3)
+    assert done.stdout.split() == ["['train.py',", "'--lr',", "'3']", "__main__", "helped"]
+    assert torch_memviz.peak(tmp_path / "out" / "run.pickle").devices[0].maxima.allocated_bytes == 4 << 20
+    assert torch_memviz.info(tmp_path / "out" / "run.pickle").input.complete_history
+    line = re.search(
+        r"^memviz: recorded .*run.pickle: device 0 peaks at 4.00 MiB, most at (\S+) .*$", done.stderr, re.M
+    )
+    assert line is not None
+    assert line.group(1) == "train.py:6"
+    done = torch.run("-m", "torch_memviz", "run", "-m", "this", cwd=tmp_path)
+    assert "the program has not used a GPU" in done.stderr
+
+
+#: A program that knows nothing of memviz.
+PLAIN = """
+import sys
+print(sys.argv, __name__)
+import torch
+import helper
+print(helper.word)
+torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+sys.exit(3)
+"""
+
+
+def test_ways_to_record(any_torch: TorchEnvironment, tmp_path: Path) -> None:
+    done = any_torch.run(PROGRAMS / "ways.py", cwd=tmp_path)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["live"] == 6 << 20
+    assert said["idle"] == 6 << 20
+    assert sorted(said["files"]) == ["again.pickle", "again_run2.pickle"]
+    assert said["returned"] == [1, 2]
+    if any_torch.version >= (2, 6):
+        assert said["steps"] == [[0, 2 << 20, "ways.py:"], [1, 8 << 20, "ways.py:"]]
+        assert said["during"] == [0, 2 << 20]

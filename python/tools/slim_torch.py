@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Puts empty libraries in the place of CUDA's, for a PyTorch that was installed without them and is only rehearsed.
 
-    pip install --no-deps torch==2.11.0         530 MB, where all that it depends on takes 3 GB
+    pip install --no-deps torch==2.11.0 nvidia-cuda-nvrtc==13.0.*       570 MB, where all that it depends on takes 3 GB
     python/tools/slim_torch.py FOLDER           the site-packages that it is in
 
 The stand-in for CUDA defines what PyTorch calls; what remains to be there are the names of libraries and of their
-versions, and the functions that the stand-in leaves to CUDA's own. Takes cc, nm and readelf.
+versions. NVRTC, which compiles without a device, is the real one. Takes cc, nm and readelf.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ def output(*command: str | Path) -> str:
     return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
 
 
-def asked(libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
+def asked(site: Path, libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
     """The libraries that are missing, with the functions that are asked of each version of them."""
-    there = {path.name for path in libraries}
+    there = {path.name for path in (*libraries, *site.glob("nvidia/**/*.so*"))}
     names = [re.findall(r"\(NEEDED\)\s+Shared library: \[(.*?)\]", output("readelf", "-d", path)) for path in libraries]
     missing = {name for found in names for name in found if name not in there and not name.startswith(OF_THE_SYSTEM)}
     versions: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in sorted(missing)}
     for path in libraries:
         for line in output("nm", "-D", "--undefined-only", path).splitlines():
             symbol, _, version = line.split()[-1].partition("@")
-            # NVIDIA's libraries call their version as themselves, or NVSHMEM. Whose those without one are does not matter.
-            owners = [name for name in missing if name == version or (version and name.startswith(f"lib{version.lower()}"))]
+            # NVIDIA's libraries call their version as themselves, or NVSHMEM. Whose others are does not matter.
+            owners = [
+                name for name in missing if name == version or (version and name.startswith(f"lib{version.lower()}"))
+            ]
             if owners or (not version and OF_CUDA.match(symbol)):
                 versions[min(owners or missing)][version].add(symbol)
     return versions
@@ -47,15 +49,18 @@ def asked(libraries: list[Path]) -> dict[str, dict[str, set[str]]]:
 
 def main() -> None:
     """Write the libraries beside those of PyTorch, which look for them there."""
-    forget_requirements(Path(sys.argv[1]))
-    folder = Path(sys.argv[1]) / "torch" / "lib"
+    site = Path(sys.argv[1])
+    forget_requirements(site)
+    folder = site / "torch" / "lib"
     with tempfile.TemporaryDirectory() as scratch:
-        for name, versions in asked(sorted(folder.glob("*.so*"))).items():
+        for name, versions in asked(site, sorted(folder.glob("*.so*"))).items():
             source, script = Path(scratch) / "empty.c", Path(scratch) / "empty.map"
             symbols = sorted({symbol for held in versions.values() for symbol in held})
             # Where nothing stands in for CUDA, there is no device: cudaErrorNoDevice.
             source.write_text("".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in symbols))
-            nodes = [f"{version} {{ {''.join(f'{it}; ' for it in held)}}};" for version, held in versions.items() if version]
+            nodes = [
+                f"{version} {{ {''.join(f'{it}; ' for it in held)}}};" for version, held in versions.items() if version
+            ]
             script.write_text("\n".join(nodes))
             options = [f"-Wl,--version-script={script}"] if nodes else []
             output("cc", "-shared", "-nostdlib", "-w", "-o", folder / name, source, f"-Wl,-soname,{name}", *options)
@@ -65,6 +70,11 @@ def forget_requirements(site: Path) -> None:
     """Have pip not install those libraries with the next package that needs PyTorch."""
     [metadata] = site.glob("torch-*.dist-info/METADATA")
     lines = metadata.read_text(encoding="utf-8").splitlines(keepends=True)
+    # Which attention PyTorch prefers depends on the version of cuDNN that it was made for.
+    for name, version in re.findall(r"Requires-Dist: (nvidia-cudnn[\w-]*)==([\d.]+)", "".join(lines)):
+        about = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        about.mkdir(exist_ok=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
     left = (line for line in lines if not re.match(r"Requires-Dist: (?:cuda|nvidia|triton)", line))
     metadata.write_text("".join(left), encoding="utf-8")
 

@@ -12,7 +12,7 @@ if [ "${1:-}" = --slim ]; then
     folder=${CARGO_TARGET_DIR:-target}/torch-envs/2.11
     "${PYTHON:-python3}" -m venv "$folder/venv"
     pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
-    "${pip[@]}" --no-deps 'torch==2.11.*'
+    "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
     # What is left of the requirements of torch, and the libraries that have callbacks.
     exec "${pip[@]}" torch numpy transformers accelerate lightning pytest pytest-xdist

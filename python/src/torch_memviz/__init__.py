@@ -5,6 +5,7 @@ A function for each command of memviz gives its answer as dataclasses::
     import torch_memviz
 
     answer = torch_memviz.peak("run.pickle", by="category", at="oom")
+    print(answer)
     for row in answer.devices[0].attribution.rows:
         print(row.label, row.bytes)
 
@@ -15,42 +16,84 @@ and `record` makes the recordings::
             with recorder.step():
                 train(batch)
 
-Importing this package imports neither PyTorch nor anything else that is not Python's own.
+Importing this package imports neither PyTorch nor anything else that is not Python's own; what it has is imported when
+it is used first.
 """
 
-from . import answers
-from ._binary import MemvizError, binary
-from ._commands import (
-    check,
-    checkpoint,
-    diff,
-    fit,
-    flamegraph,
-    fragmentation,
-    info,
-    leaks,
-    oom,
-    peak,
-    ranks,
-    report,
-    simulate,
-    timeline,
-    triage,
-    view,
-)
-from ._picture import Picture
-from ._recording.categories import categories, category
-from ._recording.recorder import Recorder, RecordingError, current, record, stop
-from ._rehearsal.gpus import RehearsalError
-from ._rehearsal.start import Rehearsal, rehearse
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import answers
+    from ._binary import binary
+    from ._commands import (
+        check,
+        checkpoint,
+        diff,
+        fit,
+        flamegraph,
+        fragmentation,
+        info,
+        leaks,
+        oom,
+        peak,
+        ranks,
+        report,
+        simulate,
+        timeline,
+        triage,
+        view,
+    )
+    from ._errors import MemvizError
+    from ._magic import load_ipython_extension
+    from ._picture import Page, Picture
+    from ._recording.categories import categories, category
+    from ._recording.recorder import Recorder, current, record, stop
+    from ._recording.release import RecordingError
+    from ._recording.snapshot import snapshot
+    from ._rehearsal.gpus import RehearsalError
+    from ._rehearsal.start import Rehearsal, rehearse
+
+    __version__: str
+
+#: Where each name lies.
+_MODULES = {
+    "MemvizError": "_errors",
+    "Page": "_picture",
+    "Picture": "_picture",
+    "Recorder": "_recording.recorder",
+    "RecordingError": "_recording.release",
+    "Rehearsal": "_rehearsal.start",
+    "RehearsalError": "_rehearsal.gpus",
+    "binary": "_binary",
+    "categories": "_recording.categories",
+    "category": "_recording.categories",
+    "current": "_recording.recorder",
+    "load_ipython_extension": "_magic",
+    "record": "_recording.recorder",
+    "rehearse": "_rehearsal.start",
+    "snapshot": "_recording.snapshot",
+    "stop": "_recording.recorder",
+    **dict.fromkeys(
+        (
+            *("check", "checkpoint", "diff", "fit", "flamegraph", "fragmentation", "info", "leaks", "oom", "peak"),
+            *("ranks", "report", "simulate", "timeline", "triage", "view"),
+        ),
+        "_commands",
+    ),
+}
 
 __all__ = [
     "MemvizError",
+    "Page",
     "Picture",
     "Recorder",
     "RecordingError",
     "Rehearsal",
     "RehearsalError",
+    "__version__",
     "answers",
     "binary",
     "categories",
@@ -64,6 +107,7 @@ __all__ = [
     "fragmentation",
     "info",
     "leaks",
+    "load_ipython_extension",
     "oom",
     "peak",
     "ranks",
@@ -71,12 +115,28 @@ __all__ = [
     "rehearse",
     "report",
     "simulate",
+    "snapshot",
     "stop",
     "timeline",
     "triage",
     "view",
 ]
 
-# Errors are shown by the name that they are caught by.
-for _error in (MemvizError, RecordingError, RehearsalError):
-    _error.__module__ = __name__
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for."""
+    if name == "__version__":
+        value: Any = importlib.import_module("importlib.metadata").version("torch-memviz")
+    elif name == "answers":
+        value = importlib.import_module(f"{__name__}.answers")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """All there is, imported or not."""
+    return sorted({*globals(), *__all__})

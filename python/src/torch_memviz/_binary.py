@@ -11,20 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ._errors import MemvizError
+
+__all__ = ["VARIABLE", "MemvizError", "Run", "binary", "call", "main", "run"]
+
 #: Names another binary than the one that was installed with this package.
 VARIABLE = "MEMVIZ_BINARY"
-
-
-class MemvizError(Exception):
-    """memviz could not do its work: the one line it says, and the code it exits with.
-
-    Exit codes are those of the command: 1 for a requested check that failed, 2 for work that could not be done.
-    """
-
-    def __init__(self, message: str, exit_code: int = 2) -> None:
-        super().__init__(message)
-        self.message = message
-        self.exit_code = exit_code
 
 
 def binary() -> Path:

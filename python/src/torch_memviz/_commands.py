@@ -9,19 +9,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import answers
-from ._binary import MemvizError, run
+from ._binary import run
 from ._decode import decode
-from ._picture import Picture
-from ._table import Answer, Answers, asked, with_format
+from ._errors import MemvizError, OptionError, in_python
+from ._picture import Page, Picture
+from ._source import Input, Source
+from ._table import Answer, Answers, Outcomes, asked, with_format
 
-#: A recording: a file that memviz reads.
-Input = str | os.PathLike[str]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-#: The value of an option.
-Option = str | int | float | bool | os.PathLike[str] | Sequence[str | int] | None
+    from . import _options
 
 A = TypeVar("A", bound=Answer)
 
@@ -29,108 +30,121 @@ A = TypeVar("A", bound=Answer)
 OURS = ("format", "output", "o")
 
 
-def triage(path: Input, **options: Option) -> answers.TriageAnswer:
+def triage(path: Input, **options: Unpack[_options.TriageOptions]) -> answers.TriageAnswer:
     """Look at a recording: how it ended or how high it got, what holds the memory, and what to ask next."""
     return _answer(answers.TriageAnswer, "triage", [path], options)
 
 
-def info(path: Input, **options: Option) -> answers.InfoAnswer:
+def info(path: Input, **options: Unpack[_options.InfoOptions]) -> answers.InfoAnswer:
     """Say what is in a file: entries, devices, steps, settings."""
     return _answer(answers.InfoAnswer, "info", [path], options)
 
 
-def peak(path: Input, **options: Option) -> answers.PeakAnswer:
+def peak(path: Input, **options: Unpack[_options.PeakOptions]) -> answers.PeakAnswer:
     """Find the peak of each device, and what holds it: `peak(path, by="category", at="oom")`."""
     return _answer(answers.PeakAnswer, "peak", [path], options)
 
 
-def fragmentation(path: Input, **options: Option) -> answers.FragmentationAnswer:
+def fragmentation(path: Input, **options: Unpack[_options.FragmentationOptions]) -> answers.FragmentationAnswer:
     """Tell what is reserved and not used, and what pins it."""
     return _answer(answers.FragmentationAnswer, "fragmentation", [path], options)
 
 
-def oom(path: Input, **options: Option) -> answers.OomAnswer:
+def oom(path: Input, **options: Unpack[_options.OomOptions]) -> answers.OomAnswer:
     """Explain every request that failed."""
     return _answer(answers.OomAnswer, "oom", [path], options)
 
 
-def leaks(path: Input, **options: Option) -> answers.LeaksAnswer:
+def leaks(path: Input, **options: Unpack[_options.LeaksOptions]) -> answers.LeaksAnswer:
     """Find what grows from step to step."""
     return _answer(answers.LeaksAnswer, "leaks", [path], options)
 
 
-def checkpoint(path: Input, **options: Option) -> answers.CheckpointAnswer:
+def checkpoint(path: Input, **options: Unpack[_options.CheckpointOptions]) -> answers.CheckpointAnswer:
     """Predict what activation checkpointing would save, and where."""
     return _answer(answers.CheckpointAnswer, "checkpoint", [path], options)
 
 
-def simulate(path: Input, **options: Option) -> answers.SimulateAnswer:
+def simulate(path: Input, **options: Unpack[_options.SimulateOptions]) -> answers.SimulateAnswer:
     """Play the requests of a recording again, with other settings or another capacity."""
     return _answer(answers.SimulateAnswer, "simulate", [path], options)
 
 
-def fit(*paths: Input, **options: Option) -> answers.FitAnswer:
+def fit(*paths: Input, **options: Unpack[_options.FitOptions]) -> answers.FitAnswer:
     """What makes a recording fit a device; from two or three, what another batch size needs, and which fits."""
     return _answer(answers.FitAnswer, "fit", paths, options)
 
 
-def diff(base: Input, new: Input, **options: Option) -> answers.DiffAnswer:
+def diff(base: Input, new: Input, **options: Unpack[_options.DiffOptions]) -> answers.DiffAnswer:
     """Compare two recordings, line by line."""
     return _answer(answers.DiffAnswer, "diff", [base, new], options)
 
 
-def check(*paths: Input, **options: Option) -> Answers[answers.CheckOutcome]:
+def check(*paths: Input, **options: Unpack[_options.CheckOptions]) -> Outcomes[answers.CheckOutcome]:
     """Judge budgets, from options or from `memviz.toml`; an outcome for each recording.
 
     That a budget is exceeded, or cannot be judged, is a verdict and no error.
     """
-    return _lines(answers.CheckOutcome, "check", paths, options)
+    return cast("Outcomes[answers.CheckOutcome]", _lines(Outcomes, answers.CheckOutcome, "check", paths, options))
 
 
-def ranks(*paths: Input, **options: Option) -> Answers[answers.RanksAnswer]:
+def ranks(*paths: Input, **options: Unpack[_options.RanksOptions]) -> Answers[answers.RanksAnswer]:
     """Compare the ranks of a run; a line for each, and one for all of them at the end."""
-    return _lines(answers.RanksAnswer, "ranks", paths, options)
+    return _lines(Answers, answers.RanksAnswer, "ranks", paths, options)
 
 
-def timeline(path: Input, **options: Option) -> Picture:
+def timeline(path: Input, **options: Unpack[_options.TimelineOptions]) -> Picture:
     """Draw live memory over time, stacked by what holds it."""
     return Picture(_run("timeline", [path], options, "svg"))
 
 
-def flamegraph(path: Input, **options: Option) -> Picture:
+def flamegraph(path: Input, **options: Unpack[_options.FlamegraphOptions]) -> Picture:
     """Draw live bytes by call stack."""
     return Picture(_run("flamegraph", [path], options, "svg"))
 
 
-def report(path: Input, format: str = "html", **options: Option) -> str:  # noqa: A002
-    """Write a report for an issue: `html`, `svg` or `markdown`."""
-    return _run("report", [path], options, format)
+def report(path: Input, format: str = "html", **options: Unpack[_options.ReportOptions]) -> Page:  # noqa: A002
+    """Write a report for an issue: `html`, `svg` or `markdown`. A notebook shows it, `save(path)` writes it."""
+    return Page(_run("report", [path], options, format), format)
 
 
-def view(path: Input, **options: Option) -> str:
-    """Write a page to look around in, as text: one file of HTML with the recording in it."""
-    return run(["view", *_words([path], options)])
+def view(path: Input, **options: Unpack[_options.ViewOptions]) -> Page:
+    """Write a page to look around in: one file of HTML with the recording in it, which a notebook shows."""
+    return Page(_run("view", [path], options, None))
 
 
-def _answer(kind: type[A], command: str, paths: Sequence[Input], options: dict[str, Option]) -> A:
-    words = [command, *_words(paths, options)]
-    [value] = _objects(run(with_format(words, "json")))
+def _answer(kind: type[A], command: str, inputs: Sequence[Input], options: Any) -> A:
+    source = Source.of(inputs)
+    words = [command, *_words(source.paths, options)]
+    [value] = _objects(_asked(with_format(words, "json"), source))
     answer = cast(A, decode(kind, value))
-    asked(answer, words)
+    asked(answer, words, source)
     return answer
 
 
-def _lines(kind: Any, command: str, paths: Sequence[Input], options: dict[str, Option]) -> Answers[Any]:
-    words = [command, *_words(paths, options)]
+def _lines(
+    answer_kind: type[Answers[Any]], kind: Any, command: str, inputs: Sequence[Input], options: Any
+) -> Answers[Any]:
+    source = Source.of(inputs)
+    words = [command, *_words(source.paths, options)]
     # What one recording comes to is an answer, and an exit code as well.
-    text = run(with_format(words, "json"), accepted=(0, 1, 2))
-    answer: Answers[Any] = Answers(decode(kind, value) for value in _objects(text))
-    asked(answer, words)
+    text = _asked(with_format(words, "json"), source, accepted=(0, 1, 2))
+    answer = answer_kind(decode(kind, value) for value in _objects(text))
+    asked(answer, words, source)
     return answer
 
 
-def _run(command: str, paths: Sequence[Input], options: dict[str, Option], kind: str) -> str:
-    return run(with_format([command, *_words(paths, options)], kind))
+def _run(command: str, inputs: Sequence[Input], options: Any, kind: str | None) -> str:
+    source = Source.of(inputs)
+    words = [command, *_words(source.paths, options)]
+    return _asked(with_format(words, kind) if kind is not None else words, source)
+
+
+def _asked(words: Sequence[str], source: Source, accepted: Sequence[int] = ()) -> str:
+    try:
+        return run(words, accepted)
+    except MemvizError as error:
+        raise in_python(error, words[0], source.paths) from None
 
 
 def _objects(text: str) -> list[Any]:
@@ -146,13 +160,13 @@ def _objects(text: str) -> list[Any]:
     return values
 
 
-def _words(paths: Sequence[Input], options: dict[str, Option]) -> list[str]:
+def _words(paths: Sequence[str], options: dict[str, Any]) -> list[str]:
     """Recordings and options as they are typed."""
     words = []
     for name, value in options.items():
         flag = f"--{name.rstrip('_').replace('_', '-')}"
         if name in OURS:
-            raise MemvizError(f"expected an option that shapes the answer, found {flag}")
+            raise OptionError(f"expected an option that shapes the answer, found {name}: the function has it already")
         if value is None or value is False:
             continue
         if value is True:
@@ -162,4 +176,4 @@ def _words(paths: Sequence[Input], options: dict[str, Option]) -> list[str]:
         # One word, so that a value that begins with a dash is no option.
         words += [f"{flag}={os.fspath(item) if isinstance(item, os.PathLike) else item}" for item in items]
     # Behind --, so that a file is no option either.
-    return [*words, "--", *(os.fspath(path) for path in paths)]
+    return [*words, "--", *paths]

@@ -1,22 +1,26 @@
-"""Pictures: SVG that a notebook shows in line."""
+"""What a notebook shows in line: pictures and pages."""
 
 from __future__ import annotations
 
 import base64
+import html
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+#: Pixels that a page has in a notebook.
+HEIGHT = 720
 
 
 @dataclass(frozen=True)
 class Picture:
     """A picture that memviz drew. A notebook shows it where it is the value of a cell."""
 
-    svg: str
+    svg: str = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file, in the place of what is there."""
-        Path(path).write_text(self.svg, encoding="utf-8")
+        Path(path).expanduser().write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -27,4 +31,37 @@ class Picture:
         return f'<img src="data:image/svg+xml;base64,{data}" style="max-width: 100%" alt="A picture by memviz">'
 
     def __repr__(self) -> str:
-        return f"Picture({len(self.svg)} characters of SVG)"
+        return f"<Picture, {len(self.svg) / 1000:.0f} KB of SVG: .save(path) writes it>"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that memviz wrote. A notebook shows it where it is the value of a cell."""
+
+    #: The page itself: all of the file.
+    text: str
+    #: `html`, `svg` or `markdown`.
+    format: str = "html"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, in the place of what is there."""
+        Path(path).expanduser().write_text(self.text, encoding="utf-8")
+
+    def _repr_html_(self) -> str | None:
+        if self.format == "svg":
+            return Picture(self.text)._repr_html_()
+        if self.format != "html":
+            return None
+        # What is in a recording comes from strangers: the page must not reach into the notebook.
+        return (
+            f'<iframe sandbox="allow-scripts" style="width: 100%; height: {HEIGHT}px; border: 0" '
+            f'srcdoc="{html.escape(self.text)}"></iframe>'
+        )
+
+    def _repr_markdown_(self) -> str | None:
+        return self.text if self.format == "markdown" else None
+
+    def __repr__(self) -> str:
+        return f"<Page, {len(self.text) / 1000:.0f} KB of {self.format}: .save(path) writes it, .text has it>"
+
+    __str__ = __repr__

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import html
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._binary import MemvizError, run
+from ._picture import Picture
+from ._source import Source
 
 if TYPE_CHECKING:
     import pandas
@@ -17,24 +21,28 @@ T = TypeVar("T")
 
 Cell = str | int | float | bool | None
 
+#: Rows that a notebook shows.
+SHOWN_ROWS = 20
+
+#: Columns that a notebook does not show: they are long, or the same in each row.
+LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "bound")
+
 
 class Answer:
-    """What a command answered, and how to have it as a table."""
+    """What a command answered, and how to have it as text, as a table or as a picture."""
 
     #: The command line that made it, without the format; None where it was read from a file.
     _asked: Sequence[str] | None = None
+    #: What it is about.
+    _source: Source | None = None
 
     def to_rows(self) -> list[dict[str, Cell]]:
         """Give the answer as rows, the columns being those of the command's `--format csv`.
 
-        The recording is read again.
-
         Raises:
-            MemvizError: when the command has no rows, or the recording is gone.
+            MemvizError: when the command has no rows, or the recording is another one by now.
         """
-        if self._asked is None:
-            raise MemvizError("expected an answer of a command that was run here, found one that was read")
-        return rows(run(with_format(self._asked, "csv")))
+        return rows(self._as("csv"))
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give the rows as a data frame of pandas, which has to be installed."""
@@ -48,9 +56,59 @@ class Answer:
 
         return pyarrow.Table.from_pylist(self.to_rows())
 
+    def picture(self) -> Picture:
+        """Draw the answer, as `-o` with a name in `.svg` does.
+
+        Raises:
+            MemvizError: when the command has no picture, or the recording is another one by now.
+        """
+        return Picture(self._as("svg"))
+
+    def __str__(self) -> str:
+        """Give what the command prints."""
+        try:
+            return self._as("text").rstrip("\n")
+        except (MemvizError, OSError):
+            return repr(self)
+
+    def _repr_html_(self) -> str:
+        try:
+            return as_html(self.to_rows())
+        except (MemvizError, OSError):
+            return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _as(self, name: str) -> str:
+        """The answer in another format, about the very recording that this one is about."""
+        if self._asked is None or self._source is None:
+            raise MemvizError("expected an answer of a command that was run here, found one that was read")
+        self._source.check()
+        # That a budget is exceeded is an answer, too.
+        return run(with_format(self._asked, name), accepted=(0, 1, 2))
+
 
 class Answers(tuple[T, ...], Answer):
     """The answers about several recordings, in order; together they are one table."""
+
+
+class Outcomes(Answers[T]):
+    """What `check` says of several recordings. A row is a budget on a device."""
+
+    def to_rows(self) -> list[dict[str, Cell]]:
+        """Give a row for each budget on each device; `path` says of which recording."""
+        checks = [(outcome, check) for outcome in self for check in getattr(outcome, "checks", ())]
+        table = [{"path": _path(outcome), **_scalars(check)} for outcome, check in checks]
+        columns = dict.fromkeys(name for row in table for name in row)
+        return [{name: row.get(name) for name in columns} for row in table]
+
+
+def _path(outcome: Any) -> str:
+    return str(outcome.input.path)
+
+
+def _scalars(value: Any) -> dict[str, Cell]:
+    """The fields of a dataclass that are no lists or objects."""
+    held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: item for name, item in held.items() if item is None or isinstance(item, str | int | float)}
 
 
 def with_format(command: Sequence[str], name: str) -> list[str]:
@@ -58,9 +116,33 @@ def with_format(command: Sequence[str], name: str) -> list[str]:
     return [command[0], f"--format={name}", *command[1:]]
 
 
-def asked(answer: Answer, command: Sequence[str]) -> None:
+def asked(answer: Answer, command: Sequence[str], source: Source) -> None:
     """Remember how an answer was asked for. Answers are frozen for those who get them."""
     object.__setattr__(answer, "_asked", command)
+    object.__setattr__(answer, "_source", source)
+
+
+def as_html(table: list[dict[str, Cell]]) -> str:
+    """Rows as a table of HTML, with sizes for people."""
+    columns = [name for name in table[0] if name not in LONG] if table else []
+    columns = [name for name in columns if any(row[name] is not None for row in table)]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(_cell(name, row[name]))}</td>' for name in columns)}</tr>"
+        for row in table[:SHOWN_ROWS]
+    )
+    more = f"<p>{len(table) - SHOWN_ROWS} more rows</p>" if len(table) > SHOWN_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cell(column: str, value: Cell) -> str:
+    from ._recording.sizes import shown
+
+    if value is None:
+        return ""
+    if column.endswith("bytes") and isinstance(value, int):
+        return shown(value) if value >= 0 else f"-{shown(-value)}"
+    return str(value)
 
 
 def rows(text: str) -> list[dict[str, Cell]]:

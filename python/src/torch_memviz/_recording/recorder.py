@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .._binary import MemvizError, run
 from . import observer, release, sizes
@@ -19,7 +21,13 @@ from .names import file_name, of_earlier_runs, rank, tell_of_groups
 from .release import RecordingError
 from .signals import OnSignal, named
 
-__all__ = ["Recorder", "RecordingError", "record"]
+if TYPE_CHECKING:
+    from .steps import StepPeak
+
+__all__ = ["Recorder", "RecordingError", "current", "record", "stop"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 log = logging.getLogger("torch_memviz")
 
@@ -60,7 +68,7 @@ def record(
         on_signal: Write `run_signal_attempt1.pickle` when this signal comes, `"SIGUSR1"` for instance.
         steps: First and last step that `path` is to hold, as counted by `Recorder.step`; recording begins with the
             first. After the last, what follows is recorded for `on_oom` alone.
-        report: Write a report beside each file of a request that failed.
+        report: Write a report beside each file of a request that failed, and say in one line what was recorded.
 
     Raises:
         ValueError: when an argument is none of these.
@@ -286,6 +294,46 @@ class Recorder:
                 self.on_dump()
             return path
 
+    def snapshot(self) -> dict[str, Any]:
+        """Give what was recorded so far, for any function of this package, and go on.
+
+        Raises:
+            RecordingError: when nothing is being recorded.
+        """
+        with self._lock:
+            if not self._is_recording:
+                raise RecordingError("expected a recording that runs, found one that did not begin, or has ended")
+            return release.snapshot(self._torch, self._before)
+
+    @property
+    def steps(self) -> list[StepPeak]:
+        """The peak of each step that is recorded, from PyTorch 2.6 on: `recorder.steps[-1].peak`.
+
+        memviz works it out when it is asked for: while recording, from a snapshot that is taken for it.
+
+        Raises:
+            MemvizError: when there is no such recording.
+        """
+        from .steps import of_steps
+
+        return of_steps(self.snapshot() if self._is_recording else self.recording)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Record a function when it is called: `@torch_memviz.record("run.pickle")`.
+
+        The first call is `run.pickle`, the second one `run_run2.pickle`.
+        """
+        following: list[Recorder] = [self]
+
+        @functools.wraps(function)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            recorder = following.pop()
+            following.append(recorder.again())
+            with recorder:
+                return function(*args, **kwargs)
+
+        return recorded
+
     def note_rank(self) -> None:
         """Remember which of several processes this is, where that is known now."""
         known = rank()
@@ -308,6 +356,7 @@ class Recorder:
             log.warning("%d requests failed, the first %d were kept", self.failures, MOST_FAILURES)
         if self._report:
             self._write_reports()
+            self._say_what_was_recorded()
 
     def _take_over(self) -> None:
         """End what an earlier run of the same cell has begun, and an error kept from ending."""
@@ -410,6 +459,14 @@ class Recorder:
     def _dump_for_signal(self) -> None:
         self._signals += 1
         self.dump(f"signal_attempt{self._signals}")
+
+    def _say_what_was_recorded(self) -> None:
+        """Say in one line what the peak was, where, and what to type."""
+        if not self.files or self._rank:
+            return
+        from .summary import summary
+
+        print(summary(self.recording or self.files[-1]), file=sys.stderr)
 
     def _write_reports(self) -> None:
         for path in self.files:

@@ -16,12 +16,19 @@ from typing import Any, BinaryIO
 
 OLDEST = (2, 1)
 
+#: The key of a snapshot that says whether entries were lost.
+OVERFLOWED = "trace_alloc_overflowed"
+
 #: From here on, ranges of `record_function` are part of a recording.
 ANNOTATIONS = (2, 6)
 
 
 class RecordingError(Exception):
     """Nothing can be recorded as it was asked for."""
+
+
+# It is shown by the name that it is caught by.
+RecordingError.__module__ = "torch_memviz"
 
 
 def torch() -> ModuleType:
@@ -101,6 +108,27 @@ def lost(kept: Sequence[int], least: Sequence[int], most: Sequence[int]) -> bool
     return False if list(kept) == list(most) else None
 
 
+def snapshot(module: ModuleType, before: list[int]) -> dict[str, Any]:
+    """Take a snapshot, which says whether entries were lost where that is known.
+
+    Args:
+        module: PyTorch.
+        before: What `requests` gave when recording began.
+    """
+
+    def served() -> list[int]:
+        return [now - then for now, then in zip(requests(module), before, strict=True)]
+
+    least = served()
+    taken: dict[str, Any] = module.cuda.memory._snapshot()
+    kept = [sum(entry["action"] == "alloc" for entry in trace) for trace in taken["device_traces"]]
+    is_lost = lost(kept, least, served())
+    if is_lost is not None:
+        # As PyTorch's own viewer calls it.
+        taken[OVERFLOWED] = is_lost
+    return taken
+
+
 def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
     """Write what was recorded; give whether it is known that nothing was allocated or freed.
 
@@ -112,20 +140,10 @@ def dump(module: ModuleType, path: Path, before: list[int]) -> bool:
         before: What `requests` gave when recording began.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-
-    def served() -> list[int]:
-        return [now - then for now, then in zip(requests(module), before, strict=True)]
-
-    least = served()
-    snapshot = module.cuda.memory._snapshot()
-    kept = [sum(entry["action"] == "alloc" for entry in trace) for trace in snapshot["device_traces"]]
-    is_lost = lost(kept, least, served())
-    if is_lost is not None:
-        # As PyTorch's own viewer calls it.
-        snapshot["trace_alloc_overflowed"] = is_lost
+    taken = snapshot(module, before)
     with replacing(path) as file:
-        pickle.dump(snapshot, file)
-    return is_lost is False and not any(snapshot["device_traces"])
+        pickle.dump(taken, file)
+    return taken.get(OVERFLOWED) is False and not any(taken["device_traces"])
 
 
 @contextmanager

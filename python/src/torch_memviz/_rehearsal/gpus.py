@@ -21,6 +21,10 @@ class RehearsalError(Exception):
     """Nothing can be rehearsed as it was asked for."""
 
 
+# It is shown by the name that it is caught by.
+RehearsalError.__module__ = "torch_memviz"
+
+
 @dataclass(frozen=True)
 class Gpu:
     """A kind of GPU."""

@@ -6,21 +6,18 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from .._importing import WhenImported
 from .._recording.recorder import Recorder, record
 from . import library, torch_changes, weights
 from .assumptions import Assumption
@@ -226,31 +223,6 @@ def _raise_in_main_thread(error: type[BaseException] | None) -> None:
     """Have an error raised in the main thread, where it runs Python next; None takes back what was not raised yet."""
     main = ctypes.c_ulong(threading.main_thread().ident or 0)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(error) if error is not None else None)
-
-
-class WhenImported(importlib.abc.MetaPathFinder):
-    """Does something right after a module is imported, whoever does that."""
-
-    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
-        """Wait for the import."""
-        self._name, self._act = name, act
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Find the module as everybody else does, and be there when it is ready."""
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def run_and_act(module: ModuleType) -> None:
-            run(module)
-            self._act(module)
-
-        spec.loader.exec_module = run_and_act  # type: ignore[method-assign]
-        return spec
 
 
 def begin(plan: Plan) -> Session:

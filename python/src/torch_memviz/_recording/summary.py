@@ -1,0 +1,29 @@
+"""What is said when a recording ends."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from .._binary import MemvizError, run
+from .sizes import shown
+
+
+def summary(path: Path) -> str:
+    """Say in one line what the highest peak was, where, and what to type."""
+    asks = f"memviz {shlex.quote(str(path))}"
+    try:
+        answer = json.loads(run(["peak", "--top=1", "--format=json", "--", str(path)]))
+    except (MemvizError, OSError) as error:
+        return f"memviz: recorded {path}; {error}"
+    devices = [device for device in answer["devices"] if device["maxima"]["allocated_bytes"] > 0]
+    if not devices:
+        return f"memviz: recorded {path}: nothing was allocated on a GPU"
+    device = max(devices, key=lambda device: int(device["maxima"]["allocated_bytes"]))
+    # Of a history that lost its beginning, the peak may be higher.
+    bound = "" if device["complete_history"] else "at least "
+    peak = shown(device["maxima"]["allocated_bytes"])
+    rows = device["attribution"]["rows"]
+    most = f", most at {rows[0]['label']} ({shown(rows[0]['bytes'])})" if rows else ""
+    return f"memviz: recorded {path}: device {device['device']} peaks at {bound}{peak}{most}; see: {asks}"

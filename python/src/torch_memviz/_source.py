@@ -1,0 +1,81 @@
+"""What a question is about: a file, bytes, a file object, or what PyTorch gave."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from ._errors import MemvizError
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A file object."""
+
+    def read(self) -> bytes:
+        """Give its bytes."""
+        ...
+
+
+#: A recording: a file that memviz reads, its bytes, a file object, or what `torch.cuda.memory._snapshot` gives.
+Input = str | os.PathLike[str] | bytes | bytearray | Readable | Mapping[str, Any]
+
+#: What tells one version of a file from another: its size, when it was written, and which file it is.
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The recordings of a question, as files."""
+
+    paths: tuple[str, ...]
+    #: What they were when the question was asked; None for what is no file, such as a folder.
+    _versions: tuple[Version | None, ...]
+    #: Folders that have those that were no files before, for as long as this is needed.
+    _folders: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, inputs: Sequence[Input]) -> Source:
+        """Have inputs as files."""
+        folders: list[Any] = []
+        paths = tuple(_path(value, folders) for value in inputs)
+        return cls(paths, tuple(map(_version, paths)), tuple(folders))
+
+    def check(self) -> None:
+        """See that each file is the one that the answer is about.
+
+        Raises:
+            MemvizError: when it is another one by now, or gone.
+        """
+        for path, version in zip(self.paths, self._versions, strict=True):
+            if version is not None and _version(path) != version:
+                raise MemvizError(f"{path}: expected the recording that the answer is about, found another one or none")
+
+
+def _path(value: Input, folders: list[Any]) -> str:
+    if isinstance(value, str | os.PathLike):
+        return os.path.expanduser(os.fspath(value))
+    if isinstance(value, Mapping):
+        value = pickle.dumps(dict(value))
+    elif isinstance(value, Readable):
+        value = value.read()
+    if not isinstance(value, bytes | bytearray):
+        raise TypeError(f"expected a path, bytes, a file or a snapshot of PyTorch, found {type(value).__name__}")
+    folder = tempfile.TemporaryDirectory(prefix="memviz-")
+    folders.append(folder)
+    path = Path(folder.name) / "snapshot.pickle"
+    path.write_bytes(value)
+    return str(path)
+
+
+def _version(path: str) -> Version | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns, found.st_ino) if os.path.isfile(path) else None
