@@ -131,6 +131,40 @@ def test_tests_of_one_name_share_no_file(torch: TorchEnvironment, tmp_path: Path
     assert len(list((tmp_path / "kept").rglob("*.gw?.pickle"))) == 2 * len(SAME_NAMES)
 
 
+def test_the_peaks_of_all_tests(torch: TorchEnvironment, tmp_path: Path) -> None:
+    shutil.copy(PROGRAMS / "measured.py", tmp_path / "test_it.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmemviz_most = 2\nmemviz_tolerance = 50%\nmemviz_dir = kept\n")
+    update = ("-k", "baseline", "--memviz-update-baselines")
+    torch.run(*PYTEST, *update, cwd=tmp_path, SIZE="20")
+    done = torch.run(*PYTEST, "--memviz", "--junit-xml=out.xml", cwd=tmp_path, code=1, SIZE="28")
+    assert verdicts(done.stdout) == {
+        f"test_it.py::{test}": outcome
+        for test, outcome in {
+            "test_with_the_value": "PASSED",
+            "test_without_a_limit": "PASSED",
+            "test_baseline": "PASSED",
+            # A marker on a parameter wins.
+            "test_parameters[small]": "PASSED",
+            "test_parameters[large]": "FAILED",
+            "test_ignored": "PASSED",
+            "test_not_ignored": "FAILED",
+            "test_allocates_nothing": "PASSED",
+        }.items()
+    }
+    summary = done.stdout.partition("= GPU memory of ")[2].splitlines()
+    assert summary[0].startswith("8 tests")
+    assert re.fullmatch(r" +40.00 MiB +40.00 MiB  test_it.py::test_without_a_limit  test_it.py:12 empty", summary[2])
+    assert " 28.00 MiB " in summary[3]
+    assert summary[4].startswith("6 more tests")
+    assert 'name="gpu_peak_bytes" value="41943040"' in (tmp_path / "out.xml").read_text(encoding="utf-8")
+    assert (tmp_path / "kept" / "test_it.test_without_a_limit.pickle").is_file()
+    again = torch.run(*PYTEST, "-k", "baseline", cwd=tmp_path, code=1, SIZE="31")
+    assert "baseline-peak" in again.stdout
+    # Without a GPU a test that asks for the value is skipped.
+    done = torch.run(*PYTEST, "-k", "value", cwd=tmp_path, gpu=False)
+    assert "1 skipped" in done.stdout
+
+
 def test_limits_of_rehearsed_tests(installation: TorchEnvironment, tmp_path: Path) -> None:
     shutil.copy(PROGRAMS / "rehearsed_limits.py", tmp_path / "test_limits.py")
     budget = '[[budget]]\ninput = "run.pickle"\nmax-peak = "1GiB"\n'
@@ -175,7 +209,7 @@ def test_without_a_gpu_tests_run_and_limits_are_not_judged(tmp_path: Path) -> No
     (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
     done = run_pytest(tmp_path)
     assert outcomes(done.stdout) == {"test_passes": "passed", "test_fails": "failed", "test_case": "passed"}
-    assert re.search(r"^memviz: limits of 3 tests were not judged: expected PyTorch", done.stdout, re.MULTILINE)
+    assert re.search(r"^memviz: limits not judged of 3 tests: expected PyTorch", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +218,7 @@ def test_without_a_gpu_tests_run_and_limits_are_not_judged(tmp_path: Path) -> No
         ("limit_gpu_memory('4 GoB')", "expected a size"),
         ("limit_gpu_memory('4 GiB', metric='cached')", "expected a metric of allocated or reserved"),
         ("limit_gpu_leaks('1 MiB', runs=2)", "expected at least 5 runs"),
+        ("limit_gpu_leaks('1 MiB', ignore='(')", "expected a regular expression"),
         ("limit_gpu_memory('4 GiB', rehearse='gtx')", "expected one of a100-40gb"),
         ("limit_gpu_memory('4 GiB', rehearse=True)", "memviz.toml: "),
         ("limit_gpu_memory()", "limit_gpu_memory: missing 1 required positional argument"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from .._recording.sizes import size
+from .._rehearsal import library
 from .._rehearsal.gpus import RehearsalError
 from . import files
 from .device import CONFIG, Device
@@ -51,6 +52,8 @@ class LeakLimit:
     limit: int
     #: How often the test is run.
     runs: int
+    #: A regular expression for frames of stacks that do not count.
+    ignore: str | None
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ def limits(item: pytest.Item) -> Limits | None:
             leaks = _leaks(*marker.args, **arguments(marker))
         name = "gpu_memory_baseline"
         for marker in list(_markers(item, name))[:1]:
-            tolerance, of = _baseline(*marker.args, **arguments(marker))
+            usual = str(item.config.getini("memviz_tolerance"))
+            tolerance, of = _baseline(usual, *marker.args, **arguments(marker))
             baseline = BaselineLimit(files.baseline(item), files.old_baseline(item), tolerance, of)
         name = "rehearse"
         if len(set(devices)) > 1:
@@ -117,7 +121,20 @@ def limits(item: pytest.Item) -> Limits | None:
         raise MarkerError(f"{name}:{'' if said.startswith(' ') else ' '}{said}") from None
     if not memory and leaks is None and baseline is None:
         return None
+    if not devices:
+        devices = _usual_devices(item.config)
     return Limits(tuple(memory.values()), leaks, baseline, devices[0] if devices else None)
+
+
+def _usual_devices(config: pytest.Config) -> list[Device]:
+    """The device that tests with limits are rehearsed on where there is no GPU."""
+    name = str(config.getini("memviz_rehearse") or "")
+    if not name or library.has_gpu():
+        return []
+    try:
+        return [Device.of(name, config.rootpath)]
+    except RehearsalError as error:
+        raise MarkerError(f"memviz_rehearse: {error}") from None
 
 
 def _markers(item: pytest.Item, name: str) -> Iterator[pytest.Mark]:
@@ -133,14 +150,18 @@ def _memory(limit: str | int, metric: str = "allocated", of: str = "test") -> Me
     return MemoryLimit(metric, size(limit), _of(of))
 
 
-def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1) -> LeakLimit:
+def _leaks(limit: str | int, runs: int = FEWEST_RUNS + 1, ignore: str | None = None) -> LeakLimit:
     if runs < FEWEST_RUNS:
         raise ValueError(f"expected at least {FEWEST_RUNS} runs, found {runs}")
-    return LeakLimit(size(limit), runs)
+    try:
+        re.compile(ignore or "")
+    except re.error as error:
+        raise ValueError(f"expected a regular expression to ignore, found {ignore!r}: {error}") from None
+    return LeakLimit(size(limit), runs, ignore)
 
 
-def _baseline(tolerance: Any = "0%", of: str = "test") -> tuple[str, str]:
-    return str(tolerance), _of(of)
+def _baseline(usual: str, tolerance: Any = None, of: str = "test") -> tuple[str, str]:
+    return str(tolerance if tolerance is not None else usual), _of(of)
 
 
 def _of(of: str) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,22 @@ from .._recording import release
 from .._recording.names import of_earlier_runs
 from .._recording.recorder import record
 from .._recording.sizes import shown
+from .._source import Input, Source
 from . import in_use
 from .limits import BaselineLimit, LeakLimit, Limits, MemoryLimit
 
 #: What is said of a test whose memory cannot be judged.
 UNKNOWN = "GPU memory is not known"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a test has used of the device that it has used most of, above what was in use before. In bytes."""
+
+    peak: int
+    reserved: int
+    #: The line that holds most at the peak; empty where nothing does.
+    largest: str
 
 
 class Measurement:
@@ -79,6 +91,29 @@ class Measurement:
         wrong = [said for said in self._judged(update_baseline) if said is not None]
         return "\n\n".join(wrong) or None
 
+    def figures(self, recording: Input | None = None) -> Figures:
+        """Give what the test has used, as a recording says: the finished one, or a snapshot.
+
+        Raises:
+            MemvizError: when that is not known.
+        """
+        recording = recording if recording is not None else self.recorder.recording
+        if recording is None:
+            raise MemvizError("nothing was recorded")
+        source = Source.of([recording])
+        answer = json.loads(run(["peak", "--top=2", "--format=json", "--", *source.paths]))
+        found = [self._figures(device) for device in answer["devices"] if device["device"] >= 0]
+        return max(found, key=lambda figures: figures.peak, default=Figures(0, 0, ""))
+
+    def _figures(self, device: dict[str, Any]) -> Figures:
+        def above(counter: str) -> int:
+            # What was in use before and is freed in the test makes it use less than nothing.
+            return max(0, int(device["maxima"][counter]) - self._held(device["device"], counter))
+
+        labels = [row["label"] for row in device["attribution"]["rows"] if row["label"] != in_use.OLDER]
+        peak = above("allocated_bytes")
+        return Figures(peak, above("reserved_bytes"), labels[0] if labels and peak else "")
+
     def _judged(self, update_baseline: bool) -> Iterator[str | None]:
         for limit in self.limits.memory:
             yield self._memory(limit)
@@ -119,7 +154,14 @@ class Measurement:
     def _leaks(self, limit: LeakLimit) -> str | None:
         if self.recorder.is_idle:
             return None
-        return self._check([f"--max-leak={limit.limit}B", "--steps=^step_"])
+        wrong = self._check([f"--max-leak={limit.limit}B", "--steps=^step_"])
+        # Whatever keeps leaks from being judged does so with and without what is ignored.
+        if wrong is None or limit.ignore is None or wrong.startswith(UNKNOWN):
+            return wrong
+        flags = ["--steps=^step_", f"--exclude={limit.ignore}", "--format=json"]
+        answer = json.loads(run(["leaks", *flags, "--", str(self.recorder.recording)]))
+        left = max(device["leaking"]["bytes_per_step"] for device in answer["devices"])
+        return None if left <= limit.limit else f"{wrong}\n\n{shown(left)} without what {limit.ignore!r} matches"
 
     def _compare(self, limit: BaselineLimit) -> str | None:
         if not limit.path.is_file():
@@ -205,3 +247,28 @@ class Measurement:
         self.recorder.files = [path.replace(self.path.with_name(path.name)) for path in self.recorder.files]
         self.keep = True
         return self.recorder.files
+
+
+class Gauge:
+    """GPU memory of the test so far, its fixtures included. Each figure is worked out when it is asked for."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+
+    @property
+    def peak(self) -> int:
+        """Bytes that were allocated at most, above what was in use when the test began."""
+        return self._figures().peak
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that were reserved at most, above what was reserved when the test began."""
+        return self._figures().reserved
+
+    @property
+    def largest(self) -> str:
+        """The line that holds most at the peak; empty where nothing does."""
+        return self._figures().largest
+
+    def _figures(self) -> Figures:
+        return self._measurement.figures(self._measurement.recorder.snapshot())

@@ -15,10 +15,8 @@ from .._rehearsal import library
 from .._rehearsal.gpus import RehearsalError
 from .._rehearsal.session import PLAN, Plan, begin
 from .._rehearsal.start import prepare
+from ..pytest_plugin import REHEARSE, REPORTS
 from .device import Device
-
-#: Options of that pytest: the device, and the file for its reports.
-REHEARSE, REPORTS = "--memviz-rehearse", "--memviz-reports"
 
 
 def rehearse_all(device: Device) -> None:
@@ -92,6 +90,8 @@ def _arguments(item: pytest.Item) -> list[str]:
         arguments.append("-n0")
     if config.getoption("--memviz-dir"):
         arguments.append(f"--memviz-dir={Path(config.getoption('--memviz-dir')).absolute()}")
+    if config.getoption("--memviz"):
+        arguments.append("--memviz")
     if config.getoption("--memviz-update-baselines"):
         arguments.append("--memviz-update-baselines")
     return arguments
