@@ -20,6 +20,7 @@ from .conftest import ROOT
 RELEASE = ROOT / ".github" / "workflows" / "release.yml"
 EXAMPLE = ROOT / "examples" / "ci" / "github-actions.yml"
 ACTION = ROOT / "action.yml"
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
 WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), EXAMPLE]
 
 
@@ -34,7 +35,9 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_files_follow_their_schema(documented: Path) -> None:
-    for schema, files in [("github-actions", [ACTION]), ("github-workflows", [*WORKFLOWS, documented])]:
+    files_of = {"github-actions": [ACTION], "github-workflows": [*WORKFLOWS, documented], "github-issue-forms": FORMS}
+    assert FORMS
+    for schema, files in files_of.items():
         command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stdout
@@ -118,9 +121,14 @@ def test_a_release_refuses_a_binary_that_is_too_large(tmp_path: Path) -> None:
     assert "expected at most 12 MB, found 12000001 bytes" in done.stdout
 
 
+#: The source distribution of the Python package.
+SOURCE = "torch_memviz-1.2.3.tar.gz"
+
+
 def test_a_release_has_everything_and_the_index_the_wheels(tmp_path: Path) -> None:
     path = wheel(tmp_path, 10)
-    (path.parent / "memviz-sbom.json").write_text("{}", encoding="utf-8")
+    for name in ("memviz-sbom.json", SOURCE):
+        (path.parent / name).write_text("{}", encoding="utf-8")
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "gh").write_text('#!/bin/sh\nprintf "%s " "$@"\n', encoding="utf-8")
@@ -129,8 +137,8 @@ def test_a_release_has_everything_and_the_index_the_wheels(tmp_path: Path) -> No
     done = release_step("Release", tmp_path, PATH=search, GITHUB_REPOSITORY="someone/memviz")
     assert done.stdout.split() == [
         *("release", "create", "v1.2.3", "--repo", "someone/memviz", "--generate-notes", "--"),
-        *("SHA256SUMS", "memviz-sbom.json", path.name),
+        *("SHA256SUMS", "memviz-sbom.json", path.name, SOURCE),
     ]
-    assert len((path.parent / "SHA256SUMS").read_text(encoding="utf-8").splitlines()) == 2
-    assert release_step("Only wheels go to the package index", tmp_path).returncode == 0
-    assert [file.name for file in (tmp_path / "wheels").iterdir()] == [path.name]
+    assert len((path.parent / "SHA256SUMS").read_text(encoding="utf-8").splitlines()) == 3
+    assert release_step("Only wheels and their source go to the package index", tmp_path).returncode == 0
+    assert {file.name for file in (tmp_path / "wheels").iterdir()} == {path.name, SOURCE}

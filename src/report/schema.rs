@@ -64,7 +64,7 @@ pub fn describe(command: Option<&str>) -> Option<Value> {
         json_schema!({"oneOf": all})
     };
     let title = format!("What memviz {}--format json writes", command.map_or(String::new(), |name| format!("{name} ")));
-    root.insert("$schema".to_owned(), "https://json-schema.org/rewrite/2020-12/schema".into());
+    root.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
     root.insert("title".to_owned(), title.into());
     root.insert("$defs".to_owned(), generator.take_definitions(true).into());
     Some(root.into())
