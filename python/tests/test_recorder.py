@@ -279,3 +279,15 @@ def test_ways_to_record(any_torch: TorchEnvironment, tmp_path: Path) -> None:
     if any_torch.version >= (2, 6):
         assert said["steps"] == [[0, 2 << 20, "ways.py:"], [1, 8 << 20, "ways.py:"]]
         assert said["during"] == [0, 2 << 20]
+
+
+def test_cells_of_a_notebook(torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has("IPython"):
+        pytest.skip("the environment has no IPython")
+    done = torch.run(PROGRAMS / "magic.py", cwd=tmp_path)
+    assert "32.00 MiB" in done.stdout
+    assert "<Picture, " in done.stdout
+    # The error is shown, and what was recorded until then.
+    assert "OutOfMemoryError" in done.stdout
+    assert done.stdout.count("<Picture, ") == 2
+    assert done.stdout.splitlines()[-1] == "cell.pickle"

@@ -15,7 +15,7 @@ if [ "${1:-}" = --slim ]; then
     "${pip[@]}" --no-deps 'torch==2.11.*' 'nvidia-cuda-nvrtc==13.0.*'
     python3 python/tools/slim_torch.py "$("$folder/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
     # What is left of the requirements of torch, and the libraries that have callbacks.
-    exec "${pip[@]}" torch numpy transformers accelerate lightning pytest pytest-xdist
+    exec "${pip[@]}" torch numpy transformers accelerate lightning ipython pytest pytest-xdist
 fi
 
 recorder=${MEMVIZ_RECORDER:-../shared/recorder}
