@@ -99,6 +99,26 @@ def test_what_torchtitan_records_itself(titan: TorchEnvironment, tmp_path: Path)
     assert torch_memviz.info(path).devices[0].baseline_bytes > 0
 
 
+#: A model, its optimizer and its data, as the page leaves them to the reader.
+BUILD = """
+import torch
+
+def build():
+    model = torch.nn.Linear(1024, 1024)
+    loader = torch.utils.data.DataLoader(torch.zeros(64, 1024), batch_size=8)
+    return model, torch.optim.AdamW(model.parameters()), loader
+
+"""
+
+
+def test_accelerate(torch: TorchEnvironment, tmp_path: Path) -> None:
+    if not torch.has("accelerate"):
+        pytest.skip("the environment has no accelerate")
+    (tmp_path / "train.py").write_text(BUILD + code("accelerate"), encoding="utf-8")
+    torch.run("train.py", cwd=tmp_path)
+    assert_first_steps(tmp_path / "accelerate.pickle")
+
+
 def test_torchtune(tmp_path: Path) -> None:
     environment = torch_with("torchtune")
     environment.run(PROGRAMS / "torchtune_files.py", cwd=tmp_path)

@@ -22,8 +22,8 @@ def summary(path: Path) -> str:
         return f"memviz: recorded {path}: nothing was allocated on a GPU"
     device = max(devices, key=lambda device: int(device["maxima"]["allocated_bytes"]))
     # Of a history that lost its beginning, the peak may be higher.
-    bound = "" if device["complete_history"] else "at least "
+    bound = "" if device["complete_history"] else " or more"
     peak = shown(device["maxima"]["allocated_bytes"])
     rows = device["attribution"]["rows"]
     most = f", most at {rows[0]['label']} ({shown(rows[0]['bytes'])})" if rows else ""
-    return f"memviz: recorded {path}: device {device['device']} peaks at {bound}{peak}{most}; see: {asks}"
+    return f"memviz: recorded {path}: device {device['device']} peaks at {peak}{bound}{most}; see: {asks}"
