@@ -52,6 +52,8 @@ def main() -> None:
     site = Path(sys.argv[1])
     forget_requirements(site)
     folder = site / "torch" / "lib"
+    found = sorted(site.glob("nvidia/**/libnvrtc-builtins.so.*"))
+    builtins = ["-Wl,--no-as-needed", *map(str, found), *(f"-Wl,-rpath,{path.parent.resolve()}" for path in found)]
     with tempfile.TemporaryDirectory() as scratch:
         for name, versions in asked(site, sorted(folder.glob("*.so*"))).items():
             source, script = Path(scratch) / "empty.c", Path(scratch) / "empty.map"
@@ -63,6 +65,9 @@ def main() -> None:
             ]
             script.write_text("\n".join(nodes))
             options = [f"-Wl,--version-script={script}"] if nodes else []
+            # NVRTC opens a library by its name alone, which is found where it is loaded already.
+            if name.startswith("libcudart"):
+                options += builtins
             output("cc", "-shared", "-nostdlib", "-w", "-o", folder / name, source, f"-Wl,-soname,{name}", *options)
 
 
