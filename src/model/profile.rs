@@ -49,6 +49,8 @@ pub struct Span {
     pub end_ns: i64,
     /// Its name.
     pub name: StrId,
+    /// The modules of TorchScript around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty where none are.
+    pub modules: StrId,
     /// What it is.
     pub kind: SpanKind,
     /// Index into [`Profile::sequences`]; [`Span::NO_SEQUENCE`] where it has none.

@@ -415,6 +415,32 @@ fn forward_threads_are_told_apart_or_refused() {
     assert_eq!(sites(later), ["8 MmBackward0"]);
 }
 
+/// As `with_modules=True` writes them around operators of TorchScript, where there are no Python stacks.
+#[test]
+fn modules_of_torchscript_are_around_operators() {
+    let operator = |name, ts, dur, modules: &str, more: &str| {
+        span("cpu_op", name, 1, ts, dur, &format!(r#""Module Hierarchy": "{modules}"{more}"#))
+    };
+    let forward = r#", "Sequence number": 5, "Fwd thread id": 0"#;
+    let backward = r#""Sequence number": 5, "Fwd thread id": 2"#;
+    let events = [
+        operator("forward", 1.0, 20.0, "TOP(Net)::forward.", ""),
+        operator("aten::linear", 2.0, 4.0, "TOP()::<forward op>.a(Block)::forward.fc(Linear)::forward.", forward),
+        memory("3.5", 8, 1, 8),
+        operator("aten::linear", 7.0, 4.0, "TOP(Net)::forward.SELF(Net)::tail.fc(Linear)::forward.", ""),
+        memory("8.5", 16, 2, 24),
+        span("cpu_op", "AddmmBackward0", 3, 30.0, 4.0, backward),
+        memory("31.5", 32, 3, 56).replace("\"tid\": 1", "\"tid\": 3"),
+    ];
+    let recording = read(&trace(&events)).unwrap();
+    let labels = |by| -> Vec<String> {
+        let report = recording.peak(&PeakOptions::default().by(by)).unwrap();
+        report.devices[0].attribution.rows.iter().map(|row| format!("{} {}", row.bytes, row.label)).collect()
+    };
+    assert_eq!(labels(GroupBy::Site), ["32 AddmmBackward0 in fc(Linear)", "24 aten::linear in fc(Linear)"]);
+    assert_eq!(labels(GroupBy::ModulePath), ["40 Net.a(Block).fc(Linear)", "16 Net.fc(Linear)"]);
+}
+
 #[test]
 fn keys_come_in_any_order_and_what_nobody_needs_is_skipped() {
     let event = r#"{"args": {"Addr": -1, "Deep": [[[{"a": "]}\""}]]], "Device Type": 1, "Total Allocated": 64,

@@ -158,8 +158,19 @@ impl<'s> Sites<'s> {
     /// The label of a stack under `--by site`: `file.py:line function`.
     pub fn site(&self, stack: StackId) -> String {
         let Some(frame) = self.site_frame(stack) else { return NO_STACK.to_owned() };
-        let label = self.label(frame);
+        let label = self.operator_in_module(stack, frame).unwrap_or_else(|| self.label(frame));
         if self.is_backward(stack, frame) { backward_of(&label) } else { label }
+    }
+
+    /// An operator with the innermost module around it, where a trace names modules: `aten::linear in fc(Linear)`.
+    pub(crate) fn operator_in_module(&self, stack: StackId, operator: FrameId) -> Option<String> {
+        if self.kind(operator) != FrameKind::Operator {
+            return None;
+        }
+        let frames = self.snapshot.stacks.frame_ids(stack).iter().copied();
+        let module = frames.skip_while(|&frame| frame != operator).find(|&id| self.kind(id) == FrameKind::NnModule)?;
+        let module = clipped(self.snapshot.strings.get(self.snapshot.stacks.frame(module)?.name));
+        Some(format!("{} in {module}", self.label(operator)))
     }
 
     /// File and line of the code that a stack is charged to, where it is Python.

@@ -321,7 +321,7 @@ impl<'a> Grouper<'a> {
 
     fn site(&self, stack: StackId) -> Key {
         let Some(id) = self.sites.site_frame(stack) else { return Key::Special(NO_STACK) };
-        let site = self.line(id);
+        let site = self.sites.operator_in_module(stack, id).map_or_else(|| self.line(id), Key::Text);
         if self.sites.is_backward(stack, id) { Key::Backward(Box::new(site)) } else { site }
     }
 

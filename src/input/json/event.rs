@@ -45,11 +45,13 @@ pub struct Event<'a> {
     pub ts: Option<i64>,
     /// Nanoseconds.
     pub dur: Option<i64>,
-    pub args: Args,
+    pub args: Args<'a>,
 }
 
 #[derive(Default)]
-pub struct Args {
+pub struct Args<'a> {
+    /// `Module Hierarchy`: the modules of TorchScript around an operator, which `with_modules=True` records.
+    pub modules: &'a [u8],
     pub sequence: Option<i64>,
     pub forward_thread: Option<i64>,
     pub bytes: Option<i64>,
@@ -167,8 +169,8 @@ fn thread_id(cursor: &mut Cursor<'_>, wrong: &mut Option<Stop>) -> Parsed<Option
     or_skip(cursor, wrong, |cursor| cursor.integer("an integer for \"pid\" or \"tid\"").map(Some))
 }
 
-impl Args {
-    fn read(cursor: &mut Cursor<'_>) -> Parsed<Self> {
+impl<'a> Args<'a> {
+    fn read(cursor: &mut Cursor<'a>) -> Parsed<Self> {
         cursor.expect(b'{', "an object for \"args\"")?;
         let mut args = Self::default();
         let mut first = true;
@@ -182,6 +184,10 @@ impl Args {
                 b"Total Reserved" => (&mut args.reserved, "an integer for \"Total Reserved\""),
                 b"Device Type" => (&mut args.device_type, "an integer for \"Device Type\""),
                 b"Device Id" => (&mut args.device_id, "an integer for \"Device Id\""),
+                b"Module Hierarchy" if cursor.peek()? == b'"' => {
+                    args.modules = cursor.string("a string")?;
+                    continue;
+                }
                 b"Addr" => {
                     args.addr = Some(cursor.address("an integer for \"Addr\"")?);
                     continue;

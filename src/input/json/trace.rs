@@ -193,7 +193,8 @@ impl Part for TraceReader {
                     Span::NO_SEQUENCE => Span::NO_SEQUENCE,
                     sequence => first_sequence + sequence,
                 };
-                Span { name: names[span.name.index()], sequence, ..span }
+                let [name, modules] = [span.name, span.modules].map(|id| names[id.index()]);
+                Span { name, modules, sequence, ..span }
             }));
         }
         let memory = part.memory.into_iter();
@@ -234,10 +235,11 @@ impl TraceReader {
                 let is_range = kind == SpanKind::Operator && event.name.contains(&b'#');
                 let kind = if is_range { SpanKind::Annotation } else { kind };
                 let name = self.name(event.name);
+                let modules = if event.args.modules.is_empty() { StrId::EMPTY } else { self.name(event.args.modules) };
                 let sequence = self.sequence(event);
                 let thread = self.thread(id);
                 let end_ns = time_ns.saturating_add(duration);
-                let span = Span { start_ns: time_ns, end_ns, name, kind, sequence };
+                let span = Span { start_ns: time_ns, end_ns, name, modules, kind, sequence };
                 self.profile.threads[thread as usize].spans.push(span);
             }
         }

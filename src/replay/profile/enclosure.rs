@@ -6,7 +6,7 @@
 use super::frames::{self, Frames, Node};
 use super::operators::Operators;
 use crate::model::profile::{MemoryEvent, MemoryKind, Profile, Sequence, Span, SpanKind};
-use crate::model::{StackId, Strings};
+use crate::model::{StackId, StrId, Strings};
 use foldhash::fast::RandomState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -99,6 +99,8 @@ struct Open {
     span: Span,
     /// Known once something asked for it.
     node: Option<Node>,
+    /// Frames of modules that it adds around its own, known by then, too.
+    modules: usize,
 }
 
 struct Sweep<'a> {
@@ -131,7 +133,7 @@ impl Sweep<'_> {
                 self.too_deep += 1;
                 continue;
             }
-            self.open.push(Open { end_ns: span.end_ns, span: *span, node: None });
+            self.open.push(Open { end_ns: span.end_ns, span: *span, node: None, modules: 0 });
             if span.kind == SpanKind::Operator {
                 self.operators.call(span.name);
                 self.forward(thread, span);
@@ -186,7 +188,7 @@ impl Sweep<'_> {
         let link = link_of(&self.open[index])?;
         // The engine wraps every node in an operator of its own with the same link.
         let outer = self.open[..index].iter().rev().take_while(|open| link_of(open) == Some(link)).count();
-        let inner_frames = self.open.len() - index + outer;
+        let inner_frames = self.open[index - outer..].iter().map(|open| 1 + open.modules).sum();
         Some(Backward { link, start_ns: self.open[index].span.start_ns, inner_frames })
     }
 
@@ -194,7 +196,16 @@ impl Sweep<'_> {
     fn node(&mut self) -> Node {
         let known = self.open.iter().rposition(|open| open.node.is_some());
         let mut node = known.and_then(|index| self.open[index].node).unwrap_or(Node::NONE);
-        for open in &mut self.open[known.map_or(0, |index| index + 1)..] {
+        let (known, new) = self.open.split_at_mut(known.map_or(0, |index| index + 1));
+        let names_modules = |open: &&Open| open.span.modules != StrId::EMPTY;
+        let mut around = known.iter().rfind(names_modules).map_or(StrId::EMPTY, |open| open.span.modules);
+        for open in new {
+            if open.span.modules != StrId::EMPTY {
+                let modules = self.frames.modules(self.strings, around, open.span.modules).to_vec();
+                open.modules = modules.len();
+                node = modules.into_iter().fold(node, |node, module| self.frames.node(node, module));
+                around = open.span.modules;
+            }
             let frame = self.frames.frame(self.strings, open.span.name, open.span.kind);
             node = self.frames.node(node, frame);
             open.node = Some(node);

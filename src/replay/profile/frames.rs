@@ -33,6 +33,8 @@ pub struct Frames {
     nodes: Vec<(Node, FrameId)>,
     known: HashMap<(Node, FrameId), Node, RandomState>,
     as_stacks: HashMap<(Node, Option<Forward>), StackId, RandomState>,
+    /// Frames of the modules of TorchScript that a span adds to those around it.
+    modules: HashMap<(StrId, StrId), Vec<FrameId>, RandomState>,
     backward: FrameId,
 }
 
@@ -48,6 +50,7 @@ impl Frames {
             nodes: vec![(Node::NONE, backward)],
             known: HashMap::default(),
             as_stacks: HashMap::default(),
+            modules: HashMap::default(),
             backward,
         }
     }
@@ -66,6 +69,18 @@ impl Frames {
         let id = self.stacks.intern_frame(frame);
         self.by_name.insert((name, is_operator), id);
         id
+    }
+
+    /// The frames of the modules that a span names beyond those that the span around it names, outermost first.
+    pub fn modules(&mut self, strings: &mut Strings, around: StrId, inside: StrId) -> &[FrameId] {
+        let stacks = &mut self.stacks;
+        self.modules.entry((around, inside)).or_insert_with(|| {
+            let [around, inside] = [around, inside].map(|hierarchy| modules(strings.get(hierarchy)));
+            let new = inside.strip_prefix(&around[..]).unwrap_or(&inside);
+            let filename = strings.intern(special::MODULE);
+            let frame = |name: &String| Frame { filename, name: strings.intern(name), line: 0, fx: None };
+            new.iter().map(frame).map(|frame| stacks.intern_frame(frame)).collect()
+        })
     }
 
     /// The node of `frame` inside `around`.
@@ -115,6 +130,25 @@ impl Frames {
     }
 }
 
+/// The modules of a hierarchy such as `TOP(Net)::forward.a(Block)::forward.SELF(Block)::inner.fc(Linear)::forward.`: `Net`,
+/// `a(Block)` and `fc(Linear)`.
+fn modules(hierarchy: &str) -> Vec<String> {
+    let (mut modules, mut rest) = (Vec::new(), hierarchy);
+    // Names of attributes may have dots, those of functions have none.
+    while let Some((module, behind)) = rest.split_once("::") {
+        rest = behind.split_once('.').map_or("", |(_, behind)| behind);
+        let (name, class) = module.strip_suffix(')').and_then(|it| it.split_once('(')).unwrap_or((module, ""));
+        match name {
+            "TOP" if class.is_empty() => {}
+            "TOP" => modules.push(class.to_owned()),
+            // The same module, in another function of its own.
+            "SELF" | "UNKNOWN_INSTANCE" | "" => {}
+            _ => modules.push(module.to_owned()),
+        }
+    }
+    modules
+}
+
 /// `train.py(41): forward`, or `nn.Module: Linear_0`.
 fn python_frame(strings: &mut Strings, name: StrId) -> Frame {
     let text = strings.get(name).to_owned();
@@ -131,5 +165,19 @@ fn python_frame(strings: &mut Strings, name: StrId) -> Frame {
             Frame { filename: strings.intern(file), name: strings.intern(function), line, fx: None }
         }
         None => Frame { filename: strings.intern("<unknown>"), name, line: 0, fx: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::modules;
+
+    #[test]
+    fn hierarchies_of_torchscript_name_modules() {
+        assert_eq!(modules("TOP(Net)::forward."), ["Net"]);
+        assert_eq!(modules("TOP()::<forward op>.a(Block)::forward.fc(Linear)::forward."), ["a(Block)", "fc(Linear)"]);
+        assert_eq!(modules("TOP(Net)::forward.SELF(Net)::inner.layers.0(Block)::forward."), ["Net", "layers.0(Block)"]);
+        assert_eq!(modules("TOP()::<backward op>."), Vec::<String>::new());
+        assert_eq!(modules("forward"), Vec::<String>::new());
     }
 }
