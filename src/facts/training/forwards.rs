@@ -34,6 +34,11 @@ pub(super) struct Forwards(Vec<Call>);
 const LEAST_KEPT: u32 = 4;
 const LEAST_SHARE: (u32, u32) = (3, 10);
 
+/// A program may switch gradients on within a call, as one that trains its last rounds only. What comes behind is looked at by
+/// halves, as long as they are so many blocks, and so many must be kept of their first half: a single module has fewer.
+const LEAST_PART: usize = 64;
+const LEAST_KEPT_OF_PART: u32 = 16;
+
 /// Parts of PyTorch that compile and tune a model when it is first called. What they make is not the model's.
 const COMPILERS: [&str; 5] = [
     "torch/_inductor/runtime/",
@@ -113,11 +118,22 @@ impl Reader<'_> {
         let Some(&Block { born: last, .. }) = blocks.last() else { return };
         // Under activation checkpointing only what leaves a part is kept: what stays inside says nothing.
         blocks.retain(|block| !block.checkpointed || block.freed > last);
-        let early = &blocks[..blocks.len() / 2];
-        let kept = early.iter().filter(|block| block.freed > last).count() as u32;
-        let (numerator, denominator) = LEAST_SHARE;
-        let keeps = kept >= LEAST_KEPT && kept * denominator >= early.len() as u32 * numerator;
-        self.calls.push(Call { start, last, keeps });
+        let keeps = |part: &[Block], least: u32| {
+            let early = &part[..part.len() / 2];
+            let kept = early.iter().filter(|block| block.freed > last).count() as u32;
+            let (numerator, denominator) = LEAST_SHARE;
+            kept >= least && kept * denominator >= early.len() as u32 * numerator
+        };
+        let keeps_all = keeps(blocks, LEAST_KEPT);
+        self.calls.push(Call { start, last, keeps: keeps_all });
+        let mut part = &blocks[blocks.len() / 2..];
+        while !keeps_all && part.len() >= LEAST_PART {
+            if keeps(part, LEAST_KEPT_OF_PART) {
+                self.calls.push(Call { start: part[0].born.saturating_sub(1), last, keeps: true });
+                break;
+            }
+            part = &part[part.len() / 2..];
+        }
         blocks.clear();
     }
 

@@ -256,7 +256,7 @@ fn is_loading(path: &str, name: &str) -> bool {
 struct Lines {
     /// Line of the call for the children.
     children: Option<u64>,
-    /// Lines of the innermost `_apply` of any stack.
+    /// Lines of the innermost `_apply` of any stack that call `fn`.
     apply: BTreeSet<u64>,
     /// The first line of a normalisation's constructor that allocates.
     normalisation: u64,
@@ -283,14 +283,19 @@ impl Lines {
             buffers: BTreeSet::new(),
         };
         for stack in 0..stacks.len() as u32 {
-            let mut inner = false;
+            let (mut inner, mut called) = (false, false);
             for &id in stacks.frame_ids(StackId(stack)) {
                 let Some(frame) = stacks.frame(id) else { continue };
+                // What `_apply` itself frees, such as the block that a parameter had before, is on lines of its own.
+                let is_call = called;
+                called |= sites.kind(id).is_python();
                 match signs.get(id.index()) {
                     Some(Sign::Apply) if inner => lines.children = Some(frame.line),
                     Some(Sign::Apply) => {
                         inner = true;
-                        lines.apply.insert(frame.line);
+                        if is_call {
+                            lines.apply.insert(frame.line);
+                        }
                     }
                     Some(Sign::Replicate) => {
                         lines.replicate = Some(lines.replicate.map_or(frame.line, |first| first.min(frame.line)));
@@ -369,6 +374,17 @@ mod tests {
             assert_eq!(origins(&[&parameter, &buffer]), [Category::Parameter, Category::Buffer].map(moved));
             assert_eq!(origins(&[&buffer]), [moved(Category::Buffer)], "a model of buffers alone");
         }
+    }
+
+    #[test]
+    fn lines_of_apply_that_free_do_not_count() {
+        let at = |line| [(MODULE, "convert", 7), (MODULE, "_apply", line), (MODULE, "_apply", 810)];
+        let [parameter, buffer] = [at(833), at(857)];
+        let free = |line| [(MODULE, "_apply", line), (MODULE, "_apply", 810)];
+        let [child, old_parameter, old_buffer] = [free(810), free(836), free(855)];
+        let all = origins(&[&child, &parameter, &old_parameter, &old_buffer, &buffer]);
+        let moved = |category| Origin::Moved(Some(category));
+        assert_eq!([all[1], all[4]], [Category::Parameter, Category::Buffer].map(moved));
     }
 
     #[test]

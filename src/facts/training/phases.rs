@@ -117,6 +117,7 @@ impl Phases {
         let frees_tell = frees_tell(track);
         let hints = hints(track, roles, frees_tell);
         let mut phases = inferred(&hints);
+        drop_busy_data(&mut phases, &hints, track);
         let mut recorded = recorded(track, annotations);
         let mut is_closure = false;
         for ((phase, named), hint) in phases.iter_mut().zip(&mut recorded).zip(&hints) {
@@ -275,6 +276,29 @@ fn inferred(hints: &[Hint]) -> Vec<Phase> {
         }
     }
     phases
+}
+
+/// So many blocks, most of them gone before a module is called, are no inputs that lead up to that.
+const BUSY: usize = 16;
+
+/// Plain code that computes, such as an optimizer of one's own without a backward pass, brings no data.
+fn drop_busy_data(phases: &mut [Phase], hints: &[Hint], track: Track<'_>) {
+    let allocations = &track.history.allocations;
+    let mut start = 0;
+    for part in phases.chunk_by_mut(|a, b| a == b) {
+        let entries = start..start + part.len();
+        start = entries.end;
+        if part[0] != Phase::Data || hints[entries.clone()].contains(&Hint::Sure(Phase::Data)) {
+            continue;
+        }
+        // An entry leads to the instant behind it.
+        let behind = |entry: usize| allocations.partition_point(|allocation| allocation.born as usize <= entry);
+        let made = allocations.get(behind(entries.start)..behind(entries.end)).unwrap_or(&[]);
+        let gone = made.iter().filter(|allocation| allocation.freed as usize <= entries.end).count();
+        if made.len() >= BUSY && gone * 2 > made.len() {
+            part.fill(Phase::Other);
+        }
+    }
 }
 
 fn sure(hint: Hint) -> Option<Phase> {
