@@ -7,6 +7,7 @@ use memviz::Recording;
 use memviz::analysis::fragmentation::FragmentationOptions;
 use memviz::analysis::peak::PeakOptions;
 use memviz::facts::grouping::GroupBy;
+use memviz::facts::grouping::private_pools::PrivatePool;
 use memviz::facts::time::when::When;
 use memviz::input::ReadOptions;
 use memviz::model::View;
@@ -113,6 +114,14 @@ fn differences(path: &str, said: &Value) -> Vec<String> {
         }
         let sum: i128 = said["difference"]["rows"].as_array().unwrap().iter().map(bytes).sum();
         same(&format!("device {id}, difference"), &said["difference"]["bytes"], &Value::from(sum as i64));
+        let pools = of(GroupBy::Pool, None)
+            .map_or_else(|_| Vec::new(), |mut it| it.devices.remove(0).attribution.private_pools);
+        let kind = |pool: &PrivatePool| format!("private pool ({}, {}): {}", pool.id.0, pool.id.1, pool.kind.words());
+        let pools: Vec<String> = pools.iter().map(kind).collect();
+        let notes: Vec<&str> = said["pools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let agree =
+            notes.len() == pools.len() && notes.iter().zip(&pools).all(|(note, pool)| note.starts_with(pool.as_str()));
+        same(&format!("device {id}, private pools {notes:?} and {pools:?}"), &agree.into(), &true.into());
         if recording.snapshot.notes.format.has_segments() {
             segments(&recording, track, at, &said["segments"], &mut same);
         }

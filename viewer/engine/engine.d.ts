@@ -183,6 +183,8 @@ export interface Difference {
     bytes: number;
     /** The largest change first, the rest in `(other)`. */
     rows: DifferenceRow[];
+    /** What private pools are for, and who used them first, where rows stand for pools. */
+    notes: string[];
 }
 
 export interface FlameNode {

@@ -32,6 +32,8 @@ export interface Content {
     inclusive: boolean;
     /** What `before` and `bytes` are of. */
     heads: [string, string];
+    /** What is to be said of the groups. */
+    notes: readonly string[];
 }
 
 /** Asks for the rows of what is looked at. */
@@ -45,14 +47,15 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
             total: is.to_bytes,
             inclusive: was.inclusive,
             heads: letters(lanes) as [string, string],
+            notes: [...new Set([...was.notes, ...is.notes])],
         };
     }
     const { metric } = first.store.state;
     if (first.mark === null) {
         const heads: [string, string] = ['', `${metric} at ${entry(first.at)}`];
         const is = await difference(first, by);
-        const { to_bytes: total, inclusive } = is;
-        return { lines: standing(is, false), before: null, total, inclusive, heads };
+        const { to_bytes: total, inclusive, notes } = is;
+        return { lines: standing(is, false), before: null, total, inclusive, heads, notes };
     }
     const [from, to] = [Math.min(first.mark, first.at), Math.max(first.mark, first.at)];
     const answer = await difference(first, by, from, to);
@@ -65,6 +68,7 @@ export async function ask(lanes: readonly Lane[], by: By): Promise<Content> {
         total: answer.to_bytes,
         inclusive: answer.inclusive,
         heads: [`at ${entry(from)}`, `at ${entry(to)}`],
+        notes: answer.notes,
     };
 }
 

@@ -95,7 +95,7 @@ export class Table implements View {
             {},
             element('tr', {}, ...total.map((text) => element('td', {}, text)), element('td')),
         );
-        const notes = [];
+        const notes = content.notes.map((note) => name(note, 300));
         if (this.#lines.some((line) => line.inferred)) notes.push('* inferred');
         const hidden = content.inclusive ? content.lines.length - this.#lines.length : 0;
         if (hidden > 0) notes.push(`${whole(hidden)} smaller ones are not shown`);

@@ -2,7 +2,7 @@
 
 use super::frames::Frame;
 use super::json;
-use super::segments::{address, pool, state};
+use super::segments::{PoolNames, address, state};
 use crate::facts::device::Device;
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Holder, Inference};
@@ -60,6 +60,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
     let entry = History::entry_before(allocation.born);
     let context = entry.filter(|_| track.snapshot.notes.format.has_segments()).map(|entry| track.context(entry));
     let old = track.history.baseline.get(id);
+    let pool = context.and_then(|context| context.pool).or(old.and_then(|old| old.pool));
     let born = Moment::of(track, device.annotations(), allocation.born);
     let happens = |instant: Instant| (instant != NEVER).then_some(instant);
     let freed = happens(allocation.freed);
@@ -89,7 +90,7 @@ pub fn allocation(device: &Device<'_>, id: usize) -> Option<String> {
         inferred: !decision.evidence.is_recorded(),
         phase: entry.and_then(|entry| device.phases().span(entry)).map(|span| span.phase.name()),
         stream: context.map(|context| context.stream).or(old.map(|old| old.stream)),
-        pool: context.and_then(|context| context.pool).or(old.and_then(|old| old.pool)).map(pool),
+        pool: pool.map(|pool| PoolNames::of(device, std::iter::once(pool)).name(pool)),
         annotations: born.annotations,
         stack: Frame::of_stack(sites, origin.stack),
         forward: origin.forward.map(|stack| Frame::of_stack(sites, stack)).unwrap_or_default(),

@@ -2,9 +2,12 @@
 
 use super::{color, json};
 use crate::analysis::scene::{Difference, DifferenceRow};
+use crate::facts::device::Device;
 use crate::facts::grouping::GroupBy;
+use crate::facts::grouping::private_pools::PrivatePools;
 use crate::facts::training::Category;
 use crate::replay::{Instant, Metric};
+use crate::report::common::notes;
 use crate::report::common::palette::Rgb;
 use serde::Serialize;
 
@@ -19,6 +22,8 @@ struct Answer<'a> {
     to_bytes: u64,
     bytes: i128,
     rows: Vec<Row<'a>>,
+    /// What is known of private pools, where rows stand for pools.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -36,8 +41,15 @@ struct Row<'a> {
 }
 
 /// The groups that became more or less, the largest change first.
-pub fn difference(metric: Metric, by: GroupBy, (from, to): (Instant, Instant), difference: &Difference) -> String {
+pub fn difference(
+    device: &Device<'_>,
+    metric: Metric,
+    by: GroupBy,
+    (from, to): (Instant, Instant),
+    difference: &Difference,
+) -> String {
     let (before, after) = difference.totals;
+    let pools = (by == GroupBy::Pool).then(|| PrivatePools::of(device.track, device.sites()).all());
     json(&Answer {
         by,
         metric,
@@ -48,6 +60,7 @@ pub fn difference(metric: Metric, by: GroupBy, (from, to): (Instant, Instant), d
         to_bytes: after,
         bytes: i128::from(after) - i128::from(before),
         rows: difference.rows.iter().map(|row| Row::of(row, by)).collect(),
+        notes: pools.unwrap_or_default().iter().map(notes::private_pool).collect(),
     })
 }
 

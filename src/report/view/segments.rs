@@ -2,6 +2,7 @@
 
 use super::json;
 use crate::facts::device::Device;
+use crate::facts::grouping::private_pools::PrivatePools;
 use crate::facts::segments::layout::{Layout, Piece, SegmentLayout};
 use crate::model::{BlockState, DEFAULT_POOL, PoolId, SegmentType};
 use crate::replay::Instant;
@@ -38,18 +39,19 @@ struct Block {
 /// The layout of a device at an instant, in address order.
 pub fn segments(device: &Device<'_>, instant: Instant) -> String {
     let layout = Layout::at(device.track, instant);
+    let pools = PoolNames::of(device, layout.segments.iter().filter_map(|segment| segment.pool));
     let used = layout.pieces.iter().filter(|piece| piece.state != BlockState::Inactive);
     json(&SegmentMap {
         instant,
         reserved_bytes: layout.segments.iter().fold(0, |sum: u64, segment| sum.wrapping_add(segment.size)),
         active_bytes: used.fold(0, |sum: u64, piece| sum.wrapping_add(piece.size)),
-        segments: layout.segments.iter().map(|segment| Segment::of(&layout, segment)).collect(),
+        segments: layout.segments.iter().map(|segment| Segment::of(&layout, segment, &pools)).collect(),
         stray: layout.stray.clone(),
     })
 }
 
 impl Segment {
-    fn of(layout: &Layout, segment: &SegmentLayout) -> Self {
+    fn of(layout: &Layout, segment: &SegmentLayout, pools: &PoolNames) -> Self {
         let block = |piece: &Piece| Block {
             offset: piece.addr - segment.addr,
             bytes: piece.size,
@@ -65,7 +67,7 @@ impl Segment {
                 SegmentType::Large => "large",
             },
             stream: segment.stream,
-            pool: segment.pool.map(pool),
+            pool: segment.pool.map(|pool| pools.name(pool)),
             blocks: layout.pieces_of(segment).iter().map(block).collect(),
         }
     }
@@ -83,6 +85,24 @@ pub(super) fn state(state: BlockState) -> &'static str {
 /// An address as debuggers write it: JavaScript has no integers of 64 bits.
 pub(super) fn address(address: u64) -> String {
     format!("{address:#x}")
+}
+
+/// The names of pools, with what private ones are for: `private (0, 1): MemPool`.
+pub(super) struct PoolNames(PrivatePools);
+
+impl PoolNames {
+    /// Looks at what private pools are for, if any of these is one.
+    pub fn of(device: &Device<'_>, mut pools: impl Iterator<Item = PoolId>) -> Self {
+        let has_private = pools.any(|pool| pool != DEFAULT_POOL);
+        Self(if has_private { PrivatePools::of(device.track, device.sites()) } else { PrivatePools::default() })
+    }
+
+    pub fn name(&self, id: PoolId) -> String {
+        match self.0.get(id) {
+            Some(known) => format!("{}: {}", pool(id), known.kind.words()),
+            None => pool(id),
+        }
+    }
 }
 
 /// A pool by its name.

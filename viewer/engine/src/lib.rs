@@ -156,8 +156,9 @@ impl Engine {
     /// What grew from one instant to another.
     pub fn difference(&self, device: i32, of: &str, group: &str, from: u32, to: u32, top: usize) -> Thrown<String> {
         let (metric, by, top) = (metric(of)?, by(group)?, Some(top).filter(|&top| top > 0));
-        let difference = self.scene(device)?.difference(metric, by, (from, to), top);
-        Ok(view::difference(metric, by, (from, to), &difference.map_err(|error| self.thrown(&error))?))
+        let scene = self.scene(device)?;
+        let difference = scene.difference(metric, by, (from, to), top).map_err(|error| self.thrown(&error))?;
+        Ok(view::difference(scene.device(), metric, by, (from, to), &difference))
     }
 
     /// Live bytes by stack at an instant.

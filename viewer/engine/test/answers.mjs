@@ -35,6 +35,7 @@ function answers(engine) {
             attributions: Object.fromEntries(figures.by.map((by) => [by, engine.attribution(device, 'allocated', by, instant, 10)])),
             segments: JSON.parse(engine.segments(device, instant)),
             difference: JSON.parse(engine.difference(device, 'active', 'site', 0, instant, 3)),
+            pools: JSON.parse(engine.difference(device, 'active', 'pool', 0, instant, 0)).notes,
             steps: JSON.parse(engine.steps(device)),
         };
     });

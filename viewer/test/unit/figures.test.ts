@@ -27,7 +27,8 @@ test('rows of two recordings sum to both, also where labels repeat', () => {
 
 test('what is not shown is still found, and rows that overlap are not added up', () => {
     const lines = Array.from({ length: 310 }, (_, at) => line(at === 309 ? 'l0' : `l${at}`, 1000 - at));
-    const content = { lines, before: null, total: 0, inclusive: false, heads: ['', ''] as [string, string] };
+    const heads: [string, string] = ['', ''];
+    const content = { lines, before: null, total: 0, inclusive: false, heads, notes: [] };
     const total = (of: readonly Line[]) => of.reduce((sum, { bytes }) => sum + bytes, 0);
     assert.equal(total(shown(content)), total(lines));
     assert.equal(shown({ ...content, inclusive: true }).length, 300);
