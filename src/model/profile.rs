@@ -49,7 +49,7 @@ pub struct Span {
     pub end_ns: i64,
     /// Its name.
     pub name: StrId,
-    /// The modules of TorchScript around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty where none are.
+    /// The modules of `TorchScript` around it, as recorded: `TOP(Net)::forward.fc(Linear)::forward.`; empty where none are.
     pub modules: StrId,
     /// What it is.
     pub kind: SpanKind,

@@ -16,6 +16,8 @@ mod output;
 mod ranks;
 mod recommended;
 mod rehearse;
+mod schema;
+mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 mod triage;

@@ -194,7 +194,7 @@ fn memory_of_a_side_stream_is_named_with_its_line() {
     assert_eq!(much[0]["bytes"], 200 << 20);
     assert!(findings(&said(40 << 20)).iter().all(|finding| finding["kind"] != "stranded"));
     let text = memviz_reading(&["fragmentation", "-"], &side_stream(200 << 20)).stdout;
-    let sentence = "200.00 MiB of 600.00 MiB reserved are free on stream 7, first used at run.py:11 prefetch";
+    let sentence = "200.00 MiB of 600.00 MiB reserved is free on stream 7, first used at run.py:11 prefetch";
     assert!(text.replace("\n  ", " ").contains(sentence), "{text}");
 }
 

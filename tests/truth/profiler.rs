@@ -415,7 +415,7 @@ fn forward_threads_are_told_apart_or_refused() {
     assert_eq!(sites(later), ["8 MmBackward0"]);
 }
 
-/// As `with_modules=True` writes them around operators of TorchScript, where there are no Python stacks.
+/// As `with_modules=True` writes them around operators of `TorchScript`, where there are no Python stacks.
 #[test]
 fn modules_of_torchscript_are_around_operators() {
     let operator = |name, ts, dur, modules: &str, more: &str| {

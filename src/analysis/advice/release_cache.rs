@@ -30,7 +30,7 @@ pub(super) fn find(device: &Device<'_>, calls: &ModelCalls) -> Vec<Finding> {
         line: line_behind(device, boundary),
         cure: "call torch.cuda.empty_cache() once before this line".to_owned(),
         evidence: format!(
-            "{} of segments are free when the program moves on to its next phase",
+            "{} of segments is free when the program moves on to its next phase",
             Bytes(left.unsigned_abs())
         ),
         cost: Some("the next phase reserves memory again".to_owned()),

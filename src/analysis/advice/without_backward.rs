@@ -4,7 +4,7 @@
 use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
-use crate::facts::training::Phase;
+use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, FrameId, StackId};
 use crate::play::changes::{Editor, Lives};
@@ -28,7 +28,10 @@ fn finding(device: &Device<'_>, of_line: &[&ModelCall]) -> Option<Finding> {
     }
     let first = *wasted.first()?;
     let kept = |call: &ModelCall| -> Vec<(u32, Allocation)> {
-        born_in(device, call.start, call.end).filter(|(_, made)| made.freed > call.end).collect()
+        // Workspaces of libraries stay under no_grad, too.
+        let is_workspace = |index: u32| device.categories().get(index as usize).category == Category::Workspace;
+        let made = born_in(device, call.start, call.end);
+        made.filter(|&(index, made)| made.freed > call.end && !is_workspace(index)).collect()
     };
     let bytes = |blocks: &[(u32, Allocation)]| blocks.iter().map(|(_, made)| made.size).fold(0, u64::saturating_add);
     // What outlives the next two calls of the line piles up; a variable holds it through one.

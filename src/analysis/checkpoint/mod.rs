@@ -73,6 +73,8 @@ pub struct DeviceCheckpoint {
     pub activation_bytes: u64,
     /// Bytes at the peak of the category of activations.
     pub kept_bytes: u64,
+    /// The same at the end of the history.
+    pub kept_at_end_bytes: u64,
     /// Of these, what programs of `torch.compile` made.
     pub compiled_bytes: u64,
     /// Number of forward passes that a backward follows, or else of those that keep what one would need.
@@ -164,6 +166,7 @@ impl DeviceCheckpoint {
             peak_bytes: peak.bytes,
             activation_bytes: functions.activation_bytes(peak.instant),
             kept_bytes,
+            kept_at_end_bytes: activations(device, history.entries()).0,
             compiled_bytes,
             passes: functions.passes(),
             without_backward: functions.is_open(),

@@ -88,7 +88,7 @@ impl RemainingPeak {
 /// Blocks by site, the largest first.
 fn rows(device: &Device<'_>, instant: Instant, blocks: impl Iterator<Item = (usize, u64)>) -> Vec<Row> {
     let filter = Filter::default();
-    let grouper = Grouper::new(device, device.sites(), &filter, GroupBy::Site).inferring(
+    let grouper = Grouper::new(device, device.deep_sites(), &filter, GroupBy::Site).inferring(
         device,
         Inference::On,
         Metric::Allocated,

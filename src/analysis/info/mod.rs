@@ -20,6 +20,8 @@ pub struct DeviceInfo {
     pub actions: [u64; Action::ALL.len()],
     /// Times of the first and last entry in microseconds since the epoch, where the file has times.
     pub time_us: Option<(i64, i64)>,
+    /// Microseconds from the first entry of the recording to that of the device, where the file has times.
+    pub starts_after_us: Option<i64>,
     /// Number of segments at the dump.
     pub segments: usize,
     /// Number of blocks at the dump, free ones included.
@@ -53,6 +55,9 @@ impl DeviceInfo {
             entries: history.entries(),
             actions: track.action_counts(),
             time_us: span.filter(|_| track.has_times()),
+            starts_after_us: span
+                .filter(|_| track.has_times())
+                .and_then(|(first, _)| Some(first.saturating_sub(device.snapshot().first_time()?))),
             segments: segments.len(),
             blocks: segments.iter().map(|segment| segment.blocks.len()).sum(),
             baseline: history.start,

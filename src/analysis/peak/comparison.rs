@@ -23,6 +23,8 @@ pub struct DeviceShare {
     pub bytes: i64,
     /// How that is to be read, where it is not exact.
     pub bound: Option<Bound>,
+    /// Whether it is what the dump holds, without a history that has a peak.
+    pub at_dump: bool,
 }
 
 /// A group on all devices.
@@ -67,6 +69,7 @@ impl Comparison {
             device: peak.device,
             bytes: peak.at.get(metric),
             bound: peak.completeness.bound(metric).or_else(|| early(peak)),
+            at_dump: peak.completeness.no_entries,
         };
         let devices: Vec<DeviceShare> = peaks.iter().map(share).collect();
         let fullest = (0..devices.len()).min_by_key(|&index| Reverse(devices[index].bytes))?;

@@ -157,6 +157,11 @@ impl DevicePeak {
         self.maxima[metric as usize].instant == 0 && self.completeness.has_baseline
     }
 
+    /// Whether nothing was ever allocated or reserved.
+    pub fn is_empty(&self) -> bool {
+        self.maxima.iter().all(|maximum| maximum.bytes == 0) && self.attribution.total_bytes == 0
+    }
+
     /// Which of `baseline_bytes` and the metrics' maxima are not exact, by their names in JSON.
     pub fn bounds(&self) -> IndexMap<String, Bound> {
         let baseline = self.completeness.baseline_bound().map(|bound| ("baseline_bytes".to_owned(), bound));

@@ -50,7 +50,7 @@ pub struct Event<'a> {
 
 #[derive(Default)]
 pub struct Args<'a> {
-    /// `Module Hierarchy`: the modules of TorchScript around an operator, which `with_modules=True` records.
+    /// `Module Hierarchy`: the modules of `TorchScript` around an operator, which `with_modules=True` records.
     pub modules: &'a [u8],
     pub sequence: Option<i64>,
     pub forward_thread: Option<i64>,

@@ -5,7 +5,7 @@ use super::functions::{Checkpointed, CodeChange, HeldByCalls};
 use super::recompute::{Gap, Recomputing};
 use crate::facts::code::frames::FrameKind;
 use crate::facts::device::Device;
-use crate::facts::training::{Call, ForwardFunction, FunctionId, Phase};
+use crate::facts::training::{Call, Category, ForwardFunction, FunctionId, Phase};
 use crate::model::Action;
 use crate::replay::{Allocation, History, Instant, Metric, NEVER};
 use rayon::prelude::*;
@@ -71,8 +71,15 @@ impl<'c, 'a> Checkpointable<'c, 'a> {
                 && self.device.phases().at(allocation.born) == Phase::Forward
                 && self.device.phases().at(allocation.freed) == Phase::Backward
         };
-        let there = self.device.history().allocations.iter().filter(|allocation| allocation.allocated_at(instant));
-        there.filter(is_kept).map(|allocation| allocation.size).sum()
+        // What stays where no backward follows may stay for other reasons, as workspaces of libraries do.
+        let is_for_backward = |index: usize| match self.device.categories().get(index).category {
+            Category::Activation => true,
+            Category::Workspace => false,
+            _ => !self.choice.passes.is_open,
+        };
+        let there = self.device.history().allocations.iter().enumerate();
+        let there = there.filter(|(_, allocation)| allocation.allocated_at(instant) && is_kept(allocation));
+        there.filter(|&(index, _)| is_for_backward(index)).map(|(_, allocation)| allocation.size).sum()
     }
 
     /// Mean time of a forward pass.

@@ -85,7 +85,7 @@ impl Choice {
     /// Finds those of passes that no backward follows.
     pub fn around(device: &Device<'_>, entries: Vec<Range<u32>>) -> Self {
         let calls = whole(Calls::of(device.track, device.phases(), device.sites(), device.roles()), device.track);
-        Self::with(device, calls, Passes { entries, is_open: true })
+        Self::with(device, calls, Passes { forward: entries.clone(), entries, is_open: true })
     }
 
     fn with(device: &Device<'_>, calls: Calls, passes: Passes) -> Self {

@@ -10,6 +10,8 @@ use std::ops::Range;
 pub(crate) struct Passes {
     /// Entries of each pass, from its first forward entry to the first entry of its backward, or to its last.
     pub(crate) entries: Vec<Range<u32>>,
+    /// Entries of forward in them, without what lies between, such as `zero_grad`.
+    pub(crate) forward: Vec<Range<u32>>,
     /// Whether these are passes that no backward follows, but that keep what one would need.
     pub(crate) is_open: bool,
 }
@@ -18,14 +20,14 @@ impl Passes {
     /// The passes that a backward follows; or those behind, if there is none or the peak does not come before, and if they
     /// keep what a backward would need.
     pub(crate) fn of(phases: &Phases, calls: &Calls, history: &History, peak: Instant) -> Self {
-        let mut entries: Vec<Range<u32>> = Vec::new();
+        let (mut entries, mut forward): (Vec<Range<u32>>, Vec<Range<u32>>) = Default::default();
         let mut open: Vec<Range<u32>> = Vec::new();
         for span in &phases.spans {
             match span.phase {
                 Phase::Forward => open.push(span.start..span.end),
                 Phase::Backward => {
                     entries.extend(open.first().map(|first| first.start..span.start));
-                    open.clear();
+                    forward.append(&mut open);
                 }
                 _ => {}
             }
@@ -33,10 +35,10 @@ impl Passes {
         if entries.is_empty() || open.first().is_some_and(|first| first.start < peak) {
             open.retain(|pass| keeps_graph(calls, history, pass));
             if !open.is_empty() {
-                return Self { entries: open, is_open: true };
+                return Self { forward: open.clone(), entries: open, is_open: true };
             }
         }
-        Self { entries, is_open: false }
+        Self { entries, forward, is_open: false }
     }
 
     /// The pass that an entry belongs to.
@@ -79,7 +81,7 @@ impl Passes {
         let last = times.len().checked_sub(1)?;
         let lasted =
             |start: u32, end: u32| times[last.min(end as usize)].saturating_sub(times[last.min(start as usize)]);
-        let passed = self.entries.iter().fold(0i64, |sum, pass| sum.saturating_add(lasted(pass.start, pass.end)));
+        let passed = self.forward.iter().fold(0i64, |sum, part| sum.saturating_add(lasted(part.start, part.end)));
         let called = calls.iter().flatten().fold(0i64, |sum, call| sum.saturating_add(lasted(call.start, call.end)));
         Some((passed / passes, called / passes))
     }

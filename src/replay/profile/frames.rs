@@ -33,7 +33,7 @@ pub struct Frames {
     nodes: Vec<(Node, FrameId)>,
     known: HashMap<(Node, FrameId), Node, RandomState>,
     as_stacks: HashMap<(Node, Option<Forward>), StackId, RandomState>,
-    /// Frames of the modules of TorchScript that a span adds to those around it.
+    /// Frames of the modules of `TorchScript` that a span adds to those around it.
     modules: HashMap<(StrId, StrId), Vec<FrameId>, RandomState>,
     backward: FrameId,
 }

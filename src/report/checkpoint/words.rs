@@ -24,6 +24,9 @@ const MUCH_PERCENT: f64 = 5.0;
 pub fn headline(device: &DeviceCheckpoint) -> String {
     // Where the kept history begins with its maximum, or nothing was kept, it is a state like another.
     let is_known = !device.completeness.no_entries && (device.peak.instant > 0 || !device.completeness.has_baseline);
+    if device.peak_bytes == 0 {
+        return format!("{}: nothing was allocated", notes::device_name(device.device));
+    }
     let peak = if is_known { "peak " } else { "" };
     format!("{}: {peak}allocated {}", notes::device_name(device.device), signed(device.peak_bytes))
 }
@@ -57,22 +60,30 @@ pub fn facts(device: &DeviceCheckpoint) -> Vec<String> {
     }
     let mut facts = Vec::new();
     if let Some(held) = activations(device).filter(|&held| held > 0) {
-        let share = percent(held, u64::try_from(device.peak_bytes).unwrap_or(0));
-        let held = Bytes(held);
-        facts.push(if device.without_backward {
-            format!(
-                "{held} of it ({share:.1}%) was allocated in forward and kept for a backward pass that the \
-                     recording does not have"
-            )
+        let of_peak = |bytes: u64| percent(bytes, u64::try_from(device.peak_bytes).unwrap_or(0));
+        let what = if device.without_backward {
+            "kept for a backward pass that the recording does not have"
         } else {
-            format!("{held} of it ({share:.1}%) was allocated in forward and is freed in backward")
+            "is freed in backward"
+        };
+        let (bytes, share, kept) = (Bytes(held), of_peak(held), Bytes(device.kept_bytes));
+        // Where it is not what the category of activations has, both are said: other answers have that.
+        facts.push(if device.kept_bytes == 0 || kept.to_string() == bytes.to_string() {
+            format!("{bytes} of it ({share:.1}%) was allocated in forward and {what}")
+        } else {
+            let all = of_peak(device.kept_bytes);
+            format!(
+                "{kept} of it ({all:.1}%) is activations; {bytes} ({share:.1}%) was allocated in forward and {what}"
+            )
         });
     }
+    // Others have no backward pass, and keep nothing for one.
+    let kept = if device.without_backward { ", counting only those that keep memory for a backward pass" } else { "" };
     facts.push(match (device.passes, device.forward_us) {
-        (1, Some(time)) => format!("1 forward pass of {} ({TIMES})", duration(time)),
-        (1, None) => "1 forward pass".to_owned(),
-        (passes, Some(time)) => format!("{passes} forward passes, {} each on average ({TIMES})", duration(time)),
-        (passes, None) => format!("{passes} forward passes"),
+        (1, Some(time)) => format!("1 forward pass of {}{kept} ({TIMES})", duration(time)),
+        (1, None) => format!("1 forward pass{kept}"),
+        (passes, Some(time)) => format!("{passes} forward passes, {} each on average{kept} ({TIMES})", duration(time)),
+        (passes, None) => format!("{passes} forward passes{kept}"),
     });
     facts.extend(device.checkpointed.iter().map(checkpointed));
     if device.compiled_bytes * 2 > device.activation_bytes && device.activation_bytes > 0 {
@@ -115,8 +126,8 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             format!("there are no Python stacks to show forward functions: {remedy}")
         }
         NoCandidates::NoLines => {
-            "a profiler trace names the functions on a stack, but not the lines they are at, so one call of a function \
-             cannot be distinguished from the next; a snapshot of torch.cuda.memory has the lines"
+            "a profiler trace has the line on which each function begins, but not the line that it is at, so one call of a \
+             function cannot be distinguished from the next; a snapshot of torch.cuda.memory has both"
                 .to_owned()
         }
         NoCandidates::NoForward => {
@@ -127,6 +138,11 @@ pub fn reason(device: &DeviceCheckpoint, format: Format) -> Option<String> {
             "no backward pass follows a forward pass in the kept history, so how much of the {} of activations it would \
              free is unknown",
             Bytes(device.kept_bytes)
+        ),
+        NoCandidates::NoTrainingStep if device.kept_at_end_bytes > 0 => format!(
+            "no backward pass follows a forward pass in the kept history; the {} of activations that are kept for one at the \
+             end are not there at the peak, which activation checkpointing would not lower",
+            Bytes(device.kept_at_end_bytes)
         ),
         NoCandidates::NoTrainingStep => {
             "no backward pass follows a forward pass in the kept history, and no forward pass keeps memory for one, as under \

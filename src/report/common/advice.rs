@@ -5,7 +5,7 @@ use crate::facts::code::frames::FrameKind;
 use crate::model::bytes::Bytes;
 use crate::model::{CPU_DEVICE, Format, Frame, HOST_DEVICE, Snapshot, StackId};
 use crate::replay::{History, Metric, Track};
-use crate::report::percent;
+use crate::report::common::words::share;
 
 /// What a recording lacks, and the code that records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,9 +107,9 @@ fn late(snapshot: &Snapshot, histories: &[History], earlier: &str) -> Option<Adv
         late.filter(|&(bytes, history)| bytes >= tenth_of_peak(history)).max_by_key(|late| late.0)?;
     let peak = u64::try_from(history.maxima[Metric::Allocated as usize].bytes).unwrap_or(0);
     let missing = format!(
-        "{} of the peak ({:.0}%) is older than the recording and has no stack. To see which code allocated it, {earlier}",
+        "{} of the peak ({}) is older than the recording and has no stack. To see which code allocated it, {earlier}",
         Bytes(bytes),
-        percent(bytes, peak)
+        share(bytes, peak)
     );
     Some(Advice { missing, code: &[] })
 }

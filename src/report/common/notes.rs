@@ -105,14 +105,16 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
         );
     }
     let unknown_anyway = completeness.truncated && completeness.has_baseline;
+    // Where frees are missing, it is not known either how much more there was.
+    let unknown_anyway = unknown_anyway || completeness.unrecorded_frees;
     if completeness.baseline_uncertain_bytes > 0 && !unknown_anyway {
         let bytes = Bytes(completeness.baseline_uncertain_bytes);
         let peak = match completeness.peak_uncertain_bytes {
             0 => "the peak is exact".to_owned(),
-            bytes => format!("so is the peak, by up to {}", Bytes(bytes)),
+            bytes => format!("the peak is a lower bound, too, at most {} too low", Bytes(bytes)),
         };
         lines.push(format!(
-            "the baseline is a lower bound by up to {bytes}, since the sizes of some freed blocks left no evidence; {peak}"
+            "the baseline is a lower bound, at most {bytes} too low, since nothing shows the sizes of some freed blocks; {peak}"
         ));
     }
     lines
@@ -132,6 +134,9 @@ pub fn device(device: &DevicePeak) -> Vec<String> {
 /// What is held on a device at the instant looked at: `Device 0: peak allocated 4.15 GiB`.
 pub fn headline(device: &DevicePeak) -> String {
     let metric = device.metric;
+    if device.is_empty() {
+        return format!("{}: nothing was allocated", device_name(device.device));
+    }
     // Where the kept history begins with it, or nothing was kept, it is a state like another.
     let is_known = !device.completeness.no_entries && !device.is_early(metric);
     let is_peak = is_known && device.maxima[metric as usize].instant == device.instant;
@@ -184,10 +189,8 @@ pub fn fragmentation(device: &DeviceFragmentation) -> Vec<String> {
     let (blocks, bytes) = device.stray;
     if blocks > 0 {
         let bytes = Bytes(bytes);
-        lines.push(format!(
-            "{} ({bytes}) outside of segments or inside one another are not counted",
-            count(blocks, "block")
-        ));
+        let blocks = count(blocks, "block");
+        lines.push(format!("left out of all figures: {blocks} ({bytes}) in no segment or over another block"));
     }
     let figures = &device.figures;
     let (reserved, active) = (figures.reserved as i64, figures.active() as i64);
@@ -335,7 +338,9 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
     if !notes.device_names.is_empty() {
         const SHOWN: usize = 16;
         let name = |(device, name): &(DeviceId, String)| format!("{} is {}", device_name(*device), safe(name));
-        let names: Vec<String> = notes.device_names.iter().take(SHOWN).map(name).collect();
+        let mut devices = notes.device_names.clone();
+        devices.sort_by_key(|&(device, _)| device);
+        let names: Vec<String> = devices.iter().take(SHOWN).map(name).collect();
         let more = if notes.device_names.len() > SHOWN { ", ..." } else { "" };
         lines.push(FileNote::plain(format!("{}{more}", names.join(", "))));
     }
@@ -507,7 +512,7 @@ pub fn stranded(stranded: &Stranded) -> String {
         _ => (format!("in private pool ({first}, {second})"), "pool"),
     };
     let (free, reserved) = (Bytes(*free), Bytes(*reserved));
-    format!("{free} of {reserved} reserved are free {place}{used}; no other {other} can use them")
+    format!("{free} of {reserved} reserved is free {place}{used}; no other {other} can use them")
 }
 
 /// A line about each private pool, if rows are pools.

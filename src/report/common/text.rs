@@ -175,15 +175,19 @@ impl TextStyle {
     }
 }
 
-/// The four counters, a line each, at the instants named; 47 columns wide.
-pub(crate) fn counters(columns: [(&str, Counters); 3], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  {:9} {:>11} {:>11} {:>11}", "", columns[0].0, columns[1].0, columns[2].0)?;
+/// The four counters, a line each, at the instants named; 47 columns wide where these are three.
+pub(crate) fn counters(columns: &[(&str, Counters)], out: &mut dyn Write) -> io::Result<()> {
+    let line = |name: &str, cells: &dyn Fn(&(&str, Counters)) -> String| {
+        let cells: Vec<String> = columns.iter().map(|column| format!(" {:>11}", cells(column))).collect();
+        format!("  {name:9}{}", cells.concat())
+    };
+    writeln!(out, "{}", line("", &|(name, _)| (*name).to_owned()))?;
     // The memory of the CPU and memory timelines have none.
-    let no_reserved = columns.iter().all(|(_, values)| values.reserved == 0) && columns[1].1.allocated > 0;
+    let is_used = columns.iter().any(|(_, values)| values.allocated > 0);
+    let no_reserved = columns.iter().all(|(_, values)| values.reserved == 0) && is_used;
     for metric in Metric::ALL {
         let shown = |bytes| if no_reserved && metric == Metric::Reserved { "-".to_owned() } else { signed(bytes) };
-        let [first, second, third] = columns.map(|(_, values)| shown(values.get(metric)));
-        writeln!(out, "  {:9} {first:>11} {second:>11} {third:>11}", metric.name())?;
+        writeln!(out, "{}", line(metric.name(), &|(_, values)| shown(values.get(metric))))?;
     }
     Ok(())
 }

@@ -3,12 +3,23 @@
 use crate::facts::segments::figures::SizeClass;
 use crate::model::bytes::Bytes;
 use crate::model::{PoolId, SegmentType};
+use crate::report::percent;
 use std::fmt::Display;
 
 /// A number of things: `1 segment`, `3 segments`.
 pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
+}
+
+/// A share in whole percent, as a sentence says it: only what is all is `100%`, and only what is nothing `0%`.
+pub fn share(part: u64, total: u64) -> String {
+    let rounded = percent(part, total).round();
+    match () {
+        () if rounded >= 100.0 && part < total => ">99%".to_owned(),
+        () if rounded < 1.0 && part > 0 => "<1%".to_owned(),
+        () => format!("{rounded:.0}%"),
+    }
 }
 
 /// What a sentence calls the memory of a category, given the category's name in JSON: `optimizer state`, `activations`.
@@ -92,6 +103,12 @@ mod tests {
         assert_eq!(class(512), "512 bytes to 1 KiB");
         assert_eq!(class(1 << 20), "1 MiB to 2 MiB");
         assert_eq!(class(1 << 29), "512 MiB to 1 GiB");
+    }
+
+    #[test]
+    fn only_all_is_a_hundred_percent() {
+        let shares = [(0, 8), (1, 800), (1, 8), (997, 1000), (8, 8)].map(|(part, total)| share(part, total));
+        assert_eq!(shares, ["0%", "<1%", "13%", ">99%", "100%"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `memviz fragmentation` as Markdown.
 
+use super::text::pool_name;
 use crate::analysis::fragmentation::over_time::OverTimeRow;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
 use crate::facts::grouping::GroupBy;
@@ -48,10 +49,7 @@ fn device_section(device: &DeviceFragmentation, out: &mut dyn Write) -> io::Resu
         "| Pool | Segments | Reserved | Allocated | Inactive | Pinned | Releasable | Largest free block | Rounding loss |"
     )?;
     writeln!(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
-    let lines = device
-        .pools
-        .iter()
-        .map(|pool| (words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable), &pool.figures));
+    let lines = device.pools.iter().map(|pool| (pool_name(pool, &device.pools), &pool.figures));
     for (name, figures) in lines.chain([("**all**".to_owned(), figures)]) {
         write!(out, "| {name} | {} |", figures.segments)?;
         for bytes in [

@@ -1,7 +1,7 @@
 //! `memviz fragmentation` as text.
 
 use crate::analysis::fragmentation::over_time::OverTimeRow;
-use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport};
+use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationReport, PoolFragmentation};
 use crate::facts::grouping::GroupBy;
 use crate::facts::grouping::attribution::OTHER;
 use crate::facts::grouping::attribution::Row;
@@ -48,9 +48,17 @@ fn next(source: Source<'_>, report: &FragmentationReport) -> Vec<Next> {
     };
     let map =
         Next::new("fragmentation", &[source.path], &format!("{at}-o segments.svg"), "every segment and its blocks");
-    // Without a history there is nothing to play.
-    let is_played = !device.completeness.no_entries;
+    // Without a history there is nothing to play, and no more where others were played and none is better.
+    let may_help = device.settings.as_ref().is_none_or(|settings| settings.better.is_some());
+    let is_played = !device.completeness.no_entries && may_help;
     is_played.then_some(settings).into_iter().chain([map]).collect()
+}
+
+/// What segments are called that serve the same requests. Where the file has the pools of others, theirs is not recorded.
+pub(super) fn pool_name(pool: &PoolFragmentation, all: &[PoolFragmentation]) -> String {
+    let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
+    let is_unlike = pool.pool.is_none() && all.iter().any(|other| other.pool.is_some());
+    if is_unlike { format!("{name}, pool not recorded") } else { name }
 }
 
 impl TextStyle {
@@ -61,6 +69,10 @@ impl TextStyle {
         let title = format!("{name}: inactive {inactive}, {share:.1}% of reserved");
         let place = notes::position(&device.moment, device.entries, &device.completeness);
         let place = if device.is_peak { format!("at the peak of allocated, {place}") } else { place };
+        if figures.reserved == 0 && device.counters.reserved == 0 && device.over_time.is_none() {
+            self.heading(&format!("{name}: nothing is reserved"), &place, out)?;
+            return self.notes(&notes::fragmentation(device), out);
+        }
         self.heading(&title, &place, out)?;
         self.notes(&notes::fragmentation(device), out)?;
         self.figures(&device.figures, out)?;
@@ -129,7 +141,7 @@ impl TextStyle {
             ]
             .map(|bytes| Bytes(bytes).to_string());
             let line = line(&reserved, &inactive, &pinned, &largest);
-            let name = words::pool(pool.segment_type, pool.stream, pool.pool, pool.expandable);
+            let name = pool_name(pool, &device.pools);
             let room = self.room(line.width());
             writeln!(out, "{line}{}", shorten_end(&name, room))?;
         }
@@ -155,7 +167,7 @@ impl TextStyle {
         notes::grouping(by).map_or(Ok(()), |note| self.remark(note, out))?;
         self.pinning_rows(&pinning.rows, pinning.pinned_free_bytes, by == GroupBy::Stack, out)?;
         let total = Bytes(pinning.pinned_free_bytes);
-        writeln!(out, "{total:>11}  {}", self.dim("pinned in all"))?;
+        writeln!(out, "{total:>11}  {}", self.dim("pinned in total"))?;
         if pinning.rows.iter().any(|row| row.inferred) { self.star(notes::inferred(by), out) } else { Ok(()) }
     }
 

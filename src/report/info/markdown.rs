@@ -23,7 +23,11 @@ pub(crate) fn write(source: Source<'_>, report: &InfoReport, out: &mut dyn Write
         for line in lines {
             writeln!(out, "> {}\n", escape(&line))?;
         }
-        counters(&[("Baseline", device.baseline), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
+        if device.completeness.no_entries {
+            counters(&[("At the dump", device.end)], out)?;
+        } else {
+            counters(&[("Baseline", device.baseline), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
+        }
         writeln!(out, "| Entries | Count |\n|---|--:|")?;
         for (action, count) in Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0) {
             writeln!(out, "| {} | {count} |", action.name())?;

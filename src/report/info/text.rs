@@ -11,6 +11,7 @@ use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe};
 use crate::report::common::text::{TextStyle, counters};
 use crate::report::common::training;
+use crate::report::common::words::count;
 use std::io::{self, Write};
 
 /// Annotations shown before the rest is counted.
@@ -43,19 +44,30 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &InfoReport, ou
         let mut lines = notes::limits(&device.completeness, &device.baseline);
         lines.extend(notes::anomalies(&device.anomalies));
         text.notes(&lines, out)?;
-        let span = device.time_us.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
+        // One entry takes no time.
+        let span = device.time_us.filter(|_| device.entries > 1);
+        let span = span.map(|(first, last)| format!(" over {}", notes::duration(last.saturating_sub(first))));
+        // Times count from the first entry of all devices.
+        let late = device.starts_after_us.filter(|&after| after > 0);
+        let late = late.map_or(String::new(), |after| format!(", the first after {}", notes::duration(after)));
         let complete = if device.completeness.is_complete() { ", complete history" } else { "" };
         let entries = if device.entries == 1 { "entry" } else { "entries" };
-        writeln!(out, "  {} {entries}{}{complete}", device.entries, span.unwrap_or_default())?;
+        let line = format!("{} {entries}{}{late}{complete}", device.entries, span.unwrap_or_default());
+        text.words("  ", &line, out)?;
         let counts = Action::ALL.iter().zip(device.actions).filter(|&(_, count)| count > 0);
         let counts: Vec<String> = counts.map(|(action, count)| format!("{count} {}", action.name())).collect();
         if !counts.is_empty() {
             text.wrapped("    ", &counts, out)?;
         }
         if file.format.has_segments() {
-            writeln!(out, "  {} segments and {} blocks at the dump", device.segments, device.blocks)?;
+            let (segments, blocks) = (count(device.segments, "segment"), count(device.blocks, "block"));
+            writeln!(out, "  {segments} and {blocks} at the dump")?;
         }
-        counters([("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        if device.completeness.no_entries {
+            counters(&[("at the dump", device.end)], out)?;
+        } else {
+            counters(&[("baseline", device.baseline), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        }
         if let Ok(steps) = &device.steps {
             text.words("  ", &training::steps(steps), out)?;
         }

@@ -75,10 +75,10 @@ fn levels(device: &DeviceLeaks) -> String {
     let (from, to) = (first.allocated_bytes, last.allocated_bytes);
     match device.ends.len() {
         0 | 1 => String::new(),
-        number if device.ends.iter().all(|end| end.allocated_bytes == from) => {
-            format!("; all {number} end with {} allocated", signed(from))
+        _ if device.ends.iter().all(|end| end.allocated_bytes == from) => {
+            format!("; {} is allocated when each of them ends", signed(from))
         }
-        _ => format!("; the first ends with {} allocated, the last with {}", signed(from), signed(to)),
+        _ => format!("; {} is allocated when the first ends, {} when the last ends", signed(from), signed(to)),
     }
 }
 

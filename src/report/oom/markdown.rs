@@ -23,7 +23,8 @@ pub(crate) fn write(source: Source<'_>, report: &OomReport, out: &mut dyn Write)
         return writeln!(out, "No memory was allocated on any device while recording.");
     }
     if report.count() == 0 {
-        writeln!(out, "{}. The peak instead:\n", escape(&notes::no_oom(source.recording, report.elsewhere)))?;
+        let (why, shown) = (notes::no_oom(source.recording, report.elsewhere), oom_words::instead(report));
+        writeln!(out, "{}. Instead, {shown}:\n", escape(&why))?;
     }
     for device in &report.devices {
         device_section(device, out)?;

@@ -23,11 +23,8 @@ pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &OomReport, out
         return writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path));
     }
     if report.count() == 0 {
-        text.words(
-            "",
-            &format!("{}; showing the peak instead:", notes::no_oom(source.recording, report.elsewhere)),
-            out,
-        )?;
+        let (why, shown) = (notes::no_oom(source.recording, report.elsewhere), oom_words::instead(report));
+        text.words("", &format!("{why}; showing {shown} instead:"), out)?;
     }
     for (index, device) in report.devices.iter().enumerate() {
         if index > 0 || report.count() == 0 {

@@ -1,6 +1,6 @@
 //! What is said of a failed request, the same in every format.
 
-use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, Replayed, Symptom};
+use crate::analysis::oom::{Advice, Fit, KnownCapacity, Oom, OomReport, Replayed, Symptom};
 use crate::model::bytes::Bytes;
 use crate::replay::History;
 use crate::report::common::words::{count, pool};
@@ -19,6 +19,12 @@ pub struct Statement {
 
 fn statement<const N: usize>(kind: &'static str, figures: [(&'static str, u64); N], text: String) -> Statement {
     Statement { kind, text, figures: figures.into_iter().collect() }
+}
+
+/// What is shown where no request failed: without a history there is no peak.
+pub fn instead(report: &OomReport) -> &'static str {
+    let mut peaks = report.devices.iter().filter_map(|device| device.peak.as_ref());
+    if peaks.all(|peak| peak.completeness.no_entries) { "what the dump holds" } else { "the peak" }
 }
 
 /// Which free blocks may serve the request: `large pool, stream 0`.

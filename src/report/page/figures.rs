@@ -12,7 +12,7 @@ pub const COLUMNS: [&str; 7] =
     ["device", "peak allocated", "max reserved", "baseline", "allocated at the end", "inactive *", "history"];
 
 /// What the star means.
-pub const INACTIVE: &str = "* reserved and inactive at the first failed request, or at the peak";
+pub const INACTIVE: &str = "* at the first failed request, or at the peak, in percent of what is reserved there";
 
 /// The figures of every device.
 pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
@@ -21,27 +21,35 @@ pub fn rows(page: &Page<'_>) -> Vec<[String; COLUMNS.len()]> {
 
 /// Stands for a figure that the recording does not hold.
 const UNKNOWN: &str = "not recorded";
+/// Stands for one that the recording holds in two ways.
+const CONTRADICTORY: &str = "contradictory";
 
 fn row(peak: &DevicePeak) -> [String; COLUMNS.len()] {
-    let maximum = |metric: Metric| signed(peak.maxima[metric as usize].bytes);
+    let has_history = !peak.completeness.no_entries;
+    let maximum = |metric: Metric| {
+        let bytes = signed(peak.maxima[metric as usize].bytes);
+        match () {
+            () if !has_history => UNKNOWN.to_owned(),
+            () if peak.is_early(metric) && peak.is_early(Metric::Allocated) => format!("at least {bytes}"),
+            () => bytes,
+        }
+    };
     // Memory of the CPU and memory timelines have no reserved bytes, and profiler traces do not tell what is active.
+    // Where a recording contradicts itself, more may be active than is reserved.
     let inactive = match peak.at.reserved {
-        reserved if reserved > 0 => {
+        reserved if reserved > 0 && reserved >= peak.at.active => {
             let inactive = reserved.saturating_sub(peak.at.active);
             let share = percent(inactive.unsigned_abs(), reserved.unsigned_abs());
             format!("{} ({share:.1}%)", signed(inactive))
         }
+        reserved if reserved > 0 => CONTRADICTORY.to_owned(),
         _ => UNKNOWN.to_owned(),
     };
     [
         device_name(peak.device),
-        match () {
-            () if peak.completeness.no_entries => UNKNOWN.to_owned(),
-            () if peak.is_early(Metric::Allocated) => format!("at least {}", maximum(Metric::Allocated)),
-            () => maximum(Metric::Allocated),
-        },
+        maximum(Metric::Allocated),
         if is_reserved_known(peak) { maximum(Metric::Reserved) } else { UNKNOWN.to_owned() },
-        signed(peak.baseline.allocated),
+        if has_history { signed(peak.baseline.allocated) } else { UNKNOWN.to_owned() },
         signed(peak.end.allocated),
         inactive,
         history(peak),

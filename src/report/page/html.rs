@@ -22,9 +22,6 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(out, "<title>{name}</title>\n<style>\n{}</style>\n</head>\n<body>", style())?;
     writeln!(out, "<h1>{name}</h1>")?;
-    for line in notes::source(&page.source.recording.snapshot) {
-        writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
-    }
     if page.overview.peak.devices.is_empty() {
         writeln!(out, "<p>{}</p>", escape(&figures::recording(page)))?;
         writeln!(out, "<p>No memory was allocated on any device while recording.</p>")?;
@@ -34,6 +31,9 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
         let class = if is_bad { " alarm" } else { "" };
         writeln!(out, "<p class=\"verdict{class}\">{}</p>", escape(&sentence))?;
         verdict::others(page).iter().try_for_each(|line| writeln!(out, "<p>{}</p>", escape(line)))?;
+    }
+    for line in notes::source(&page.source.recording.snapshot) {
+        writeln!(out, "<p class=\"note\">{}</p>", escape(&line))?;
     }
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {

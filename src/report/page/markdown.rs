@@ -22,16 +22,16 @@ const FRAME_WIDTH: usize = 160;
 const CURVE: usize = 64;
 
 pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## GPU memory report of {}\n", code(page.name()))?;
-    for line in notes::source(&page.source.recording.snapshot) {
-        writeln!(out, "> {}\n", escape(&line))?;
-    }
+    writeln!(out, "## {} of {}\n", page.title(), code(page.name()))?;
     if page.overview.peak.devices.is_empty() {
         writeln!(out, "{}.\n", escape(&figures::recording(page)))?;
         return writeln!(out, "No memory was allocated on any device while recording.");
     }
     if let Some((sentence, _)) = verdict::verdict(page) {
         writeln!(out, "**{}**\n", escape(&sentence))?;
+    }
+    for line in notes::source(&page.source.recording.snapshot) {
+        writeln!(out, "> {}\n", escape(&line))?;
     }
     let remedies = verdict::remedies(page);
     if !remedies.is_empty() {
@@ -77,11 +77,15 @@ pub fn write(page: &Page<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// A device with its curve and its largest rows.
 fn device(peak: &DevicePeak, timeline: Option<&DeviceTimeline>, shown: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### {}\n", escape(&notes::headline(peak)))?;
+    if peak.is_empty() {
+        return Ok(());
+    }
     writeln!(out, "{}.\n", escape(&notes::place(peak)))?;
     for line in notes::device(peak) {
         writeln!(out, "> {}\n", escape(&line))?;
     }
-    if let Some(timeline) = timeline {
+    // One instant makes no curve.
+    if let Some(timeline) = timeline.filter(|_| peak.entries > 1) {
         writeln!(out, "```\n{}\n```\n", curve(timeline))?;
     }
     rows(peak, shown, out)
@@ -131,7 +135,13 @@ fn curve(timeline: &DeviceTimeline) -> String {
         LEVELS[(eighths as usize).min(8)]
     };
     let curve: String = levels.chunks(period).map(level).collect();
-    format!("{curve}  {} over {}", metric.name(), span(timeline))
+    // Steps that have names are not numbered.
+    let step = match &timeline.run {
+        Some(run) if timeline.peak.annotations.is_empty() => format!(" in step {},", run.step),
+        Some(_) => " in its step,".to_owned(),
+        None => String::new(),
+    };
+    format!("{curve}  {}{step} over {}", metric.name(), span(timeline))
 }
 
 fn span(timeline: &DeviceTimeline) -> String {

@@ -19,7 +19,7 @@ use crate::analysis::overview::Overview;
 use crate::analysis::peak::DevicePeak;
 use crate::facts::grouping::GroupBy;
 use crate::facts::training::Category;
-use crate::model::{DeviceId, Format};
+use crate::model::{CPU_DEVICE, DeviceId, Format};
 use std::io::{self, Write};
 
 /// Lines of the segment map in a report, of all devices; the rest is summed up.
@@ -61,6 +61,13 @@ impl Page<'_> {
     /// The file's name, without the folders it lies in.
     fn name(&self) -> &str {
         file_names(&[self.source.path]).first().copied().unwrap_or_default()
+    }
+
+    /// What it is: of a GPU, or of the CPU where nothing else was recorded.
+    fn title(&self) -> &'static str {
+        let devices = &self.overview.peak.devices;
+        let is_of_cpu = !devices.is_empty() && devices.iter().all(|peak| peak.device == CPU_DEVICE);
+        if is_of_cpu { "CPU memory report" } else { "GPU memory report" }
     }
 
     /// Writes it in a format.

@@ -11,7 +11,7 @@ use crate::report::common::words::starred;
 use crate::report::percent;
 
 pub fn page(page: &Page<'_>) -> Picture {
-    let mut parts = vec![picture::heading(page.source, "GPU memory report")];
+    let mut parts = vec![picture::heading(page.source, page.title())];
     if page.overview.peak.devices.is_empty() {
         parts.push(picture::remark(&figures::recording(page)));
         parts.push(picture::remark("no memory was allocated on any device while recording"));

@@ -51,7 +51,11 @@ pub(crate) fn peak_device(device: &DevicePeak, out: &mut dyn Write) -> io::Resul
     if let Some(found) = &device.ranges {
         return ranges(device, found, out);
     }
-    counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
+    if device.completeness.no_entries {
+        counters(&[("At the dump", device.at)], out)?;
+    } else {
+        counters(&[("Here", device.at), ("Maximum", device.maxima.into()), ("End", device.end)], out)?;
+    }
 
     attribution(&device.attribution, out)?;
     operator_table(&device.operators, out)

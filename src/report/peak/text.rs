@@ -50,13 +50,21 @@ fn next(source: Source<'_>, report: &PeakReport) -> Vec<Next> {
 
 impl TextStyle {
     pub(crate) fn peak_device(&self, device: &DevicePeak, is_snapshot: bool, out: &mut dyn Write) -> io::Result<()> {
+        if device.is_empty() {
+            writeln!(out, "{}", self.bold(&notes::headline(device)))?;
+            return self.notes(&notes::device(device), out);
+        }
         self.heading(&notes::headline(device), &notes::place(device), out)?;
         self.notes(&notes::device(device), out)?;
         notes::grouping(device.attribution.by).map_or(Ok(()), |note| self.remark(note, out))?;
         if let Some(ranges) = &device.ranges {
             return self.ranges(device, ranges, out);
         }
-        counters([("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        if device.completeness.no_entries {
+            counters(&[("at the dump", device.at)], out)?;
+        } else {
+            counters(&[("here", device.at), ("maximum", device.maxima.into()), ("end", device.end)], out)?;
+        }
         writeln!(out)?;
 
         self.attribution(&device.attribution, is_snapshot, out)?;

@@ -10,7 +10,7 @@ use crate::report::common::advice::advice;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, safe};
 use crate::report::common::text::TextStyle;
-use crate::report::common::words::{category, count};
+use crate::report::common::words::{category, count, share};
 use crate::report::{Source, percent};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -31,14 +31,15 @@ const REST: &str = "-";
 
 pub(crate) fn write(text: TextStyle, source: Source<'_>, report: &TriageReport, out: &mut dyn Write) -> io::Result<()> {
     let Some(first) = report.devices.get(report.first) else {
-        text.file_notes(source, out)?;
         writeln!(out, "{}: no memory was allocated on any device while recording", safe(source.path))?;
+        text.file_notes(source, out)?;
         return text.advice(source, out);
     };
     for line in text.broken(0, &words::verdict(first)) {
         writeln!(out, "{}", text.bold(&line))?;
     }
-    text.words("", &format!("{} ({})", words::held(first), notes::place(&first.peak)), out)?;
+    let most = words::most_reserved(first).map_or(String::new(), |most| format!("; {most}"));
+    text.words("", &format!("{} ({}){most}", words::held(first), notes::place(&first.peak)), out)?;
     text.file_notes(source, out)?;
     text.notes(&notes::device(&first.peak), out)?;
     text.categories(&first.categories, out)?;
@@ -95,7 +96,7 @@ impl TextStyle {
             bar += &hued(&fill.repeat(end.saturating_sub(used)));
             used = used.max(end);
             if is_named {
-                let name = format!(" {} {:.0}%", category(&row.label), percent(row.bytes, total));
+                let name = format!(" {} {}", category(&row.label), share(row.bytes, total));
                 names.push((hued(fill) + &name, fill.width() + name.width()));
             }
         }

@@ -7,8 +7,7 @@ use crate::model::bytes::Bytes;
 use crate::replay::Metric;
 use crate::report::common::next::Next;
 use crate::report::common::notes::{self, device_name, safe, signed};
-use crate::report::common::words::{category, count, starred};
-use crate::report::percent;
+use crate::report::common::words::{category, count, share, starred};
 
 /// A finding in words.
 pub(crate) struct Line {
@@ -38,7 +37,7 @@ pub(crate) fn verdict(device: &DeviceTriage) -> String {
         let what = if is_old { "from before the recording" } else { category(&row.label) };
         // A failed request has other figures in front: this one names what it is a part of.
         let base = if device.failure.is_some() { " of allocated memory" } else { "" };
-        text += &format!("; {:.0}%{base} is {what}", percent(row.bytes, device.categories.total_bytes));
+        text += &format!("; {}{base} is {what}", share(row.bytes, device.categories.total_bytes));
     }
     if let Some(bytes) = device.findings.iter().find_map(leaked) {
         text += &format!("; leaks {} per step", signed(bytes));
@@ -56,7 +55,7 @@ pub(crate) fn would_show(device: &DeviceTriage) -> Option<&'static str> {
     let most = unknown.saturating_add(bytes_of(Category::BeforeRecording));
     let is_most = most > device.categories.total_bytes / 2;
     (is_most && unknown > 0).then_some(
-        "neither stacks nor the order of entries show what most of the memory is for; ranges named \"forward\", \
+        "neither stacks nor the order of entries shows what most of the memory is for; ranges named \"forward\", \
          \"backward\" and \"optimizer\" (torch.profiler.record_function) would",
     )
 }
@@ -101,21 +100,31 @@ fn failed(failure: &Failure) -> String {
 
 /// What a device holds and has reserved, for a line below the verdict.
 pub(crate) fn held(device: &DeviceTriage) -> String {
+    if device.peak.is_empty() {
+        return notes::headline(&device.peak);
+    }
     let [allocated, reserved] = [Metric::Allocated, Metric::Reserved].map(|metric| device.peak.at.get(metric));
     // The memory of the CPU, memory timelines and profiles of one instant have no reserved bytes.
     let is_known = reserved != 0 || allocated == 0;
-    let (allocated, reserved) = (signed(allocated), if is_known { signed(reserved) } else { "-".to_owned() });
-    format!("{}: {allocated} allocated, {reserved} reserved", device_name(device.peak.device))
+    let reserved = if is_known { format!(", {} reserved", signed(reserved)) } else { String::new() };
+    format!("{}: {} allocated{reserved}", device_name(device.peak.device), signed(allocated))
+}
+
+/// What a device reserves elsewhere in the recording, where that is more: what a change saves is measured against it.
+pub(crate) fn most_reserved(device: &DeviceTriage) -> Option<String> {
+    let most = device.peak.maxima[Metric::Reserved as usize].bytes;
+    let shown = [device.peak.at.reserved, most].map(signed);
+    (most > device.peak.at.reserved && shown[0] != shown[1]).then(|| format!("max reserved {}", shown[1]))
 }
 
 /// Why there is nothing to change.
 pub(crate) fn nothing(nothing: &Nothing) -> String {
     match nothing {
         Nothing::Weights { bytes, total } => format!(
-            "Nothing to change: weights are {}, {:.0}% of allocated memory. A smaller dtype, or fewer weights on \
+            "Nothing to change: weights are {}, {} of allocated memory. A smaller dtype, or fewer weights on \
              this device, would need less",
             Bytes(*bytes),
-            percent(*bytes, *total)
+            share(*bytes, *total)
         ),
         Nothing::Training { bytes, states, total } => {
             let (what, less) = if *states > 0 {
@@ -126,14 +135,14 @@ pub(crate) fn nothing(nothing: &Nothing) -> String {
             } else {
                 ("weights and gradients", "Sharding over several GPUs")
             };
-            let (bytes, share) = (Bytes(*bytes), percent(*bytes, *total));
-            format!("Nothing to change: {what} are {bytes}, {share:.0}% of allocated memory. {less} would need less")
+            let (bytes, share) = (Bytes(*bytes), share(*bytes, *total));
+            format!("Nothing to change: {what} are {bytes}, {share} of allocated memory. {less} would need less")
         }
         Nothing::Unknown { label, inferred, bytes, total } => format!(
-            "No known mistake found. Most memory, {} ({:.0}%), is allocated at {}; smaller inputs or a smaller dtype there \
-             need less",
+            "No known mistake found. The largest share, {} ({}), is allocated at {}; smaller inputs or a smaller dtype \
+             there would need less",
             Bytes(*bytes),
-            percent(*bytes, *total),
+            share(*bytes, *total),
             starred(&safe(label), *inferred)
         ),
     }
@@ -165,7 +174,7 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         },
         Finding::Stranded(stranded) => Line { text: notes::stranded(stranded), command: "fragmentation" },
         Finding::Free { free, reserved } => Line {
-            text: format!("{} of {} reserved are free", Bytes(*free), Bytes(*reserved)),
+            text: format!("{} of {} reserved is free", Bytes(*free), Bytes(*reserved)),
             command: "fragmentation",
         },
         Finding::Growth { is_leak, label, inferred, bytes_per_step, places } => {
@@ -176,15 +185,15 @@ pub(crate) fn finding(finding: &Finding) -> Line {
         }
         Finding::Activations { bytes, older, total } if older * 2 > *bytes => Line {
             text: format!(
-                "activations hold {} ({:.0}%), most of them kept by earlier forward passes; torch.no_grad() keeps none where no \
+                "activations hold {} ({}), most of them kept by earlier forward passes; torch.no_grad() keeps none where no \
                  backward follows",
                 Bytes(*bytes),
-                percent(*bytes, *total)
+                share(*bytes, *total)
             ),
             command: "peak",
         },
         Finding::Activations { bytes, total, .. } => Line {
-            text: format!("activations hold {} ({:.0}%)", Bytes(*bytes), percent(*bytes, *total)),
+            text: format!("activations hold {} ({})", Bytes(*bytes), share(*bytes, *total)),
             command: "checkpoint",
         },
     }

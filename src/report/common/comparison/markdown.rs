@@ -17,7 +17,7 @@ pub(crate) fn comparison(comparison: &Comparison, out: &mut dyn Write) -> io::Re
     let head = columns.iter().map(|&index| words::column(comparison, index)).collect();
     writeln!(out, "{}\n|{}---|", row(head, comparison.by.name()), "--:|".repeat(columns.len()))?;
     let peaks = columns.iter().map(|&index| format!("**{}**", words::bytes(comparison.devices[index]))).collect();
-    writeln!(out, "{}", row(peaks, &format!("**peak {}**", comparison.metric.name())))?;
+    writeln!(out, "{}", row(peaks, &format!("**{}**", words::compared(comparison))))?;
     for group in &comparison.rows {
         let bytes = columns.iter().map(|&index| Bytes(group.bytes[index]).to_string()).collect();
         writeln!(out, "{}", row(bytes, &cell(&starred(&group.label, group.inferred))))?;

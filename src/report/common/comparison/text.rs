@@ -34,7 +34,7 @@ impl TextStyle {
         let head = columns.iter().map(|&index| words::column(comparison, index)).collect();
         writeln!(out, "{}", self.dim(&line(head, comparison.by.name())))?;
         let peaks = columns.iter().map(|&index| words::bytes(comparison.devices[index])).collect();
-        writeln!(out, "{}", line(peaks, &format!("peak {}", comparison.metric.name())))?;
+        writeln!(out, "{}", line(peaks, &words::compared(comparison)))?;
         for row in &comparison.rows {
             let bytes = columns.iter().map(|&index| Bytes(row.bytes[index]).to_string()).collect();
             writeln!(out, "{}", line(bytes, &starred(&row.label, row.inferred)))?;

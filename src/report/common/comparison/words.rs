@@ -12,19 +12,27 @@ const COLUMNS: usize = 4;
 pub fn headline(comparison: &Comparison) -> String {
     let (most, least) = (comparison.most(), comparison.least());
     format!(
-        "The devices differ: device {} holds most, {} at its peak, device {} least, {}; {} on average",
+        "The devices differ: device {} holds most, {} at {}, device {} least, {}; {} on average",
         most.device,
         bytes(most),
+        if most.at_dump { "the dump" } else { "its peak" },
         least.device,
         bytes(least),
         signed(comparison.mean_bytes)
     )
 }
 
+/// What the first row of a table has of each device.
+pub fn compared(comparison: &Comparison) -> String {
+    let metric = comparison.metric.name();
+    if comparison.most().at_dump { format!("{metric} at the dump") } else { format!("peak {metric}") }
+}
+
 /// What a device holds at its peak, marked where it is a bound.
 pub fn bytes(share: DeviceShare) -> String {
     let bytes = signed(share.bytes);
-    match share.bound {
+    // What the dump holds is known.
+    match share.bound.filter(|_| !share.at_dump) {
         None => bytes,
         Some(Bound::Lower) => format!("\u{2265}{bytes}"),
         Some(Bound::Upper) => format!("\u{2264}{bytes}"),
