@@ -16,7 +16,6 @@ mod output;
 mod ranks;
 mod recommended;
 mod rehearse;
-mod schema;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -104,7 +104,7 @@ test('wheel, drag and keys zoom and move', async () => {
         await page.mouse.click(box!.x + 0.5 * box!.width, box!.y + box!.height - 40);
         const step = await span();
         assert.ok(step[0] > 1000 && step[1] < 8000 && step[1] - step[0] > 1000, `a step: ${step}`);
-        await page.keyboard.press('5');
+        await page.keyboard.press('6');
         assert.equal((await link(page)).get('tab'), 'findings');
     });
 });
@@ -281,7 +281,7 @@ test('a page of a part says so, and has the peak of that part', async () => {
         const shown = await page.textContent('[data-figure="peak-allocated"] .exact');
         const wanted = answer<{ devices: { peak: { allocated_bytes: number } }[] }>('peak', GPT, ...window);
         assert.equal(Number(shown?.replaceAll(',', '')), wanted.devices[0].peak.allocated_bytes);
-        for (const tab of ['blocks', 'segments', 'flame', 'findings']) {
+        for (const tab of ['blocks', 'segments', 'flame', 'events', 'findings']) {
             await page.click(`#tab-${tab}`);
             await settled(page);
         }
@@ -433,7 +433,7 @@ test('hostile names only show', async () => {
     const recording = support.scratch('hostile.json', JSON.stringify({ schemaVersion: 1, traceEvents: events }));
     const file = pageFile(recording, `${markup}"><b>\u202e`);
     for (const by of ['operator', 'annotation', 'stack']) {
-        for (const tab of ['table', 'blocks', 'flame', 'findings']) {
+        for (const tab of ['table', 'blocks', 'flame', 'events', 'findings']) {
             await inPage(file, `#by=${by}&tab=${tab}`, async (page) => {
                 await ready(page);
                 assert.equal(
