@@ -137,8 +137,8 @@ fn nothing_is_said_of_what_is_not_known() {
         let recording = open(&format!("fixtures/snapshots/{name}/snapshot.pickle.gz"));
         recording.plan(&PlanOptions::default().capacity(bytes)).unwrap().devices[0].refused.unwrap_or_default()
     };
-    assert!(refused("gpt_late", Some(1 << 30)).contains("when the recording starts"));
-    assert!(refused("oom_caught", None).contains("before a step with its optimizer is complete"));
+    assert!(refused("gpt_late", Some(1 << 30)).contains("starts with more live memory"));
+    assert!(refused("oom_caught", None).contains("before its first complete step"));
     assert!(refused("oom_capped", None).contains("memory_fraction"));
     assert!(refused("no_history", Some(3 << 30)).contains("no history"));
 }
