@@ -50,12 +50,14 @@ export class EventsView implements View {
     readonly #count = element('output', { class: 'note' });
     readonly #play = button('▶', 'Play: go from entry to entry', () => this.#toggle());
     readonly #space = element('div', { class: 'space' });
-    readonly #rows = element('div', { class: 'lines' });
+    readonly #rows = element('div');
+    /** What is seen of the rows: it stays where it is while the list is scrolled. */
+    readonly #frame = element('div', { class: 'frame' }, this.#rows);
     readonly #list = element(
         'div',
         { class: 'list', tabindex: '0', role: 'listbox', 'aria-label': 'Entries' },
+        this.#frame,
         this.#space,
-        this.#rows,
     );
 
     constructor(
@@ -74,7 +76,10 @@ export class EventsView implements View {
             if (row) this.#go(Number(row.dataset.place));
         });
         const { store } = lanes[0];
-        new ResizeObserver(() => this.#draw()).observe(this.#list);
+        new ResizeObserver(() => {
+            this.#frame.style.height = `${this.#list.clientHeight}px`;
+            this.#draw();
+        }).observe(this.#list);
         store.gone.addEventListener('abort', () => this.#stop());
         store.subscribe((state, changed) => {
             if (touches(changed, 'device', 'query', 'found')) this.#stale = true;
@@ -192,7 +197,7 @@ export class EventsView implements View {
                 return;
             }
             const chosen = this.#place();
-            this.#rows.style.transform = `translateY(${this.#list.scrollTop - (first - start) * ROW}px)`;
+            this.#rows.style.transform = `translateY(${(start - first) * ROW}px)`;
             const rows = this.#shown.map((event, at) => this.#row(event, start + at, start + at === chosen));
             this.#rows.replaceChildren(...rows);
             this.#list.setAttribute('aria-activedescendant', chosen < 0 ? '' : `event-${chosen}`);

@@ -165,7 +165,14 @@ test('the list of events has all entries, and goes where the cursor is', async (
         await page.selectOption('.events select[aria-label="Actions"]', '0');
         await settled(page);
         const chosen = async () => (await shown(page)).filter(({ isChosen }) => isChosen).map(({ entry }) => entry);
+        const isSeen = () =>
+            page.evaluate(() => {
+                const list = document.querySelector('.events .list')!.getBoundingClientRect();
+                const row = document.querySelector('.events [aria-selected="true"]')!.getBoundingClientRect();
+                return row.top >= list.top - 1 && row.bottom <= list.bottom + 1;
+            });
         assert.deepEqual(await chosen(), [failed.entry]);
+        assert.ok(await isSeen());
         await page.focus('.events .list');
         await page.keyboard.press('ArrowUp');
         await settled(page);
@@ -173,6 +180,7 @@ test('the list of events has all entries, and goes where the cursor is', async (
         await page.keyboard.press('Home');
         await settled(page);
         assert.deepEqual(await chosen(), [0]);
+        assert.ok(await isSeen());
         // An entry that frees leads to the one that allocates, and back.
         await page.selectOption('.events select[aria-label="Actions"]', '2');
         await settled(page);
