@@ -89,43 +89,68 @@ fn queued(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
 fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding> {
     let history = device.history();
     let block = |index: &u32| history.allocations[*index as usize];
+    let size = |index: &u32| block(index).requested;
     let starts = passes(device);
     let spans = &device.phases().spans;
     let backward: Vec<Instant> =
         spans.iter().filter(|span| span.phase == Phase::Backward).map(|span| span.end).collect();
     let (first, last) = (*starts.first()?, *backward.last()?);
-    let size = blocks.first().map(block)?.requested;
+    // A batch has as many tensors as there are up to the next of the first one's size.
+    let tensors = 1 + blocks[1..].iter().position(|index| size(index) == size(&blocks[0]))?;
+    let batches: Vec<&[u32]> = blocks.chunks(tensors).collect();
+    let is_alike = |batch: &&[u32]| batch.iter().map(size).eq(batches[0].iter().map(size));
     let is_kept = |index: &u32| {
         let made = block(index);
-        made.requested == size && made.born <= first && made.freed > last && is_unnamed(device, *index)
+        made.born <= first && made.freed > last && is_unnamed(device, *index)
     };
-    let is_one_each = blocks.len() >= LEAST_STORED && blocks.len() >= backward.len();
-    let is_of_model = || {
-        let others = (0u32..).zip(&history.allocations).filter(|(_, other)| other.requested == size);
-        others.into_iter().any(|(other, _)| !is_unnamed(device, other))
-    };
-    if backward.len() < LEAST_AHEAD || !is_one_each || !blocks.iter().all(is_kept) || is_of_model() {
+    if backward.len() < LEAST_AHEAD
+        || batches.len() < LEAST_STORED
+        || !batches.iter().all(is_alike)
+        || !blocks.iter().all(is_kept)
+    {
         return None;
     }
-    // Each is there from the pass that uses it to the end of that pass.
+    let is_one_each = batches.len() >= backward.len();
+    let is_of_model = |index: &u32| {
+        let others = (0u32..).zip(&history.allocations).filter(|(_, other)| other.requested == size(index));
+        others.into_iter().any(|(other, _)| !is_unnamed(device, other))
+    };
+    // What is used again in each epoch has no gradient, in contrast to weights.
+    let is_only_here =
+        |index: &u32| history.allocations.iter().filter(|other| other.requested == size(index)).count() == batches.len();
+    let is_data = match is_one_each {
+        true => !batches[0].iter().any(is_of_model),
+        false => tensors > 1 && batches[0].iter().any(is_only_here) && !batches[0].iter().any(is_of_model),
+    };
+    if !is_data {
+        return None;
+    }
     let mut lives = Lives { doubt: Some("whether each step uses another one is not recorded"), ..Lives::default() };
-    for (place, &index) in blocks.iter().enumerate() {
-        let before = place.checked_sub(1).map_or(Some(0), |before| backward.get(before).copied());
-        let start = before.and_then(|before| starts.iter().copied().find(|&start| start > before));
-        match (start, backward.get(place)) {
-            (Some(start), Some(&end)) => {
-                lives.made.push((index, start.saturating_sub(1)));
-                lives.freed.push((index, end));
+    if is_one_each {
+        // Each is there from the pass that uses it to the end of that pass.
+        for (place, batch) in batches.iter().enumerate() {
+            let before = place.checked_sub(1).map_or(Some(0), |before| backward.get(before).copied());
+            let start = before.and_then(|before| starts.iter().copied().find(|&start| start > before));
+            match (start, backward.get(place)) {
+                (Some(start), Some(&end)) => {
+                    lives.made.extend(batch.iter().map(|&index| (index, start.saturating_sub(1))));
+                    lives.freed.extend(batch.iter().map(|&index| (index, end)));
+                }
+                _ => lives.removed.extend(batch.iter()),
             }
-            _ => lives.removed.push(index),
         }
+    } else {
+        // One at a time, over and over.
+        lives.removed.extend(&blocks[tensors..]);
     }
     let bytes = blocks.iter().map(|index| block(index).size).fold(0, u64::saturating_add);
-    let evidence = format!(
-        "{} tensors of one size are allocated here before the first step, at least one for each step, and stay: {}",
-        blocks.len(),
-        Bytes(bytes)
-    );
+    let what = if tensors == 1 {
+        format!("{} tensors of one size", batches.len())
+    } else {
+        format!("{} batches of {tensors} tensors", batches.len())
+    };
+    let each = if is_one_each { ", at least one for each step," } else { "" };
+    let evidence = format!("{what} are allocated here before the first step{each} and stay: {}", Bytes(bytes));
     Some(finding(line, evidence, lives))
 }
 

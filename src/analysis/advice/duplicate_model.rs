@@ -22,8 +22,10 @@ type Block = (u32, Allocation);
 enum Way {
     /// `torch.load`.
     Loaded,
-    /// `copy.deepcopy` of plain tensors: those of a model are parameters, which are copied elsewhere.
+    /// `copy.deepcopy` of plain tensors.
     Copied,
+    /// `copy.deepcopy` of a model.
+    Model,
     /// A tensor at a time, by a line of the user's own.
     Cloned,
 }
@@ -40,13 +42,16 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     for (index, made) in (0u32..).zip(&device.history().allocations) {
         let stack = device.track.stack_of(index as usize);
         let Some(way) = ways.get(stack.index()).copied().flatten() else { continue };
-        let Some(line) = device.sites().site_frame(stack).filter(|_| used(made)) else { continue };
+        // Copies that replace each other are one mistake, the last one included.
+        let counts = way == Way::Model || used(made);
+        let Some(line) = device.sites().site_frame(stack).filter(|_| counts) else { continue };
         copies.entry((way, line.0)).or_default().push((index, *made));
     }
     let steps = Steps::of(device);
     for (line, blocks) in cloned(device, &steps) {
         copies.insert((Way::Cloned, line), blocks);
     }
+    copies.retain(|(way, _), blocks| *way != Way::Model || is_kept_aside(device, &steps, blocks));
     let finding = |((way, line), blocks): ((Way, u32), Vec<Block>)| {
         let last = *steps.copies(&blocks).last()?;
         is_like_weights(device, &blocks, last).then(|| finding(way, line, &blocks, bytes(last)))
@@ -69,16 +74,24 @@ fn cloned(device: &Device<'_>, steps: &Steps) -> BTreeMap<u32, Vec<Block>> {
         let Some(line) = may_be_copy.then(|| device.sites().site_frame(stack)).flatten() else { continue };
         lines.entry(line.0).or_default().push((index, *made));
     }
-    let replaces = |pair: &[&[Block]]| {
-        let next = pair[1][0].1.born;
-        requested(pair[0]) == requested(pair[1])
-            && pair[0].iter().all(|(_, made)| made.freed != NEVER && made.freed > next)
-    };
-    lines.retain(|_, blocks| {
-        let copies = steps.copies(blocks);
-        copies.len() > 1 && copies.windows(2).all(replaces)
-    });
+    lines.retain(|_, blocks| steps.are_replaced(blocks));
     lines
+}
+
+/// Whether copies of a model replace each other, and none of them is called: a target network or a teacher is, in most steps,
+/// without a backward pass.
+fn is_kept_aside(device: &Device<'_>, steps: &Steps, blocks: &[Block]) -> bool {
+    let Some((_, first)) = blocks.first() else { return false };
+    let mut spans = device.phases().spans.iter().filter(|span| span.start >= first.born).peekable();
+    let (mut trained, mut other) = (0, 0);
+    while let Some(span) = spans.next() {
+        match (span.phase, spans.peek().map(|next| next.phase)) {
+            (Phase::Forward, Some(Phase::Backward)) => trained += 1,
+            (Phase::Forward, _) => other += 1,
+            _ => {}
+        }
+    }
+    steps.are_replaced(blocks) && other * 2 <= trained
 }
 
 /// The ends of all steps of the optimizer.
@@ -98,6 +111,17 @@ impl Steps {
     /// Blocks between two of which no step is done belong to one copy.
     fn copies<'b>(&self, blocks: &'b [Block]) -> Vec<&'b [Block]> {
         blocks.chunk_by(|(_, one), (_, next)| self.until(one.born) == self.until(next.born)).collect()
+    }
+
+    /// Whether there are several copies, each of which goes once the next one is there.
+    fn are_replaced(&self, blocks: &[Block]) -> bool {
+        let replaces = |pair: &[&[Block]]| {
+            let next = pair[1][0].1.born;
+            requested(pair[0]) == requested(pair[1])
+                && pair[0].iter().all(|(_, made)| made.freed != NEVER && made.freed > next)
+        };
+        let copies = self.copies(blocks);
+        copies.len() > 1 && copies.windows(2).all(replaces)
     }
 }
 
@@ -146,6 +170,10 @@ fn finding(way: Way, line: u32, blocks: &[Block], each: u64) -> Finding {
             "load the state dict on the CPU, and delete it once the model has loaded it",
             vec!["checkpoint = torch.load(path, map_location=\"cpu\")", "del checkpoint  # after load_state_dict"],
         ),
+        Way::Model => (
+            "keep a copy of the state dict on the CPU instead of a copy of the model",
+            vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
+        ),
         Way::Copied | Way::Cloned => (
             "keep the copy of the state dict on the CPU",
             vec!["best = {name: value.cpu() for name, value in model.state_dict().items()}"],
@@ -171,8 +199,8 @@ fn way(device: &Device<'_>, stack: StackId) -> Option<Way> {
         let file = snapshot.strings.get(frame.filename).replace('\\', "/");
         match snapshot.strings.get(frame.name) {
             "load" | "_load" if file.ends_with("torch/serialization.py") => return Some(Way::Loaded),
-            "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => return None,
-            "__deepcopy__" if file.ends_with("torch/_tensor.py") => found = Some(Way::Copied),
+            "__deepcopy__" if file.ends_with("torch/nn/parameter.py") => found = Some(Way::Model),
+            "__deepcopy__" if file.ends_with("torch/_tensor.py") => found = found.or(Some(Way::Copied)),
             "forward" | "_apply" => return None,
             _ => {}
         }

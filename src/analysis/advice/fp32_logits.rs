@@ -10,7 +10,7 @@ use crate::facts::device::Device;
 use crate::facts::training::Category;
 use crate::model::FrameId;
 use crate::model::bytes::Bytes;
-use crate::play::changes::{Change, Editor};
+use crate::play::changes::{Change, Editor, is_plain_loss};
 use crate::play::program;
 use crate::replay::Metric;
 
@@ -24,12 +24,17 @@ const PART_OF_PEAK: u64 = 2;
 /// Losses whose blocks make up much of the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
-        kind == FrameKind::Torch && path == "torch/nn/functional.py" && name == "cross_entropy"
+        kind == FrameKind::Torch
+            && path == "torch/nn/functional.py"
+            && matches!(name, "cross_entropy" | "log_softmax")
     });
     let (track, history) = (device.track, device.history());
-    let of_loss = (0..history.allocations.len()).filter(|&index| marked.has(track.stack_of(index)));
-    let Some(kept) = of_loss.max_by_key(|&index| (history.allocations[index].requested, std::cmp::Reverse(index)))
-    else {
+    let largest = |is_loss: &dyn Fn(usize) -> bool| {
+        let of_loss = (0..history.allocations.len()).filter(|&index| is_loss(index));
+        of_loss.max_by_key(|&index| (history.allocations[index].requested, std::cmp::Reverse(index)))
+    };
+    let named = if marked.any() { largest(&|index| marked.has(track.stack_of(index))) } else { None };
+    let Some(kept) = named.or_else(|| largest(&|index| is_plain_loss(device, index as u32))) else {
         return Vec::new();
     };
     let bytes = history.allocations[kept].requested;
@@ -58,7 +63,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         line,
         cure: format!("compute logits and loss in {PIECES} chunks of the sequence"),
         evidence: format!(
-            "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of cross_entropy",
+            "{count} blocks of {} are in use at the peak: the logits of all tokens{cast}, and the buffers of the loss",
             Bytes(bytes)
         ),
         cost: Some("the last layer runs again in backward".to_owned()),

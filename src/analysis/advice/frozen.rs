@@ -1,6 +1,7 @@
-//! Finds weights that are trained although low-rank weights should be trained in their place.
+//! Finds weights whose gradients nobody needs: weights that no optimizer updates, and weights that are trained although low-rank
+//! weights should be trained in their place.
 //!
-//! Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
+//! Optimizers with states have some for each weight that they update, of the weight's size. Of a weight of `out x in` elements, low-rank adaptation trains one of `rank x in` and one of `out x rank` instead: the two
 //! follow on it where a model is moved or made, and the product of their sizes is that of the weight times the rank squared.
 
 use super::{Finding, Remedy, Story};
@@ -8,9 +9,11 @@ use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::play::changes::Lives;
-use crate::replay::{Allocation, Metric};
+use crate::replay::{Allocation, Instant, Metric};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// Blocks of one number: counters of steps.
+const SCALAR: u64 = 512;
 /// Pairs of low-rank weights of one rank, at least.
 const LEAST_PAIRS: usize = 4;
 /// Ranks that are looked for. The two vectors of a norm look like rank 2 behind a weight that is four times as high as wide.
@@ -18,7 +21,88 @@ const RANKS: std::ops::RangeInclusive<u64> = 4..=256;
 /// A low-rank weight has at most one part in so many of the bytes of the weight that it stands for.
 const SMALLER: u64 = 4;
 
+/// Steps of the optimizer, at least, behind which weights without a state are taken for weights that it does not update.
+const LEAST_STEPS: usize = 3;
+/// The most states that an optimizer has of each weight.
+const MOST_STATES: usize = 3;
+/// Gradients that nobody needs are worth a word from 1/N of the peak on.
+const PART_WITHOUT_STATES: u64 = 20;
+/// Of the bytes of all gradients, at most 1/N belong to weights that are updated.
+const PART_UPDATED: u64 = 20;
+/// What is not simulated.
+const SAVED_FOR_GRADIENTS: &str =
+    "what forward keeps for the gradients of these weights would also be freed; that is not simulated";
+
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
+    without_states(device).or_else(|| low_rank(device)).into_iter().collect()
+}
+
+/// Gradients of weights that the optimizer has no states of, while it has states of all others.
+fn without_states(device: &Device<'_>) -> Option<Finding> {
+    let category = |index: u32| device.categories().get(index as usize).category;
+    let all = || (0u32..).zip(&device.history().allocations);
+    let steps: Vec<_> = device.phases().spans.iter().filter(|span| span.phase == Phase::Optimizer).collect();
+    let last = steps.last().filter(|_| steps.len() >= LEAST_STEPS)?;
+    let sizes_at = |wanted: Category, instant: Instant| {
+        let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+        let live = all().filter(|(index, made)| made.allocated_at(instant) && category(*index) == wanted);
+        live.for_each(|(_, made)| *sizes.entry(made.requested).or_default() += 1);
+        sizes
+    };
+    let gradients = sizes_at(Category::Gradient, last.start);
+    let states = sizes_at(Category::OptimizerState, last.end);
+    // States of another precision, or factored ones, tell nothing; where some weights of a size have states and others none, other
+    // ranks may have those.
+    let largest = gradients.keys().copied().filter(|size| states.contains_key(size)).max()?;
+    let each = states[&largest] / gradients[&largest];
+    let are_of_gradients =
+        states.iter().all(|(size, count)| *size <= SCALAR || gradients.get(size).is_some_and(|of| of * each == *count));
+    if !(1..=MOST_STATES).contains(&each) || !are_of_gradients {
+        return None;
+    }
+    let is_without = |size: u64| size > SCALAR && gradients.contains_key(&size) && !states.contains_key(&size);
+    let removed: Vec<(u32, &Allocation)> =
+        all().filter(|(index, made)| is_without(made.requested) && category(*index) == Category::Gradient).collect();
+    let bytes = |instant: Instant| {
+        let live = removed.iter().filter(|(_, made)| made.allocated_at(instant));
+        live.map(|(_, made)| made.size).fold(0, u64::saturating_add)
+    };
+    let peak = device.history().maxima[Metric::Allocated as usize];
+    let total = gradients.iter().map(|(size, count)| size * *count as u64).fold(0, u64::saturating_add);
+    let (unused, most) = (bytes(last.start), u64::try_from(peak.bytes).unwrap_or(0));
+    let before = all().take_while(|(_, made)| made.born == 0).map(|(_, made)| made.size);
+    let is_recorded = before.fold(0, u64::saturating_add) < unused;
+    // A rank of a sharded optimizer updates a larger part.
+    let is_small_part = total - unused.min(total) <= total / PART_UPDATED;
+    if unused < most / PART_WITHOUT_STATES || !is_small_part || !is_recorded {
+        return None;
+    }
+    let state = all().find(|(index, _)| category(*index) == Category::OptimizerState)?;
+    let line = device.sites().site_frame(device.track.stack_of(state.0 as usize));
+    Some(Finding {
+        story: Story::OptimizerStatesOfFrozen,
+        line: line.filter(|&line| device.sites().is_own(line)),
+        cure: "freeze the weights that the optimizer does not update".to_owned(),
+        evidence: format!(
+            "gradients of {} belong to weights of which the optimizer has no states; it has {each} of each other weight",
+            Bytes(unused)
+        ),
+        cost: None,
+        code: vec![
+            "updated = {p for group in optimizer.param_groups for p in group[\"params\"]}".to_owned(),
+            "for weight in model.parameters():".to_owned(),
+            "    weight.requires_grad_(weight in updated)".to_owned(),
+        ],
+        remedy: Remedy::Lives(Lives {
+            removed: removed.iter().map(|&(index, _)| index).collect(),
+            doubt: Some(SAVED_FOR_GRADIENTS),
+            ..Lives::default()
+        }),
+    })
+}
+
+/// Weights that low-rank ones stand for.
+fn low_rank(device: &Device<'_>) -> Option<Finding> {
     let category = |index: u32| device.categories().get(index as usize).category;
     let all = || (0u32..).zip(&device.history().allocations);
     let parameters: Vec<(u32, Allocation)> = all()
@@ -47,7 +131,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         left.values().all(|&left| left == 0)
     };
     let is_found = |pairs: &Vec<[u64; 3]>| pairs.len() >= LEAST_PAIRS && is_of_pairs_alone(pairs);
-    let Some(pairs) = pairs.into_values().filter(is_found).max_by_key(Vec::len) else { return Vec::new() };
+    let pairs = pairs.into_values().filter(is_found).max_by_key(Vec::len)?;
     let low_rank: HashSet<u64> = pairs.iter().flat_map(|&[_, one, other]| [one, other]).collect();
     let sizes: HashSet<u64> = parameters.iter().map(|(_, made)| made.requested).collect();
     let weights: HashSet<u64> = pairs.iter().map(|&[weight, ..]| weight).collect();
@@ -64,7 +148,7 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let is_trained =
         removed.iter().any(|(index, made)| category(*index) == Category::Gradient && weights.contains(&made.requested));
     if !is_trained {
-        return Vec::new();
+        return None;
     }
     let peak = device.history().maxima[Metric::Allocated as usize].instant;
     let bytes = removed
@@ -74,8 +158,8 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         .fold(0, u64::saturating_add);
     let state = removed.iter().find(|(index, _)| category(*index) == Category::OptimizerState);
     let line = state.and_then(|&(index, _)| device.sites().site_frame(device.track.stack_of(index as usize)));
-    let Some(line) = line.filter(|&line| device.sites().is_own(line)) else { return Vec::new() };
-    vec![Finding {
+    let line = line.filter(|&line| device.sites().is_own(line))?;
+    Some(Finding {
         story: Story::OptimizerStatesOfFrozen,
         line: Some(line),
         cure: "freeze the weights that the low-rank ones replace, before creating the optimizer".to_owned(),
@@ -92,12 +176,10 @@ pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
         ],
         remedy: Remedy::Lives(Lives {
             removed: removed.iter().map(|&(index, _)| index).collect(),
-            doubt: Some(
-                "what forward keeps for the gradients of these weights would also be freed; that is not simulated",
-            ),
+            doubt: Some(SAVED_FOR_GRADIENTS),
             ..Lives::default()
         }),
-    }]
+    })
 }
 
 /// The rank of two weights that stand for a third, from the bytes of all three; `None` where they do not.

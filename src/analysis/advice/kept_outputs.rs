@@ -3,13 +3,13 @@
 //! Only the loss needs them; autograd itself keeps what backward needs. An output is recognized by its gradient, which
 //! has the same size and is among the first blocks that backward allocates.
 
-use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
+use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Phase, Role};
 use crate::model::bytes::Bytes;
 use crate::model::{FrameId, StackId};
-use crate::play::changes::Lives;
+use crate::play::changes::{Lives, is_log_softmax};
 use crate::replay::{Allocation, History, Instant, Metric};
 use std::collections::HashSet;
 

@@ -139,6 +139,7 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
             |place: usize| backward.start + (u64::from(own) * (place as u64 + 1) / stay.len().max(1) as u64) as Instant;
         lives.freed.extend(stay.iter().rev().enumerate().map(|(place, &index)| (index, at(place))));
     }
+    lives.freed.extend(inputs(device, of_line));
     let most = retained.iter().map(|kept| kept.bytes()).max()?;
     Some(Finding {
         story: Story::RetainedGraph,
@@ -152,6 +153,38 @@ fn retained(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> O
         code: vec!["state = state.detach()  # each tensor of it".to_owned(), "loss.backward()".to_owned()],
         remedy: Remedy::Lives(lives),
     })
+}
+
+/// Inputs that only the graphs of calls keep alive: the first layer saves them for backward. Each comes with the instant at which
+/// its variable would release it, when its line allocates the next input.
+fn inputs(device: &Device<'_>, of_line: &[&ModelCall]) -> Vec<(u32, Instant)> {
+    let is_input = |&(index, _): &(u32, Allocation)| {
+        let stack = device.track.stack_of(index as usize);
+        let category = device.categories().get(index as usize).category;
+        matches!(device.roles().role(stack), Role::Plain | Role::Data)
+            && matches!(category, Category::Input | Category::Unknown | Category::Activation | Category::Temporary)
+            && stack != StackId::EMPTY
+    };
+    let done = |call: &ModelCall| call.backward.as_ref().map_or(call.end, |backward| backward.end);
+    let mut of_stack: BTreeMap<u32, Vec<(u32, Allocation, Instant)>> = BTreeMap::new();
+    let mut start = 0;
+    for call in of_line {
+        for (index, made) in born_in(device, start, call.start).filter(is_input) {
+            let stack = device.track.stack_of(index as usize);
+            of_stack.entry(stack.0).or_default().push((index, made, done(call)));
+        }
+        start = done(call);
+    }
+    let mut released = Vec::new();
+    for blocks in of_stack.into_values() {
+        for pair in blocks.windows(2) {
+            let ((index, made, done), again) = (pair[0], pair[1].1.born);
+            if made.freed > done && made.freed > again {
+                released.push((index, again));
+            }
+        }
+    }
+    released
 }
 
 /// The line that calls `backward` behind a call of a model: the gradients that a pass begins with are made there.
@@ -176,6 +209,10 @@ fn branch(device: &Device<'_>, of_line: &[&ModelCall], kept: &[Kept<'_>]) -> Opt
     for of_call in held.chunk_by(|one, other| call_of(of_line, one.1.born) == call_of(of_line, other.1.born)) {
         let at = of_call.iter().map(|&(_, _, at)| at).max().unwrap_or(0);
         lives.freed.extend(of_call.iter().map(|&(index, made, _)| (index, at.min(made.freed))));
+    }
+    // Without a training, inputs are results of the last call, too.
+    if device.phases().has_training() {
+        lives.freed.extend(inputs(device, of_line));
     }
     Some(Finding {
         story: Story::RetainedGraph,

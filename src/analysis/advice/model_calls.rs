@@ -3,7 +3,7 @@
 use crate::facts::device::Device;
 use crate::facts::grouping::private_pools::private_blocks;
 use crate::facts::training::{CallPaths, Phase, PlaceId, Role};
-use crate::model::{Action, FrameId, PoolId, StackId};
+use crate::model::{Action, FrameId, PoolId};
 use crate::replay::{Allocation, Instant};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -137,15 +137,6 @@ impl ModelCall {
         let kept = early.iter().filter(|made| made.freed > self.end).count();
         kept >= LEAST_KEPT && kept * 100 >= early.len() * LEAST_SHARE
     }
-}
-
-/// Whether a stack leads through the cross entropy or the `log_softmax` of `torch.nn.functional`.
-pub(super) fn is_log_softmax(device: &Device<'_>, stack: StackId) -> bool {
-    let snapshot = device.snapshot();
-    snapshot.stacks.frames(stack).any(|frame| {
-        matches!(snapshot.strings.get(frame.name), "cross_entropy" | "log_softmax")
-            && snapshot.strings.get(frame.filename).replace('\\', "/").ends_with("torch/nn/functional.py")
-    })
 }
 
 /// The allocations made behind an instant and up to another, with their indexes.

@@ -1,13 +1,13 @@
 //! Finds forward passes with gradients enabled but no backward pass: each keeps its activations needlessly, until the
 //! program releases the results, or forever if a sum of losses or a list references them.
 
-use super::model_calls::{ModelCall, ModelCalls, born_in, is_log_softmax};
+use super::model_calls::{ModelCall, ModelCalls, born_in};
 use super::{Finding, Remedy, Story};
 use crate::facts::device::Device;
 use crate::facts::training::{Category, Phase};
 use crate::model::bytes::Bytes;
 use crate::model::{Action, FrameId, StackId};
-use crate::play::changes::{Editor, Lives};
+use crate::play::changes::{Editor, Lives, is_log_softmax};
 use crate::replay::{Allocation, Instant, NEVER};
 use std::collections::HashMap;
 

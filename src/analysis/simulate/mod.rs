@@ -11,6 +11,9 @@ use crate::play::{Difference, Program, Releases, Run, Testbed, candidates, host,
 use crate::replay::{Anomalies, Completeness};
 use rayon::prelude::*;
 
+/// Settings that save less than 1/N of what the recorded ones need are not worth a change.
+const NOTABLE_PART: u64 = 50;
+
 /// Steps played in all for the capacities of settings that were named, and of those of a sweep.
 const NAMED_BUDGET: u64 = 20_000_000;
 const SWEEP_BUDGET: u64 = 12_000_000;
@@ -84,14 +87,19 @@ impl DeviceSimulation {
         self.runs.iter().find(|run| run.is_recorded && !run.changes.is_empty())
     }
 
-    /// The settings that need least, if that is less than what the recorded ones need. None of those are it of which
-    /// there is a warning: a release that does not know a setting refuses to start.
+    /// The settings that need least, if they are worth a change: the recorded ones fail on the device, or need notably more.
+    /// Settings with a warning are left out: a release that does not know a setting refuses to start.
     pub fn best(&self) -> Option<&Run> {
-        let recorded = self.runs.first()?.needs();
+        let recorded = self.runs.first()?;
         let is_safe = |run: &&Run| !run.is_recorded && run.changes.is_empty() && run.warnings.is_empty();
         let others = self.runs.iter().filter(|run| is_safe(run) && run.needs().is_some());
         let best = others.min_by_key(|run| run.needs())?;
-        (recorded.is_none() || best.needs() < recorded).then_some(best)
+        let works = recorded.outcome.as_ref().is_some_and(|outcome| outcome.failure().is_none());
+        let is_better = match (recorded.needs(), best.needs()) {
+            (Some(before), Some(after)) => before > after && (!works || before - after > before / NOTABLE_PART),
+            (before, _) => before.is_none(),
+        };
+        is_better.then_some(best)
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::rewrite::{Patch, Rewrite, free, is_free};
 use crate::facts::device::Device;
-use crate::facts::training::{Category, Phase};
+use crate::facts::training::{Category, Phase, Role};
+use crate::model::StackId;
 use crate::play::{Program, Step, StepKind};
 use crate::replay::NEVER;
 use std::collections::{HashMap, HashSet};
@@ -121,10 +122,12 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
     };
     let is_kept =
         |step: &Step| made(step).is_some_and(|made| made.freed != NEVER && phases.at(made.freed) == Phase::Backward);
-    let is_loss = |step: &Step| is_cross_entropy(device, step.allocation);
-    let kept =
-        allocs(pass.clone()).filter(|(_, step)| is_loss(step) && is_kept(step)).max_by_key(|(_, step)| step.bytes);
-    let (last, kept) = kept.ok_or("no torch.nn.functional.cross_entropy was found whose result backward needs")?;
+    let largest = |is_loss: &dyn Fn(&Device<'_>, u32) -> bool| {
+        let kept = allocs(pass.clone()).filter(|(_, step)| is_kept(step) && is_loss(device, step.allocation));
+        kept.max_by_key(|(_, step)| step.bytes)
+    };
+    let named = largest(&is_named_loss);
+    let (last, kept) = named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
     // In half precision logits take half of what the loss keeps.
     let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;
@@ -132,6 +135,11 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         before.iter().rev().take_while(|(_, step)| is_large(step) || step.bytes.saturating_mul(MINOR) <= kept.bytes);
     let (logits, first) =
         *near.filter(|(_, step)| is_large(step)).last().ok_or("the logits of the loss were not found")?;
+    // Plain code that makes several blocks of one size may be anything, unless a layer makes the first.
+    let role = |step: &Step| device.roles().role(device.track.stack_of(step.allocation as usize));
+    if named.is_none() && role(first) != Role::Module {
+        return Err("no loss was found behind the last layer of a model".to_owned());
+    }
     let backward = pass.end;
     // The layer's node is the last that has anything as large.
     let is_as_large = |step: &Step| step.bytes == kept.bytes || step.bytes == first.bytes;
@@ -175,13 +183,27 @@ fn stays(device: &Device<'_>, step: &Step) -> bool {
     device.categories().get(step.allocation as usize).category == Category::Workspace
 }
 
-/// Whether `torch.nn.functional.cross_entropy` makes a block.
-fn is_cross_entropy(device: &Device<'_>, allocation: u32) -> bool {
+fn is_named_loss(device: &Device<'_>, allocation: u32) -> bool {
+    is_log_softmax(device, device.track.stack_of(allocation as usize))
+}
+
+/// Whether a stack leads through the cross entropy or the `log_softmax` of `torch.nn.functional`.
+pub(crate) fn is_log_softmax(device: &Device<'_>, stack: StackId) -> bool {
     let snapshot = device.snapshot();
-    snapshot.stacks.frames(device.track.stack_of(allocation as usize)).any(|frame| {
-        snapshot.strings.get(frame.name) == "cross_entropy"
-            && snapshot.strings.get(frame.filename).ends_with("functional.py")
+    snapshot.stacks.frames(stack).any(|frame| {
+        matches!(snapshot.strings.get(frame.name), "cross_entropy" | "log_softmax")
+            && snapshot.strings.get(frame.filename).replace('\\', "/").ends_with("torch/nn/functional.py")
     })
+}
+
+/// Whether code outside of modules makes a block that backward needs: the result of a tensor's own `log_softmax` has no frame of
+/// PyTorch.
+pub(crate) fn is_plain_loss(device: &Device<'_>, allocation: u32) -> bool {
+    let made = device.history().allocations[allocation as usize];
+    device.roles().role(device.track.stack_of(allocation as usize)) == Role::Plain
+        && device.phases().at(made.born) == Phase::Forward
+        && made.freed != NEVER
+        && device.phases().at(made.freed) == Phase::Backward
 }
 
 /// Plays the pieces of one loss in place of it.

@@ -339,5 +339,8 @@ pub fn advice(device: &DeviceSimulation) -> Option<String> {
         return Some(export(&best.alloc_conf));
     }
     let live = Bytes(device.live_bytes?);
-    Some(format!("none of these settings helps: the requests themselves need {live}"))
+    let least = device.runs.iter().filter_map(Run::needs).min()?;
+    let is_less = device.runs.first()?.needs().is_some_and(|recorded| least < recorded);
+    let helps = if is_less { "helps much" } else { "helps" };
+    Some(format!("none of these settings {helps}: the requests themselves need {live}"))
 }

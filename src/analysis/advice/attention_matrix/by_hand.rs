@@ -1,8 +1,8 @@
 //! Attention whose softmax no stack names: a method of a tensor, or written with `exp` and `sum`.
 //!
 //! It shows in the sizes of what one function makes: several blocks that are larger than what goes in and what comes out, which have
-//! the same size. The last one is kept for backward, and one before it is not; or there are statistics of its rows between them, one
-//! for each query of each head.
+//! the same size. The last one is kept for backward, and one before it is not, or several are not where the matrix is no larger than
+//! what feeds forward; or there are statistics of its rows between them, one for each query of each head.
 
 use super::named::{dropout, layers, softmax};
 use super::{Matrix, has_input_like};
@@ -22,6 +22,8 @@ const LEAST_COLUMNS: u64 = 16;
 const FEED_FORWARD: u64 = 8;
 /// Neither is what a normalisation makes in double precision.
 const PRECISION: u64 = 2;
+/// Scores, the scaled and the masked ones: of these backward needs none, and what feeds forward has fewer such blocks.
+const LEAST_DROPPED: usize = 3;
 /// Behind the result nothing of the matrix is made for so many allocations.
 const BEHIND: usize = 2;
 
@@ -85,7 +87,12 @@ impl Search<'_, '_> {
         let (track, phases) = (self.device.track, self.device.phases());
         let out = self.block(result);
         let stack = track.stack_of(result);
-        let is_forward = || matches!(self.device.roles().role(stack), Role::Module | Role::Recompute);
+        let is_forward = || match self.device.roles().role(stack) {
+            Role::Module | Role::Recompute => true,
+            // A model of plain functions.
+            Role::Plain => phases.at(out.born) == Phase::Forward,
+            _ => false,
+        };
         if out.requested < SMALL || out.born == 0 || !is_forward() {
             return None;
         }
@@ -131,11 +138,12 @@ impl Search<'_, '_> {
             .collect();
         let (last, earlier) = large.split_first()?;
         let is_kept = phases.at(last.freed) == Phase::Backward && phases.at(last.born) == Phase::Forward;
-        let is_dropped = earlier.iter().any(|block| block.freed <= out.born);
+        let dropped = earlier.iter().filter(|block| block.freed <= out.born).count();
         let is_long = whole / out.requested > FEED_FORWARD;
         let first = blocks.iter().min().map_or(result, |&first| first as usize);
-        let is_softmax =
-            (statistics && whole / out.requested > PRECISION) || (is_long && is_kept && is_dropped && !modules);
+        let is_chain = dropped >= LEAST_DROPPED && dropped == earlier.len() && whole / out.requested > PRECISION;
+        let is_softmax = (statistics && whole / out.requested > PRECISION)
+            || (is_long && dropped > 0 || is_chain) && is_kept && !modules;
         let behind = result + 1..(result + 1 + BEHIND).min(self.device.history().allocations.len());
         let goes_on = behind.filter(|&index| self.is_within(track.stack_of(index), home)).any(|index| {
             self.block(index).requested >= large.iter().map(|block| block.requested).min().unwrap_or(whole)

@@ -74,9 +74,9 @@ fn finding(device: &Device<'_>, line: Option<FrameId>, matrices: &[Matrix]) -> O
         line,
         cure: cure.to_owned(),
         evidence: format!(
-            "attention allocates a matrix over all token pairs, up to {}, in {} calls; {} at the peak",
+            "attention allocates a matrix over all token pairs, up to {}, in {}; {} at the peak",
             Bytes(largest.sizes[0]),
-            matrices.len(),
+            if matrices.len() == 1 { "one call".to_owned() } else { format!("{} calls", matrices.len()) },
             if at_peak == 0 { "none is live".to_owned() } else { format!("such matrices hold {}", Bytes(at_peak)) }
         ),
         cost: None,
