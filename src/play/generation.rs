@@ -25,6 +25,9 @@ const AT_ONCE: usize = 64;
 const UNEVEN: &str = "the last tokens do not make the same requests with sizes that grow evenly";
 const FEW: &str = "fewer than five tokens in a row show how the cache grows";
 const NOT_TOKENS: &str = "the cache is no multiple of what a token adds to it";
+const NO_CACHE: &str = "no cache that grows with every token was found";
+const SHORTER: &str = "the recordings have more tokens than that in the cache";
+const FAR: &str = "so many tokens take too long to simulate";
 const FULL: &str = "the device is full before the last recorded token";
 
 /// A cache that grows with every token, and how far it can grow on a device.
@@ -68,21 +71,33 @@ impl Generation {
         Some(Self::grown(device, testbed, &cache, capacity))
     }
 
+    /// Whether a program whose cache grows, played on a device, serves requests until there are so many tokens in the cache. An
+    /// error says why that cannot be played.
+    pub(crate) fn serves(
+        device: &Device<'_>,
+        program: &Program,
+        setup: &Setup,
+        tokens: u64,
+    ) -> Result<bool, &'static str> {
+        let cache = Cache::of(device, program).ok_or(NO_CACHE)?;
+        let round = Round::of(device, program, &cache)?;
+        let more = tokens.checked_sub(round.recorded()?).ok_or(SHORTER)?;
+        if more > (STEPS / round.steps.len().max(1)) as u64 {
+            return Err(FAR);
+        }
+        Ok(matches!(round.play_on(program, setup, more), Played::Fits(_)))
+    }
+
     fn grown(device: &Device<'_>, testbed: &Testbed, cache: &Cache, capacity: u64) -> Result<Self, &'static str> {
         let program = &testbed.program;
         let round = Round::of(device, program, cache)?;
-        let first = round.steps.first().ok_or(UNEVEN)?;
-        if first.grows_by == 0 || !first.step.bytes.is_multiple_of(first.grows_by) {
-            return Err(NOT_TOKENS);
-        }
+        let recorded = round.recorded()?;
         let is_cache = |it: &&Repeated| it.step.kind == StepKind::Alloc && cache.has(it.step.allocation);
         let (tensors, bytes_per_token) = round
             .steps
             .iter()
             .filter(is_cache)
             .fold((0, 0u64), |(tensors, bytes), it| (tensors + 1, bytes.saturating_add(it.grows_by)));
-        // The token after the last whole one has begun.
-        let recorded = first.step.bytes / first.grows_by + 1;
         let most = capacity / bytes_per_token.max(1);
         let wanted = most.saturating_sub(recorded).saturating_add(2);
         let affordable = (STEPS / round.steps.len().max(1)) as u64;
@@ -212,6 +227,15 @@ impl Round {
         }
         let of_round = |round: &&[Step]| round.iter().map(|step| step.allocation).collect();
         Ok(Self { steps, end: begins[ROUNDS], recorded: rounds[ROUNDS - BACK..].iter().map(of_round).collect() })
+    }
+
+    /// Tokens in the cache at the end: the one after the last whole one has begun.
+    fn recorded(&self) -> Result<u64, &'static str> {
+        let first = self.steps.first().ok_or(UNEVEN)?;
+        if first.grows_by == 0 || !first.step.bytes.is_multiple_of(first.grows_by) {
+            return Err(NOT_TOKENS);
+        }
+        Ok(first.step.bytes / first.grows_by + 1)
     }
 
     /// Plays the recording up to the last whole token, and this many tokens after it.

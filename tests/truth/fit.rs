@@ -3,7 +3,7 @@
 use crate::support::{FIXTURES, assert_none, corpus, open, read_text};
 use memviz::Recording;
 use memviz::analysis::excerpt::{Window, excerpt};
-use memviz::analysis::fit::{DeviceFit, Prediction, Refusal};
+use memviz::analysis::fit::{DeviceFit, Largest, Prediction, Refusal};
 use memviz::analysis::fit::{FitInput, FitOptions, FitReport};
 use memviz::input::alloc_conf::{Rest, parse};
 use memviz::model::Action;
@@ -160,4 +160,28 @@ fn recordings_without_a_request_are_no_base() {
         matches!(fit.refused, Some(Refusal::NotPlayed(4, because)) if because.contains("no recorded request")),
         "{fit:?}"
     );
+}
+
+/// Requests of a decoder whose cache grows, and the most of them that reached so many tokens: with one more, memory ran out.
+#[test]
+fn as_many_requests_are_served_as_were_served() {
+    const SERVING: &str = "fixtures/serving";
+    let truth: Value = serde_json::from_str(&read_text(&format!("{SERVING}/truth.json"))).unwrap();
+    let paths = recorded(&format!("{SERVING}/requests"), 1, &[4, 8]);
+    let ask = |paths: &[(u64, String)], total: u64, tokens: u64| {
+        let options = FitOptions::default().capacity(Some(total)).context(Some(CONTEXT)).tokens(Some(tokens));
+        predict(paths, &options)
+    };
+    for served in truth["served"].as_array().unwrap() {
+        let number = |key: &str| served[key].as_u64().unwrap();
+        let fit = ask(&paths, number("total_mib") << 20, number("tokens"));
+        let requests = number("requests");
+        assert_eq!(fit.largest, Some(Largest::UpTo { value: requests, fails: requests + 1 }), "{served}");
+    }
+    let refused = |paths: &[(u64, String)], tokens: u64| match ask(paths, 1 << 30, tokens).refused {
+        Some(Refusal::Tokens(because)) => because,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(&paths, 20), "the recordings have more tokens than that in the cache");
+    assert_eq!(refused(&recorded(FIXTURE, 1, &[4, 8]), 100), "no cache that grows with every token was found");
 }

@@ -58,6 +58,8 @@ pub struct FitOptions {
     pub threads: Option<Threads>,
     /// Allocator settings; those of the recordings where not given.
     pub settings: Option<AllocatorSettings>,
+    /// Tokens in a cache that grows: asks for the largest number of requests that a device serves up to there.
+    pub tokens: Option<u64>,
     /// Devices wanted; empty for all.
     pub devices: Vec<DeviceId>,
     /// Rows of the attribution; the rest becomes one.
@@ -71,6 +73,7 @@ setters!(FitOptions {
     context: Option<u64>,
     threads: Option<Threads>,
     settings: Option<AllocatorSettings>,
+    tokens: Option<u64>,
     devices: Vec<DeviceId>,
     top: Option<usize>,
 });
@@ -132,6 +135,8 @@ pub enum Refusal {
     Settings(&'static str),
     /// A change of the program cannot be made: its name, and why not.
     Change(String, String),
+    /// How many requests of a growing cache are served cannot be played.
+    Tokens(&'static str),
 }
 
 /// One device.
@@ -163,6 +168,8 @@ pub struct DeviceFit {
     pub check: Option<Check>,
     /// Recorded numbers and predicted ones, ascending.
     pub predictions: Vec<Prediction>,
+    /// Tokens in the cache for which the largest number was asked for.
+    pub tokens: Option<u64>,
     /// The largest number that fits, where a device was named.
     pub largest: Option<Largest>,
     /// What holds memory at the peak, at the number asked for, or the largest that fits.
@@ -241,6 +248,7 @@ impl DeviceFit {
             doubts: Vec::new(),
             check: None,
             predictions: Vec::new(),
+            tokens: options.tokens,
             largest: None,
             peak: None,
         }
@@ -309,13 +317,20 @@ impl DeviceFit {
             let unchanged = Predictor { changes: &[], ..predictor };
             self.check = unchanged.predict_from(measured.value, last).map(|predicted| Check { predicted, measured });
         }
-        self.largest =
-            self.capacity.map(|_| Largest::search(scaling.runs()[last].value, |value| predictor.fits(value)));
+        let start = scaling.runs()[last].value;
+        self.largest = match (self.capacity, options.tokens) {
+            (None, _) => None,
+            (Some(_), None) => Some(Largest::search(start, |value| predictor.fits(value))),
+            (Some(_), Some(tokens)) => {
+                predictor.serves(&devices, start, tokens).map_err(Refusal::Tokens)?;
+                Some(Largest::search(start, |value| predictor.serves(&devices, value, tokens) == Ok(true)))
+            }
+        };
         let values = self.values(&options.at);
         self.predictions = values.into_iter().filter_map(|value| predictor.predict(value)).collect();
         let subject = options.at.last().copied().or_else(|| self.largest.and_then(Largest::value));
         // Which line of forward a change leaves at the peak is not worked out.
-        let subject = subject.filter(|_| options.changes.is_empty());
+        let subject = subject.filter(|_| options.changes.is_empty() && options.tokens.is_none());
         self.peak = subject.map(|value| (value, peak(&predictor, &devices, value, options.top)));
         Ok(())
     }
@@ -327,6 +342,8 @@ impl DeviceFit {
         let mut values = recorded;
         let beyond = MULTIPLES.iter().filter_map(|&times| largest.checked_mul(times));
         match self.largest {
+            // The table is about the recorded tokens.
+            _ if self.tokens.is_some() && at.is_empty() => {}
             _ if !at.is_empty() => values.extend(at.iter().filter(|&&value| value > 0)),
             Some(Largest::UpTo { value, fails }) => {
                 values.extend(beyond.filter(|&multiple| multiple < value));

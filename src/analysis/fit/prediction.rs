@@ -5,7 +5,7 @@ use crate::allocator::Placement;
 use crate::facts::device::Device;
 use crate::model::AllocatorSettings;
 use crate::play::changes::{Change, Editor};
-use crate::play::{Outcome, Program, Setup, Trust, compare, play, possible_placements};
+use crate::play::{Generation, Outcome, Program, Setup, Trust, compare, play, possible_placements};
 
 /// Share of allocated memory, in thousandths, above which requests without a partner make a prediction doubtful.
 const MUCH: u64 = 20;
@@ -137,6 +137,20 @@ impl Predictor<'_, '_> {
         let setup = self.setup();
         let scaled = self.scaling.at(self.of_pass(value), &setup.rules);
         self.changed(&scaled).is_some_and(|program| play(&program, &setup).failure().is_none())
+    }
+
+    /// Whether requests of a growing cache are served on the device, so many at once as the number says, until there are so many
+    /// tokens in the cache. An error says why that cannot be played.
+    pub fn serves(&self, devices: &[&Device<'_>], value: u64, tokens: u64) -> Result<bool, &'static str> {
+        let setup = self.setup();
+        let scaled = self.scaling.at(value, &setup.rules);
+        let device = devices[scaled.template];
+        for &placement in possible_placements(self.placement, self.settings) {
+            if !Generation::serves(device, &scaled.program, &Setup { placement, ..setup.clone() }, tokens)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The number that a single pass has: where gradients are accumulated, a part of the whole, rounded up.

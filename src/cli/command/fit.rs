@@ -43,6 +43,11 @@ pub struct Fit {
     /// A value to predict, such as batch=16 or 16; may be repeated
     #[arg(long, value_name = "NAME=N")]
     at: Vec<At>,
+    /// Tokens in a growing KV cache: the largest number of requests that reach so many on the device
+    ///
+    /// The recordings generate with a cache that grows with every token, and differ in the number of requests.
+    #[arg(long, value_name = "N", requires = TOTAL, conflicts_with = "at")]
+    tokens: Option<u64>,
     #[command(flatten)]
     memory: DeviceMemoryArgs,
     /// Memory that CUDA itself uses [default: from an oom entry, else 500MiB]
@@ -123,7 +128,13 @@ impl Run for Fit {
         if let Some(conf) = &self.alloc_conf {
             parse(conf, Rest::default()).map_err(|error| Failure::Message(format!("--alloc-conf: {error}")))?;
         }
+        if self.tokens.is_some() && !self.changes.changes().is_empty() {
+            return Err(Failure::Message("expected --tokens or changes of the program, found both".to_owned()));
+        }
         if self.inputs.len() == 1 {
+            if self.tokens.is_some() {
+                return Err(Failure::Message("expected two or three recordings for --tokens, found 1".to_owned()));
+            }
             return if self.vary.is_some() { self.range(format) } else { self.plan(format) };
         }
         if self.inputs.len() > 3 {
@@ -243,6 +254,7 @@ impl Fit {
             context: self.context.map(|context| context.0),
             threads: self.memory.threads(),
             settings: self.alloc_conf.as_ref().and_then(|conf| parse(conf, rest).ok()),
+            tokens: self.tokens,
             devices: self.shared.devices(),
             top: self.top.or_else(|| format.is_for_people().then_some(DEFAULT_TOP)),
             ..FitOptions::default()

@@ -94,6 +94,8 @@ pub struct FitScaling {
     pub recorded: Vec<FitPoint>,
     /// How well each recording matches the next.
     pub matching: Vec<FitMatching>,
+    /// Tokens in a growing cache up to which the largest number is served; null where none were asked for.
+    pub tokens: Option<u64>,
     /// The largest number that fits; null where no device was named, none fits, or all do.
     pub largest: Option<u64>,
     /// The smallest number above it that was found not to fit; null where there is none.
@@ -228,6 +230,7 @@ impl FitScaling {
             points: Vec::new(),
             recorded: Vec::new(),
             matching: Vec::new(),
+            tokens: None,
             largest: None,
             fails: None,
             check: None,
@@ -261,6 +264,7 @@ impl FitDevice {
                 points: device.points.iter().map(|point| point.value).collect(),
                 recorded: device.points.iter().map(FitPoint::from).collect(),
                 matching: matching.collect(),
+                tokens: device.tokens,
                 largest: device.largest.and_then(Largest::value),
                 fails,
                 check: device.check.as_ref().map(FitCheck::from),

@@ -20,20 +20,21 @@ fn figures(parameter: &str, device: &DeviceFit) -> String {
     match (device.largest, device.capacity) {
         (Some(largest), Some(capacity)) => {
             let capacity = Bytes(capacity);
+            let tokens = device.tokens.map_or(String::new(), |tokens| format!(" with {tokens} tokens in the cache"));
             match largest {
                 Largest::UpTo { value, .. } if device.is_far(value) => {
                     format!(
-                        "about {parameter} {} fits {capacity}, {}",
+                        "about {parameter} {} fits {capacity}{tokens}, {}",
                         two_digits(value),
                         not_verified(parameter, device, value)
                     )
                 }
                 Largest::UpTo { value, fails } => {
-                    format!("{parameter} {value} is the largest that fits {capacity}; {fails} does not")
+                    format!("{parameter} {value} is the largest that fits {capacity}{tokens}; {fails} does not")
                 }
-                Largest::None { fails } => format!("not even {parameter} {fails} fits {capacity}"),
+                Largest::None { fails } => format!("not even {parameter} {fails} fits {capacity}{tokens}"),
                 Largest::Unlimited { tried } => {
-                    format!("memory does not grow with {parameter}: even {tried} fits {capacity}")
+                    format!("memory does not grow with {parameter}: even {tried} fits {capacity}{tokens}")
                 }
             }
         }
@@ -86,6 +87,7 @@ pub fn refused(parameter: &str, refusal: &Refusal) -> String {
         Refusal::NoDevice(value) => format!("{parameter} {value} was not recorded on this device"),
         Refusal::Differ(mismatch) => differ(parameter, mismatch),
         Refusal::Change(change, because) => format!("{change}: {because}"),
+        Refusal::Tokens(because) => (*because).to_owned(),
         Refusal::Settings(because) => format!("the settings cannot be simulated: {because}"),
     }
 }
