@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Result of reading and analysing.
+/// Result of reading and analyzing.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an input could not be used.

@@ -103,7 +103,7 @@ impl RankInputs {
         self.inputs.is_empty()
     }
 
-    /// Summarises every input and gives the lines to `each`, in order. An input that cannot be analysed gives a line that
+    /// Summarises every input and gives the lines to `each`, in order. An input that cannot be analyzed gives a line that
     /// says so.
     ///
     /// # Errors

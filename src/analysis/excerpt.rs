@@ -202,8 +202,8 @@ fn compare(window: &Window, whole: Track<'_>, part: Track<'_>) -> Result<()> {
     let refused = |why: String| {
         let Window { device, from, to } = window;
         Error::Request(format!(
-            "the part from instant {from} to {to} of device {device} does not tell by itself what was there before ({why}); \
-             begin elsewhere, or at the start"
+            "the part from instant {from} to {to} of device {device} does not show what was allocated before it ({why}); \
+             start elsewhere, or at the start of the recording"
         ))
     };
     if let Some((instant, found)) = differ {

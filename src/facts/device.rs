@@ -181,8 +181,8 @@ impl<'a> Device<'a> {
         let step_ends = || match self.steps() {
             Ok(steps) if steps.are_steps() => Ok(steps.ends.clone()),
             _ => Err(Error::Request(format!(
-                "device {}: steps are not known; torch.profiler.record_function(\"step_1\") around each one, while \
-                 recording, marks them",
+                "device {}: the recording does not show its steps; to mark them, record with \
+                 torch.profiler.record_function(\"step_1\") around each",
                 self.id()
             ))),
         };

@@ -49,7 +49,7 @@ use std::sync::{Arc, Mutex};
 pub struct ReadOptions {
     /// Bounds on what a file may cost.
     pub limits: Limits,
-    /// Analyse a file that was cut off, as a killed job leaves it, up to the cut.
+    /// Analyze a file that was cut off, as a killed job leaves it, up to the cut.
     pub allow_truncated: bool,
     /// Read on the calling thread alone, for those who read several files at a time. Otherwise decompressing, decoding
     /// and replaying overlap, which is faster for a single file.

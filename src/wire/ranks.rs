@@ -17,7 +17,7 @@ pub enum RankLine {
     Rank(Box<RankSummary>),
     /// A recording in which no memory was allocated on any device.
     Empty(EmptyRank),
-    /// An input that could not be analysed.
+    /// An input that could not be analyzed.
     Failed(FailedInput),
     /// A file of a directory or glob that is neither a recording nor a summary.
     Skipped(SkippedInput),
@@ -112,7 +112,7 @@ pub struct EmptyRank {
     pub rank_source: RankSource,
 }
 
-/// An input that could not be analysed.
+/// An input that could not be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "report", derive(schemars::JsonSchema))]
 pub struct FailedInput {

@@ -285,7 +285,7 @@ fn what_is_not_known_is_one_line_that_says_what_would_tell() {
     memviz(&["peak", &fixture("gpt_train"), "--each", "annotation:("]).expect_error("regular expression");
     memviz(&["peak", &fixture("gpt_train"), "--each", "layer"]).expect_error("step, phase, annotation");
     memviz(&["peak", &fixture("gpt_train"), "--each", "step", "--at", "end"]).expect_error("--at");
-    memviz(&["timeline", &fixture("tiny"), "--each", "step"]).expect_error("steps are not known");
+    memviz(&["timeline", &fixture("tiny"), "--each", "step"]).expect_error("the recording does not show its steps");
 }
 
 #[test]

@@ -49,7 +49,7 @@ enum Outcome {
     /// An error of a kind, with these words in its message.
     Error(Kind, &'static str),
     /// The figures of the sample history come out.
-    Analysed(Sample),
+    Analyzed(Sample),
 }
 
 /// How a changed sample history differs from the original.
@@ -70,7 +70,7 @@ const SAMPLE_RESERVED: i64 = 23_068_672;
 const SAMPLE_END: i64 = 3_150_848;
 
 use Kind::{Compression, Empty, Limit, Malformed, NotASnapshot, Truncated};
-use Outcome::{Analysed, Error as Refused};
+use Outcome::{Analyzed, Error as Refused};
 
 /// Every file, in order of name.
 const EXPECTED: &[(&str, Outcome)] = &[
@@ -79,7 +79,7 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("frame-past-end.pickle", Refused(Malformed, "byte 2: a frame claims to end at byte 1099511627787")),
     (
         "free-of-unknown-address.pickle",
-        Analysed(Sample { entries: 17, peak_entry: 11, anomalies: &[("free_of_unknown", 2)], ..SAMPLE }),
+        Analyzed(Sample { entries: 17, peak_entry: 11, anomalies: &[("free_of_unknown", 2)], ..SAMPLE }),
     ),
     ("gzip-bomb.pickle.gz", Refused(Limit, "bytes of objects")),
     ("gzip-corrupt.pickle.gz", Refused(Malformed, "byte 2955: ")),
@@ -92,15 +92,15 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("nested-lists-1m.pickle.gz", Refused(Limit, "bytes of objects")),
     ("not-a-snapshot-list-of-ints.pickle", Refused(NotASnapshot, "the pickle holds a list")),
     ("not-a-snapshot-model.pickle", Refused(NotASnapshot, "\"segments\" and \"device_traces\"")),
-    ("os-system-inside-snapshot.pickle", Analysed(Sample { unknown_keys: &[("snapshot.plugin", 1)], ..SAMPLE })),
+    ("os-system-inside-snapshot.pickle", Analyzed(Sample { unknown_keys: &[("snapshot.plugin", 1)], ..SAMPLE })),
     ("os-system.pickle", Refused(NotASnapshot, "an object that only code could build")),
     (
         "overlapping-alloc-small-pool.pickle",
-        Analysed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),
+        Analyzed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),
     ),
     (
         "overlapping-alloc.pickle",
-        Analysed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),
+        Analyzed(Sample { entries: 18, peak_entry: 12, anomalies: &[("overlapping_alloc", 1)], ..SAMPLE }),
     ),
     ("protocol-9.pickle", Refused(Malformed, "byte 0: expected a pickle protocol of 0 to 5, found 9")),
     ("random-bytes.bin", Refused(Malformed, "byte 0: ")),
@@ -108,16 +108,16 @@ const EXPECTED: &[(&str, Outcome)] = &[
     ("repeated-long-entry-list.pickle.gz", Refused(Limit, "more records than the file has bytes")),
     ("self-referencing-dict.pickle", Refused(Malformed, "expected a list for \"segments\", found a dictionary")),
     ("self-referencing-segments.pickle", Refused(Malformed, "expected \"device\" in a segment, found none")),
-    ("self-referencing-unknown-key.pickle", Analysed(Sample { unknown_keys: &[("snapshot.parent", 1)], ..SAMPLE })),
+    ("self-referencing-unknown-key.pickle", Analyzed(Sample { unknown_keys: &[("snapshot.parent", 1)], ..SAMPLE })),
     ("truncated-in-device-traces.pickle", Refused(Truncated, "byte 4982: the file ends in the middle of")),
     ("truncated-in-segments.pickle", Refused(Truncated, "byte 1462: the file ends in the middle of")),
     (
         "unknown-action.pickle",
-        Analysed(Sample { entries: 17, peak_entry: 11, unknown_actions: &[("pool_trim", 2)], ..SAMPLE }),
+        Analyzed(Sample { entries: 17, peak_entry: 11, unknown_actions: &[("pool_trim", 2)], ..SAMPLE }),
     ),
     (
         "unknown-keys.pickle",
-        Analysed(Sample {
+        Analyzed(Sample {
             unknown_keys: &[
                 ("block.tags", 1),
                 ("frame.column", 1),
@@ -225,7 +225,7 @@ fn the_binary_reports_each_on_one_line() {
                     run.expect_error(message);
                     assert!(run.stderr.starts_with(&format!("memviz: {path}: ")), "{:?}", run.stderr);
                 }
-                Analysed(sample) => {
+                Analyzed(sample) => {
                     run.expect(0);
                     assert_eq!(run.stderr, "", "{file}");
                     let counts = [sample.anomalies, sample.unknown_keys, sample.unknown_actions].concat();
@@ -252,7 +252,7 @@ fn nothing_in_a_file_is_executed() {
             let mut options = ReadOptions::default();
             options.allow_truncated = allow_truncated;
             if let Ok(recording) = Recording::open(path.as_ref(), &options) {
-                analyse(&recording);
+                analyze(&recording);
             }
         }
         #[cfg(feature = "cli")]
@@ -281,7 +281,7 @@ fn allow_truncated_changes_nothing_but_cuts() {
                 assert!(!recording.snapshot.segments.is_empty(), "{file}: segments before the cut are there");
                 assert!(!recording.is_complete(), "{file}");
                 assert_eq!(recording.anomalies(), 0, "{file}");
-                analyse(&recording);
+                analyze(&recording);
             }
         }
     }
@@ -338,7 +338,7 @@ fn a_wrong_checksum_is_never_passed_over_in_silence() {
     }
 }
 
-/// Every prefix is an error that says where the file ends. On request it is analysed, and whatever comes out holds
+/// Every prefix is an error that says where the file ends. On request it is analyzed, and whatever comes out holds
 /// together. Nothing ever panics.
 #[test]
 fn prefixes_of_recordings_are_handled() {
@@ -359,7 +359,7 @@ fn prefixes_of_recordings_are_handled() {
             match read(prefix, true) {
                 Ok(recording) => {
                     assert_eq!(recording.snapshot.notes.truncated_at, Some(length as u64), "{path}");
-                    analyse(&recording);
+                    analyze(&recording);
                     let found = recording.snapshot.segments.len();
                     assert!(found >= segments, "{path}: {found} segments in {length} bytes, {segments} in fewer");
                     segments = found;
@@ -400,7 +400,7 @@ fn prefixes_of_compressed_recordings_are_handled() {
                 assert!(refused.is_err(), "{path}: {length} bytes are not all of it");
                 for result in [refused, read(&bytes[..length], true)] {
                     match result {
-                        Ok(recording) => analyse(&recording),
+                        Ok(recording) => analyze(&recording),
                         Err(Error::Request(message)) => panic!("{path}: {length} bytes: {message}"),
                         Err(_) => {}
                     }
@@ -528,7 +528,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 fn outcome_of(result: &memviz::Result<Recording>) -> String {
     match result {
-        Ok(_) => "was analysed".to_owned(),
+        Ok(_) => "was analyzed".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -542,7 +542,7 @@ fn check(file: &str, outcome: &Outcome, result: memviz::Result<Recording>) {
             assert!(message.contains(part), "{file}: expected {part:?} in {message:?}");
             assert_eq!(message.lines().count(), 1, "{file}: {message:?}");
         }
-        (Analysed(sample), Ok(recording)) => check_sample(file, sample, &recording),
+        (Analyzed(sample), Ok(recording)) => check_sample(file, sample, &recording),
         (_, result) => panic!("{file}: expected {outcome:?}, but it {}", outcome_of(&result)),
     }
 }
@@ -571,11 +571,11 @@ fn check_sample(file: &str, sample: &Sample, recording: &Recording) {
     assert_eq!(counts(&notes.unknown_keys), expected, "{file}: unknown keys");
     let expected: Vec<(String, u64)> = owned(sample.unknown_actions);
     assert_eq!(counts(&notes.unknown_actions), expected, "{file}: unknown actions");
-    analyse(recording);
+    analyze(recording);
 }
 
 /// Asks everything there is to ask, and checks that rows sum to the total.
-fn analyse(recording: &Recording) {
+fn analyze(recording: &Recording) {
     recording.info(&[]).expect("every recording can be summarised");
     for metric in Metric::ALL {
         let report = recording.peak(&PeakOptions::default().metric(metric)).expect("every one has a peak");

@@ -596,7 +596,7 @@ fn a_trace_that_was_cut_off_is_refused_or_analysed() {
         options.allow_truncated = true;
         options
     };
-    let mut analysed = 0;
+    let mut analyzed = 0;
     for cut in (1..text.len()).step_by(3) {
         let bytes = text.as_bytes()[..cut].to_vec();
         let error = Recording::read(Cursor::new(bytes.clone()), &ReadOptions::default()).expect_err("it is cut off");
@@ -605,11 +605,11 @@ fn a_trace_that_was_cut_off_is_refused_or_analysed() {
             ask_everything(&recording);
             assert_eq!(recording.snapshot.notes.truncated_at, Some(cut as u64));
             assert!(recording.histories.iter().all(|history| history.completeness.truncated));
-            analysed += 1;
+            analyzed += 1;
         }
     }
     // From `"profile_memory": 1` on there is something to say.
-    assert!(analysed > (text.len() - 100) / 3, "{analysed} of {}", text.len());
+    assert!(analyzed > (text.len() - 100) / 3, "{analyzed} of {}", text.len());
 
     // A killed writer leaves half a gzip member as well.
     let mut packed = std::fs::read(format!("{TRACES}/profiler_traces/cpu.trace.json.gz")).unwrap();

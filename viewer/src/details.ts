@@ -148,7 +148,7 @@ export class Details {
             return `${entry(instant)}${time}`;
         };
         const facts: [string, string][] = [
-            ['asked for', `${bytes(of.requested_bytes)} (${whole(of.requested_bytes)})`],
+            ['requested', `${bytes(of.requested_bytes)} (${whole(of.requested_bytes)})`],
             ['handed out', `${bytes(of.block_bytes)} (${whole(of.block_bytes)})`],
             ['category', `${name(of.category)}${of.inferred ? ' *' : ''}`],
             ['because', name(of.evidence, 400)],

@@ -32,7 +32,7 @@ class Across(Answer):
     """Ranks that are there more than once."""
 
     failed: int
-    """Number of inputs that could not be analysed."""
+    """Number of inputs that could not be analyzed."""
 
     metric: Metric
     """The metric that is attributed."""
@@ -948,7 +948,7 @@ class EvidenceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FailedInput(Answer):
-    """An input that could not be analysed."""
+    """An input that could not be analyzed."""
 
     command: str
     """`ranks`."""

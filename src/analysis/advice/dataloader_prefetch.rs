@@ -116,8 +116,9 @@ fn stored(device: &Device<'_>, line: FrameId, blocks: &[u32]) -> Option<Finding>
         others.into_iter().any(|(other, _)| !is_unnamed(device, other))
     };
     // What is used again in each epoch has no gradient, in contrast to weights.
-    let is_only_here =
-        |index: &u32| history.allocations.iter().filter(|other| other.requested == size(index)).count() == batches.len();
+    let is_only_here = |index: &u32| {
+        history.allocations.iter().filter(|other| other.requested == size(index)).count() == batches.len()
+    };
     let is_data = match is_one_each {
         true => !batches[0].iter().any(is_of_model),
         false => tensors > 1 && batches[0].iter().any(is_only_here) && !batches[0].iter().any(is_of_model),

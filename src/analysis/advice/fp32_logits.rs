@@ -24,9 +24,7 @@ const PART_OF_PEAK: u64 = 2;
 /// Losses whose blocks make up much of the peak.
 pub(super) fn find(device: &Device<'_>) -> Vec<Finding> {
     let marked = Marked::of(device, |path, name, kind| {
-        kind == FrameKind::Torch
-            && path == "torch/nn/functional.py"
-            && matches!(name, "cross_entropy" | "log_softmax")
+        kind == FrameKind::Torch && path == "torch/nn/functional.py" && matches!(name, "cross_entropy" | "log_softmax")
     });
     let (track, history) = (device.track, device.history());
     let largest = |is_loss: &dyn Fn(usize) -> bool| {

@@ -188,7 +188,7 @@ impl RanksReport {
         self.lines.get(row).and_then(RankLine::rank)
     }
 
-    /// Inputs that could not be analysed.
+    /// Inputs that could not be analyzed.
     pub fn failed(&self) -> impl Iterator<Item = &FailedInput> {
         self.lines.iter().filter_map(|line| match line {
             RankLine::Failed(failed) => Some(failed),

@@ -92,7 +92,7 @@ impl Run for Ranks {
     }
 }
 
-/// Writes each line when it is there, in formats that can, and complains about inputs that cannot be analysed; then
+/// Writes each line when it is there, in formats that can, and complains about inputs that cannot be analyzed; then
 /// compares them.
 fn summarise(
     inputs: &RankInputs,

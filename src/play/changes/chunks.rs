@@ -127,7 +127,8 @@ fn loss(device: &Device<'_>, steps: &[Step], pass: Range<usize>, end: usize) -> 
         kept.max_by_key(|(_, step)| step.bytes)
     };
     let named = largest(&is_named_loss);
-    let (last, kept) = named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
+    let (last, kept) =
+        named.or_else(|| largest(&is_plain_loss)).ok_or("no loss was found whose result backward needs")?;
     let before: Vec<(usize, &Step)> = allocs(pass.start..last).collect();
     // In half precision logits take half of what the loss keeps.
     let is_large = |step: &Step| step.bytes == kept.bytes || step.bytes.saturating_mul(2) == kept.bytes;

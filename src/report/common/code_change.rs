@@ -13,7 +13,9 @@ pub fn change(change: &CodeChange) -> (String, &'static str) {
             (format!("at {caller}, instead of block(...), with the same arguments and results"), WRAP)
         }
         CodeChange::WrapForward(caller) => (
-            format!("{caller} calls it, which is installed code; for each of the modules, once after they are made"),
+            format!(
+                "{caller} calls it and is installed code: replace forward of each module once, after creating the model"
+            ),
             "block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)",
         ),
         CodeChange::Wrap(None) => {

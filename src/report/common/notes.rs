@@ -83,8 +83,8 @@ pub fn limits(completeness: &Completeness, baseline: &Counters) -> Vec<String> {
     }
     if completeness.no_totals {
         lines.push(
-            "the trace has no running totals (before PyTorch 1.11): figures are sums of what it shows, lower bounds by \
-             what was there before it; reserved memory is not known"
+            "the trace has no running totals (before PyTorch 1.11): figures are sums of what it shows, without memory \
+             from before the trace; reserved memory is not known"
                 .to_owned(),
         );
     }

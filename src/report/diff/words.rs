@@ -182,7 +182,7 @@ pub fn figures(device: &DeviceDiff) -> Vec<Figure> {
 pub fn fate(row: &DiffRow) -> String {
     match (row.fate, &row.base_label) {
         (Fate::New, _) => " (new)".to_owned(),
-        (Fate::Vanished, _) => " (vanished)".to_owned(),
+        (Fate::Vanished, _) => " (gone)".to_owned(),
         (Fate::Changed, None) => String::new(),
         (Fate::Changed, Some(label)) => match (CodePlace::of_line(label), CodePlace::of_line(&row.label)) {
             (Some(base), Some(new)) if base.file == new.file => format!(" (was line {})", base.line),

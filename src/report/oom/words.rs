@@ -117,7 +117,7 @@ pub fn evidence(oom: &Oom, evidence: &Symptom) -> Statement {
         Symptom::KeptBack { bytes } => statement(
             "kept_back",
             [("free_block_bytes", bytes)],
-            format!("max_split_size keeps a free block of {} for other requests", Bytes(bytes)),
+            format!("a free block of {} is not used: max_split_size_mb keeps it for larger requests", Bytes(bytes)),
         ),
         Symptom::FreedTooLate { bytes } => statement(
             "freed_too_late",

@@ -1,4 +1,4 @@
-//! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analysed.
+//! `memviz ranks` as CSV: a line for each rank and device, and for each input that could not be analyzed.
 
 use crate::analysis::ranks::RanksReport;
 use crate::analysis::ranks::Relation;

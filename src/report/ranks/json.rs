@@ -29,7 +29,7 @@ pub enum RanksLine {
     Rank(Box<RankSummary>),
     /// A recording in which no memory was allocated on any device.
     Empty(EmptyRank),
-    /// An input that could not be analysed.
+    /// An input that could not be analyzed.
     Failed(FailedInput),
     /// A file that is neither a recording nor a summary.
     Skipped(SkippedInput),
@@ -42,7 +42,7 @@ pub enum RanksLine {
 pub struct Across {
     /// The metric that is attributed.
     pub metric: Metric,
-    /// Number of inputs that could not be analysed.
+    /// Number of inputs that could not be analyzed.
     pub failed: usize,
     /// Number of files that are neither recordings nor summaries.
     pub skipped: usize,

@@ -75,7 +75,7 @@ fn failed(report: &RanksReport, out: &mut dyn Write) -> io::Result<()> {
     if report.failed().next().is_none() {
         return Ok(());
     }
-    writeln!(out, "### Not analysed\n")?;
+    writeln!(out, "### Not analyzed\n")?;
     for failed in report.failed() {
         writeln!(out, "- {}: {}", code(&failed.path), escape(&failed.error))?;
     }

@@ -133,7 +133,7 @@ pub fn skew(skew: Option<f64>) -> String {
     skew.map_or_else(|| "-".to_owned(), |skew| format!("{skew:.2}x"))
 }
 
-/// What was not analysed and what the numbers lack, a line each.
+/// What was not analyzed and what the numbers lack, a line each.
 pub fn notes(report: &RanksReport) -> Vec<String> {
     let mut notes: Vec<String> = report.groups.iter().filter_map(|group| relation(report, group)).collect();
     let mut note = |number: usize, one: &str, several: &str| {
@@ -142,7 +142,7 @@ pub fn notes(report: &RanksReport) -> Vec<String> {
         }
     };
     let lines = |is: fn(&RankLine) -> bool| report.lines.iter().filter(|&line| is(line)).count();
-    note(lines(|line| matches!(line, RankLine::Failed(_))), "could not be analysed", "could not be analysed");
+    note(lines(|line| matches!(line, RankLine::Failed(_))), "could not be analyzed", "could not be analyzed");
     let empty = "has no memory on any device, and is not counted below";
     note(
         lines(|line| matches!(line, RankLine::Empty(_))),

@@ -88,7 +88,7 @@ pub fn find(device: &Device<'_>, each: &Each) -> Result<Extents> {
 
 /// A request for ranges that a recording does not have, and what would have told them.
 fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
-    let how = format!("torch.profiler.record_function({name:?}) around each one, while recording, marks them");
+    let how = format!("to mark them, record with torch.profiler.record_function({name:?}) around each");
     Error::Request(format!("device {device}: {what}; {how}"))
 }
 
@@ -96,7 +96,7 @@ fn unknown(device: DeviceId, what: &str, name: &str) -> Error {
 /// one before: what marks them may be a part of the step only, as `Optimizer.step#AdamW.step`.
 fn steps(device: &Device<'_>) -> Result<Extents> {
     let Some(steps) = device.steps().ok().filter(|steps| steps.are_steps()) else {
-        return Err(unknown(device.id(), "steps are not known", "step_1"));
+        return Err(unknown(device.id(), "the recording does not show its steps", "step_1"));
     };
     if steps.is_empty() {
         return Err(unknown(device.id(), "no step ends within the recording", "step_1"));
