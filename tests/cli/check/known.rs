@@ -256,6 +256,10 @@ fn settings_that_nobody_understands_are_not_exact() {
         (text, json!("backend:cudaMallocAsync")),
         (text, json!("expandable_segments")),
         ("roundup_power2_divisions", json!({"1": 7})),
+        ("max_split_size", json!(true)),
+        ("max_split_size", json!(-5)),
+        ("garbage_collection_threshold", json!(true)),
+        ("garbage_collection_threshold", json!(3.5)),
     ] {
         let verdicts = verdicts(&with(key, value.clone()), 1 << 40).unwrap();
         assert_eq!(verdicts, [CheckVerdict::Unknown; 4], "{key} {value}");
