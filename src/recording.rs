@@ -19,7 +19,7 @@ use crate::facts::device::Devices;
 use crate::input::{self, Compression, Contents, ReadOptions, Unpacked};
 use crate::model::{DeviceId, Snapshot};
 use crate::play::plans::{PlanOptions, PlanReport};
-use crate::replay::{HeadStart, History, profile};
+use crate::replay::{HeadStart, History, profile, require_plausible};
 use std::io::Read;
 use std::path::Path;
 
@@ -69,6 +69,7 @@ impl Recording {
             Contents::Timeline(timeline) => profile::convert_timeline(timeline),
             Contents::Live(live) => profile::convert_live(live),
         };
+        require_plausible(&snapshot, &histories)?;
         let snapshot = Snapshot { view: options.view.clone(), ..snapshot };
         Ok(Self { snapshot, histories, compression: input.compression, bytes: input.bytes })
     }

@@ -1,5 +1,5 @@
 //! What fuzzing has found, again: every file of `fuzz/corpus`, by the target that it belongs to. A panic fails.
-#![cfg(all(feature = "compressed", feature = "config", feature = "plot"))]
+#![cfg(feature = "cli")]
 
 #[path = "../fuzz/src/lib.rs"]
 mod targets;
@@ -7,7 +7,7 @@ mod targets;
 use arbitrary::{Arbitrary, Unstructured};
 use std::fs;
 use std::path::Path;
-use targets::{bytes, entries, looks, mutation, pairs, plays, texts};
+use targets::{bytes, commands, entries, looks, mutation, pairs, plays, texts};
 
 /// Files of a target; there are at least so many.
 fn files(target: &str, least: usize) -> Vec<Vec<u8>> {
@@ -61,4 +61,5 @@ fn recordings_that_were_changed_and_made_up() {
     plans_of("plays", plays::run);
     plans_of("looks", looks::run);
     plans_of("pairs", pairs::run);
+    plans_of("commands", commands::run);
 }

@@ -2,6 +2,7 @@
 //! afterwards.
 
 pub mod bytes;
+pub mod commands;
 pub mod entries;
 pub mod looks;
 pub mod mutation;

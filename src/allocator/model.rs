@@ -5,7 +5,7 @@ use super::blocks::{Block, BlockId, DEFAULT_POOL, NONE, Pool, PoolIndex, PoolKey
 use super::limits::Limits;
 use super::rules::{MIN_BLOCK, SMALL_SIZE, SizeRules};
 use crate::model::{Action, PoolId, SegmentType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request, as `DeviceCachingAllocator::malloc` gets it.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,8 @@ pub struct Allocator {
     pub(super) release_order: BTreeMap<PoolKey, u32>,
     pub(super) ranges: Vec<Range>,
     pub(super) addresses: Addresses,
-    /// Blocks whose free is pending.
-    pub(super) pending: Vec<u32>,
+    /// Blocks whose free is pending. Any number of them complete in any order.
+    pub(super) pending: BTreeSet<u32>,
     /// Requests served.
     served: u32,
     /// Bytes that the driver has given: reserved bytes, rounded up to what it hands out.
@@ -102,7 +102,7 @@ impl Allocator {
             release_order: BTreeMap::new(),
             ranges: Vec::new(),
             addresses: Addresses::new(placement, base),
-            pending: Vec::new(),
+            pending: BTreeSet::new(),
             served: 0,
             used: 0,
             stats: Stats::default(),
@@ -188,7 +188,7 @@ impl Allocator {
         if block.serial == id.serial && block.state == State::Allocated {
             block.state = State::Pending;
             self.stats.allocated -= block.size;
-            self.pending.push(id.index);
+            self.pending.insert(id.index);
         }
     }
 
@@ -200,7 +200,7 @@ impl Allocator {
         match block.state {
             _ if block.serial != id.serial => return,
             State::Allocated => self.stats.allocated -= block.size,
-            State::Pending => self.pending.retain(|&pending| pending != id.index),
+            State::Pending => drop(self.pending.remove(&id.index)),
             State::Free | State::Unmapped | State::Gone => return,
         }
         self.complete_free(id.index);

@@ -31,8 +31,8 @@ use outcome::{Failure, complain};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The command that `arguments` ask for.
-fn parse(arguments: Vec<OsString>) -> Result<Box<dyn Run>, clap::Error> {
+/// The command that `arguments` ask for. What they say that it may cost holds from before the first of them is looked at.
+fn parse(arguments: Vec<OsString>, enforce: fn(Limits)) -> Result<Box<dyn Run>, clap::Error> {
     let matches = command_line().try_get_matches_from(with_metadata_key(arguments))?;
     let asked = matches.subcommand().map(|(_, matches)| matches);
     if [Some(&matches), asked].into_iter().flatten().any(help::is_about_common) {
@@ -41,7 +41,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Box<dyn Run>, clap::Error> {
     if let Some(matches) = asked {
         let memory = matches.try_get_one::<Bytes>("max_memory").ok().flatten();
         let work = !matches.try_get_one::<bool>("no_limit").ok().flatten().copied().unwrap_or(false);
-        memory.map(|memory| Limits { memory: memory.0, work }).into_iter().for_each(Limits::enforce);
+        memory.map(|memory| Limits { memory: memory.0, work }).into_iter().for_each(enforce);
     }
     let asked = matches
         .subcommand()
@@ -105,8 +105,17 @@ fn is_to_open(arguments: &[OsString]) -> bool {
 
 /// Runs the command line `arguments` (program name first).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    run_within(arguments, Limits::enforce)
+}
+
+/// The same in a process that has limits of its own, and may run any number of commands: neither memory nor time is limited.
+pub fn run_unlimited(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    run_within(arguments, |_| ())
+}
+
+fn run_within(arguments: impl IntoIterator<Item = OsString>, enforce: fn(Limits)) -> Outcome {
     let arguments = with_command(arguments.into_iter().collect());
-    let command = match parse(arguments.clone()) {
+    let command = match parse(arguments.clone(), enforce) {
         Ok(command) => command,
         Err(error) => return refuse(&error, arguments.get(1)),
     };

@@ -42,10 +42,14 @@ pub enum Doubt {
     NoReserved,
     /// The instant of the peak is not known exactly, for that reason.
     PeakNotExact(Box<Doubt>),
-    /// Blocks of this many bytes are from before the recording, so the code that allocated them is unknown.
+    /// Blocks of this many bytes are from before the recording or have no stack, so the code that allocated them is unknown.
     UnknownStacks(u64),
     /// There are only this many steps.
     TooFewSteps(usize),
+    /// This many bytes that steps leave behind have no stack, so that it is unknown whether they are part of a leak.
+    UnknownLeaks(u64),
+    /// Only this many steps hold entries.
+    EmptySteps(usize),
     /// The analysis that measures the figure refused, with this reason.
     Refused(String),
     /// There are entries with an action that this version does not know.
@@ -64,7 +68,7 @@ pub enum Doubt {
     NoStacks,
     /// Some segments occur in no entry.
     SegmentsNotRecorded,
-    /// The ranges around an event of a trace are too uncertain to charge it to a line.
+    /// The ranges around an event of a trace are too uncertain to charge it to a line, or frames are there in part.
     LooseSites,
     /// No stack of the device names a file.
     NoLines,
@@ -156,6 +160,7 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
         ring_capacity: _,
         // Labels: see `of_sites`.
         unread_forward_lines: _,
+        frames_in_part: _,
         truncated_at,
         followed,
         malformed,
@@ -187,15 +192,25 @@ pub fn of_file(snapshot: &Snapshot) -> Option<(Doubt, Leaves)> {
 pub fn of_sites(snapshot: &Snapshot) -> Option<Doubt> {
     let notes = &snapshot.notes;
     let is_loose = notes.coarse_times || notes.no_addresses || !notes.left_out.is_empty();
-    (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites)
+    (is_loose || notes.unread_forward_lines > 0).then_some(Doubt::LooseSites).or_else(|| of_frames(snapshot))
+}
+
+/// What stands against what is told apart by stacks, if any: parts of frames are missing.
+pub fn of_frames(snapshot: &Snapshot) -> Option<Doubt> {
+    (snapshot.notes.frames_in_part > 0).then_some(Doubt::LooseSites)
 }
 
 /// What stands against what is charged to lines of code: no stack names any, since none were recorded or all were lost.
 pub fn of_lines(track: Track<'_>) -> Option<Doubt> {
     let snapshot = track.snapshot;
-    let names_file = |&stack: &StackId| snapshot.stacks.frames(stack).any(|frame| frame.filename != StrId::EMPTY);
-    let is_told = !snapshot.notes.format.has_segments() || track.stacks().iter().any(names_file);
+    let mut stacks = track.stacks().iter();
+    let is_told = !snapshot.notes.format.has_segments() || stacks.any(|&stack| names_file(snapshot, stack));
     (!is_told).then_some(Doubt::NoLines)
+}
+
+/// Whether a frame of a stack names a file.
+pub fn names_file(snapshot: &Snapshot, stack: StackId) -> bool {
+    snapshot.stacks.frames(stack).any(|frame| frame.filename != StrId::EMPTY)
 }
 
 /// Whether settings are missing that the release which wrote the file would have written. Early ones write none;

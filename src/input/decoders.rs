@@ -117,10 +117,15 @@ fn with_unzipped<T>(mut reader: impl Read, limits: Limits, take: impl FnOnce(&mu
     reader.read_to_end(&mut bytes)?;
     let length = bytes.len() as u64;
     let ends = ends_with_directory(&bytes);
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+    let mut archive = zip::ZipArchive::new(Cursor::new(&bytes[..])).map_err(broken)?;
     let index = only_file(&mut archive)?;
     if !ends || !is_tiled(&mut archive).map_err(broken)? {
         let message = "expected a zip archive of which every byte belongs to its one file, found others";
+        return Err(Error::NotASnapshot(message.to_owned()));
+    }
+    if !agrees_with_directory(&mut archive, &bytes).map_err(broken)? {
+        let message =
+            "expected a zip archive whose file has one name, found another in front of it than in the directory";
         return Err(Error::NotASnapshot(message.to_owned()));
     }
     let file = archive.by_index(index).map_err(broken)?;
@@ -175,6 +180,32 @@ fn is_tiled<R: Read + io::Seek>(archive: &mut zip::ZipArchive<R>) -> zip::result
             return Ok(false);
         }
         (end, gap) = (next, LONGEST_DESCRIPTOR);
+    }
+    Ok(true)
+}
+
+/// Whether what stands in front of each member names it as the directory does, and says that it is compressed alike. Programs that
+/// read an archive from its start go by the one, others by the other.
+fn agrees_with_directory<R: Read + io::Seek>(
+    archive: &mut zip::ZipArchive<R>,
+    bytes: &[u8],
+) -> zip::result::ZipResult<bool> {
+    /// Where a record has the compression and the length of the name.
+    const LOCAL: [usize; 3] = [8, 26, 30];
+    const CENTRAL: [usize; 3] = [10, 28, 46];
+    let fields = |record: &[u8], [method, length, name]: [usize; 3]| {
+        let number = |at: usize| Some(u16::from_le_bytes(record.get(at..at + 2)?.try_into().ok()?));
+        let length = usize::from(number(length)?);
+        Some((number(method)?, record.get(name..name + length)?.to_vec()))
+    };
+    let record = |at: u64| usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+    for index in 0..archive.len() {
+        let member = archive.by_index_raw(index)?;
+        let local = fields(record(member.header_start()), LOCAL);
+        let central = fields(record(member.central_header_start()), CENTRAL);
+        if local.is_none() || local != central {
+            return Ok(false);
+        }
     }
     Ok(true)
 }

@@ -13,6 +13,12 @@ const CHUNK: usize = 64 << 10;
 const KEY: &[u8] = b"base64";
 /// What pages of before PyTorch 2.1 call the blocks that they draw.
 const ALLOC_DATA: &[u8] = b"alloc_data = {";
+/// What the page of `memviz view` has in front of its recording.
+const OWN: &[u8] = b"id=\"recording\" data-name=";
+/// How recordings begin as base64: pickles of the protocols 2 to 5, gzip, zstd and zip.
+const BEGINNINGS: [&[u8]; 7] = [b"gAJ", b"gAN", b"gAS", b"gAW", b"H4sI", b"KLUv", b"UEsD"];
+/// With this many characters of base64 a text that begins like a recording is one.
+const LENGTH: usize = 64;
 /// How a picture in a page begins.
 const PICTURE: &[u8] = b"data:image/png;base64";
 
@@ -53,6 +59,38 @@ pub struct PageReader<R> {
     has_picture: bool,
     /// So many bytes of [`ALLOC_DATA`] were just seen; all of them, once they were.
     alloc_data: usize,
+    /// The same of [`OWN`].
+    own: usize,
+    /// The text outside of [`KEY`] that may be a recording.
+    text: Text,
+    has_other: bool,
+}
+
+/// A text of base64 behind a quote or a tag, as far as it was read.
+#[derive(Default)]
+struct Text {
+    begins: [u8; 4],
+    length: usize,
+    is_base64: bool,
+}
+
+impl Text {
+    /// Takes note of the next byte of the page; whether the text turns out to be a recording with it.
+    fn see(&mut self, byte: u8) -> bool {
+        if matches!(byte, b'"' | b'\'' | b'`' | b'>') {
+            *self = Self { is_base64: true, ..Self::default() };
+            return false;
+        }
+        if !self.is_base64 {
+            return false;
+        }
+        self.is_base64 = SIX_BITS[usize::from(byte)] != NONE;
+        if let Some(begins) = self.begins.get_mut(self.length) {
+            *begins = byte;
+        }
+        self.length += 1;
+        self.length == LENGTH && self.is_base64 && BEGINNINGS.iter().any(|begins| self.begins.starts_with(begins))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +119,11 @@ fn matched(text: &[u8], count: usize, byte: u8) -> usize {
     if text.get(count) == Some(&byte) { count + 1 } else { usize::from(text.first() == Some(&byte)) }
 }
 
+/// The refusal of a page of which nobody could say what is read.
+fn several() -> Error {
+    Error::NotASnapshot("the page holds more than one recording; memviz reads one at a time".to_owned())
+}
+
 impl<R: Read> PageReader<R> {
     pub fn new(page: R) -> Self {
         Self {
@@ -98,6 +141,9 @@ impl<R: Read> PageReader<R> {
             last: None,
             has_picture: false,
             alloc_data: 0,
+            own: 0,
+            text: Text::default(),
+            has_other: false,
         }
     }
 
@@ -121,13 +167,13 @@ impl<R: Read> PageReader<R> {
     fn advance(&mut self) -> Result<(), Error> {
         while self.start < self.end {
             let byte = self.buffer[self.start];
+            if self.state != State::Inside {
+                self.look_around(byte)?;
+            }
             self.state = match self.state {
                 State::Searching { key, picture, found } => {
                     let (key, picture) = (matched(KEY, key, byte), matched(PICTURE, picture, byte));
                     self.has_picture |= picture == PICTURE.len();
-                    if self.alloc_data < ALLOC_DATA.len() {
-                        self.alloc_data = matched(ALLOC_DATA, self.alloc_data, byte);
-                    }
                     if key == KEY.len() { State::Colon { found } } else { State::Searching { key, picture, found } }
                 }
                 State::Colon { found } | State::Quote { found } if byte.is_ascii_whitespace() => {
@@ -139,14 +185,14 @@ impl<R: Read> PageReader<R> {
                 }
                 State::Colon { found } if matches!(byte, b'"' | b'\'' | b'`') => State::Colon { found },
                 State::Colon { found } if byte == b':' => State::Quote { found },
+                State::Quote { found: false } if byte == b'"' && self.has_other => return Err(several()),
                 State::Quote { found: false } if byte == b'"' => State::Inside,
                 State::Quote { found: false } if matches!(byte, b'\'' | b'`') => {
                     let message = "the page holds a recording between other quotes than PyTorch writes";
                     return Err(Error::NotASnapshot(message.to_owned()));
                 }
                 State::Quote { found: true } if matches!(byte, b'"' | b'\'' | b'`') => {
-                    let message = "the page holds more than one recording; memviz reads one at a time";
-                    return Err(Error::NotASnapshot(message.to_owned()));
+                    return Err(several());
                 }
                 State::Colon { found } | State::Quote { found } => {
                     State::Searching { key: matched(KEY, 0, byte), picture: matched(PICTURE, 0, byte), found }
@@ -163,6 +209,19 @@ impl<R: Read> PageReader<R> {
             self.start += 1;
         }
         Ok(())
+    }
+
+    /// Looks for what else a page may hold, and for recordings under other names than [`KEY`].
+    fn look_around(&mut self, byte: u8) -> Result<(), Error> {
+        if self.alloc_data < ALLOC_DATA.len() {
+            self.alloc_data = matched(ALLOC_DATA, self.alloc_data, byte);
+        }
+        if self.own < OWN.len() {
+            self.own = matched(OWN, self.own, byte);
+        }
+        self.has_other |= self.text.see(byte);
+        let is_found = |state| matches!(state, State::Searching { found: true, .. } | State::Colon { found: true });
+        if self.has_other && is_found(self.state) { Err(several()) } else { Ok(()) }
     }
 
     /// Decodes what the buffer holds of the recording.
@@ -213,6 +272,9 @@ impl<R: Read> PageReader<R> {
                 "an HTML page with a picture, which is all that export_memory_timeline puts there; export to \
                  .raw.json.gz instead"
                     .to_owned(),
+            )),
+            _ if self.own == OWN.len() => Err(Error::Foreign(
+                "a page of memviz view, which a browser shows; memviz reads the recording that it was made from".to_owned(),
             )),
             _ if self.alloc_data == ALLOC_DATA.len() => Err(Error::Foreign(
                 "a page of an old _memory_viz.py, which holds what it draws and no snapshot; memviz reads the pickle that \
@@ -310,6 +372,11 @@ mod tests {
         says("<p>{\"base64\": \"YQ==\"}, {'base64': 'YQ=='}", "more than one");
         says("<p>{\"base64\": \"YQ==\"}, {base64 : `YQ==`}", "more than one");
         says("<p>{'base64': 'YQ=='}, {\"base64\": \"YQ==\"}", "other quotes");
+        let other = format!("gASV{}", "A".repeat(100));
+        says(&format!("<p>{{\"base64\": \"YQ==\"}}, {{\"other\": '{other}'}}"), "more than one");
+        says(&format!("<p>{{\"other\": \"{other}\"}}, {{\"base64\": \"YQ==\"}}"), "more than one");
+        says(&format!("<p>{{\"base64\": \"YQ==\"}}<script>{other}</script>"), "more than one");
+        says("<script id=\"recording\" data-name=\"a\">gASV</script>", "a page of memviz view");
         says("<p>{\"base64\": \"YWJj", "in the middle of the recording");
         says("<p>{\"base64\": \"YW!j\"", "found byte 0x21");
         says("<p>{\"base64\": \"YW=j\"", "found byte 0x6a");

@@ -116,6 +116,8 @@ pub struct SourceNotes {
     pub ring_capacity: Option<u64>,
     /// Lines of `forward_frames` that were not understood, and left out.
     pub unread_forward_lines: u64,
+    /// Frames without their file, line or name, which PyTorch always writes.
+    pub frames_in_part: u64,
     /// Whether more follows behind the recording, as when a second dump was appended.
     pub followed: bool,
     /// Values that are missing or of another type than PyTorch writes, and were ignored: where, and what was expected.

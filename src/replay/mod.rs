@@ -23,6 +23,7 @@ mod ranges;
 mod reconcile;
 mod simulation;
 mod tally;
+mod totals;
 mod track;
 
 pub use allocation::{Allocation, Instant, NEVER};
@@ -30,6 +31,7 @@ pub use anomaly::{Anomalies, Anomaly, AnomalyKind};
 pub use counters::{Counters, Maximum, Metric};
 pub use history::{BaselineOrigin, Bound, Completeness, History, SegmentSpan};
 pub use operator_usage::{NO_OPERATOR, OperatorUsage, Usage};
+pub(crate) use totals::require_plausible;
 pub use track::Track;
 
 use crate::allocator::{SMALL_SIZE, SizeRules};

@@ -1,4 +1,4 @@
-//! Which addresses of the small pool are in use, to notice blocks that lie in one another.
+//! Which addresses of the small pool are in use, to notice blocks that lie in one another or in no segment.
 
 use crate::allocator::MIN_BLOCK;
 use foldhash::fast::RandomState;
@@ -8,27 +8,58 @@ use std::collections::HashMap;
 const WORDS: usize = 32;
 /// Blocks of [`MIN_BLOCK`] bytes in a page: 1 MiB.
 const PAGE: u64 = 64 * WORDS as u64;
+/// Bytes in a page.
+pub const PAGE_BYTES: u64 = PAGE * MIN_BLOCK;
+/// Segments with more pages have no blocks of the small pool in them.
+const MOST_PAGES: usize = 64;
+
+#[derive(Clone, Debug, Default)]
+struct Page {
+    used: [u64; WORDS],
+    /// When all of it was found to be reserved, as [`Occupancy::add`] counts that.
+    reserved_at: Option<u32>,
+}
 
 /// One bit for each [`MIN_BLOCK`] bytes, in pages.
 ///
 /// Cheaper than an ordered map, since most blocks of the small pool lie within one page.
 #[derive(Clone, Debug, Default)]
 pub struct Occupancy {
-    pages: HashMap<u64, [u64; WORDS], RandomState>,
+    pages: HashMap<u64, Page, RandomState>,
 }
 
 impl Occupancy {
-    /// Marks a block as used; false when a part of it already was.
-    pub fn add(&mut self, addr: u64, size: u64) -> bool {
-        let mut free = true;
+    /// Marks a block as used: whether all of it was free, and whether its pages are known to be reserved, at a time that is counted in
+    /// ranges given back.
+    #[inline]
+    pub fn add(&mut self, addr: u64, size: u64, now: u32) -> (bool, bool) {
+        let (mut free, mut reserved) = (true, true);
         for (page, blocks) in pages(addr, size) {
-            let used = self.pages.entry(page).or_default();
+            let page = self.pages.entry(page).or_default();
+            reserved &= page.reserved_at == Some(now);
             for (word, bits) in words(blocks) {
-                free &= used[word] & bits == 0;
-                used[word] |= bits;
+                free &= page.used[word] & bits == 0;
+                page.used[word] |= bits;
             }
         }
-        free
+        (free, reserved)
+    }
+
+    /// Takes note of the pages of a block that are reserved as a whole.
+    pub fn note_reserved(&mut self, addr: u64, size: u64, now: u32, is_reserved: impl Fn(u64) -> bool) {
+        for (number, _) in pages(addr, size) {
+            if let Some(page) = self.pages.get_mut(&number).filter(|_| is_reserved(number * PAGE_BYTES)) {
+                page.reserved_at = Some(now);
+            }
+        }
+    }
+
+    /// Whether a block lies in a segment of a size that the small pool has.
+    pub fn any_in(&self, addr: u64, size: u64) -> bool {
+        let is_used = |(page, blocks): (u64, (u64, u64))| {
+            self.pages.get(&page).is_some_and(|page| words(blocks).any(|(word, bits)| page.used[word] & bits != 0))
+        };
+        pages(addr, size).take(MOST_PAGES).any(is_used)
     }
 
     /// Marks everything as free.
@@ -39,8 +70,8 @@ impl Occupancy {
     /// Marks a block as free.
     pub fn remove(&mut self, addr: u64, size: u64) {
         for (page, blocks) in pages(addr, size) {
-            if let Some(used) = self.pages.get_mut(&page) {
-                words(blocks).for_each(|(word, bits)| used[word] &= !bits);
+            if let Some(page) = self.pages.get_mut(&page) {
+                words(blocks).for_each(|(word, bits)| page.used[word] &= !bits);
             }
         }
     }
@@ -87,10 +118,20 @@ mod tests {
     #[test]
     fn overlaps_are_noticed_until_the_block_is_gone() {
         let mut used = Occupancy::default();
-        assert!(used.add(4096, 1024));
-        assert!(used.add(5120, 512), "right behind");
-        assert!(!used.add(4608, 512), "inside");
+        assert!(used.add(4096, 1024, 0).0);
+        assert!(used.add(5120, 512, 0).0, "right behind");
+        assert!(!used.add(4608, 512, 0).0, "inside");
+        assert!(used.any_in(5120, 4096) && !used.any_in(5632, 4096));
         used.remove(4096, 1024);
-        assert!(used.add(4096, 1024));
+        assert!(used.add(4096, 1024, 0).0);
+    }
+
+    #[test]
+    fn pages_are_reserved_until_a_range_is_given_back() {
+        let mut used = Occupancy::default();
+        assert!(!used.add(PAGE_BYTES - 512, 1024, 0).1);
+        used.note_reserved(PAGE_BYTES - 512, 1024, 0, |page| page == 0);
+        assert!(!used.add(PAGE_BYTES - 1024, 2048, 0).1, "the second page is not");
+        assert!(used.add(0, 512, 0).1 && !used.add(512, 512, 1).1);
     }
 }

@@ -11,6 +11,7 @@ pub struct Ranges {
     /// Spans by start address: indexes into `spans`.
     live: AddressMap<u32>,
     spans: Vec<SegmentSpan>,
+    given_back: u32,
 }
 
 impl Ranges {
@@ -19,6 +20,22 @@ impl Ranges {
     pub fn containing(&self, addr: u64) -> Option<&SegmentSpan> {
         let (_, &index) = self.live.up_to(addr)?;
         self.spans.get(index as usize).filter(|span| addr < span.end())
+    }
+
+    /// Whether every byte from `addr` on is in ranges that are there.
+    pub fn cover(&self, addr: u64, size: u64) -> bool {
+        let (mut at, Some(end)) = (addr, addr.checked_add(size)) else { return false };
+        // Mapped ranges of an expandable segment may touch, and a block may lie across them.
+        while at < end {
+            let Some(range) = self.containing(at) else { return false };
+            at = range.end();
+        }
+        true
+    }
+
+    /// Number of ranges, or parts of them, that were given back so far.
+    pub fn given_back(&self) -> u32 {
+        self.given_back
     }
 
     /// Adds a range; false, and no change, when it is empty, overlaps one that is there, or ends beyond 2^64.
@@ -45,6 +62,7 @@ impl Ranges {
         }
         span.gone = at;
         self.live.remove(addr);
+        self.given_back = self.given_back.wrapping_add(1);
         true
     }
 
@@ -52,6 +70,10 @@ impl Ranges {
     /// a range lives on as a span of its own.
     pub fn cut(&mut self, addr: u64, size: u64, at: Instant) -> bool {
         let Some(end) = addr.checked_add(size) else { return false };
+        // Most ranges that are not there as a whole show here, before those that are there are walked over.
+        if size == 0 || self.containing(addr).is_none() || self.containing(end - 1).is_none() {
+            return false;
+        }
         let first = self.live.up_to(addr).map_or(addr, |(start, _)| start);
         let from_first = self.live.iter_from(self.live.place(first));
         let hit: Vec<u32> = from_first.take_while(|&(start, _)| start < end).map(|(_, &index)| index).collect();
@@ -66,9 +88,10 @@ impl Ranges {
             }
             covered = span.end();
         }
-        if covered < end || size == 0 {
+        if covered < end {
             return false;
         }
+        self.given_back = self.given_back.wrapping_add(1);
         for index in hit {
             let span = self.spans[index as usize];
             if span.end() <= addr {

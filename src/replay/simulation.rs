@@ -9,7 +9,7 @@ use super::allocation::{Allocation, Instant, NEVER, NO_ALLOCATION};
 use super::anomaly::{Anomalies, Anomaly, AnomalyKind};
 use super::baseline::Baseline;
 use super::history::SegmentSpan;
-use super::occupancy::Occupancy;
+use super::occupancy::{Occupancy, PAGE_BYTES};
 use super::ranges::Ranges;
 use super::tally::Tally;
 use crate::allocator::{SMALL_SIZE, SizeRules};
@@ -87,7 +87,7 @@ impl Simulation {
                 let place = simulation.large.place(allocation.addr);
                 simulation.large.insert(place, allocation.addr, LargeBlock { end, allocation: index });
             } else if allocation.size <= SMALL_SIZE {
-                simulation.small.add(allocation.addr, allocation.size);
+                simulation.small.add(allocation.addr, allocation.size, 0);
             }
             if !block.settled {
                 simulation.unsettled.insert(index);
@@ -145,7 +145,7 @@ impl Simulation {
         let rounded = self.rules.round(entry.size);
         let size = if self.rules.is_large(rounded) { self.place_large(entry.addr, rounded, index) } else { rounded };
         let replaced = self.live.insert(entry.addr, index).is_some();
-        let overlapping = rounded <= SMALL_SIZE && !self.small.add(entry.addr, rounded);
+        let overlapping = rounded <= SMALL_SIZE && !self.place_small(entry.addr, rounded);
         // The large pool has noticed by itself.
         if overlapping || (replaced && !self.rules.is_large(rounded)) {
             self.anomaly(AnomalyKind::OverlappingAlloc, entry.addr);
@@ -159,6 +159,21 @@ impl Simulation {
             completed: NEVER,
         });
         index
+    }
+
+    /// Enters a block of the small pool into the map; false where another one lies.
+    fn place_small(&mut self, addr: u64, rounded: u64) -> bool {
+        let now = self.ranges.given_back();
+        let (free, reserved) = self.small.add(addr, rounded, now);
+        if !reserved {
+            if self.ranges.cover(addr, rounded) {
+                let ranges = &self.ranges;
+                self.small.note_reserved(addr, rounded, now, |page| ranges.cover(page, PAGE_BYTES));
+            } else {
+                self.anomaly(AnomalyKind::OutsideSegment, addr);
+            }
+        }
+        free
     }
 
     /// Enters a block of the large pool into the map and returns its size.
@@ -277,9 +292,16 @@ impl Simulation {
             expandable: entry.action == Action::SegmentMap,
             stack: entry.stack,
         });
-        if !added {
+        // What is in use there is from before the first entry, so its segment must be, too.
+        if !added || (!self.discovering && self.holds_block_in(entry.addr, entry.size)) {
             self.anomaly(AnomalyKind::OverlappingSegment, entry.addr);
         }
+    }
+
+    /// Whether a block in use lies in a range.
+    fn holds_block_in(&self, addr: u64, size: u64) -> bool {
+        let next = self.large.from(self.large.place(addr));
+        next.is_some_and(|(next, _)| next - addr < size) || self.small.any_in(addr, size)
     }
 
     fn segment_removed(&mut self, entry: &TraceEntry) {

@@ -7,6 +7,32 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// Every command that writes a file, and the end of the file's name. Those that compare have a second recording.
+const WRITERS: [(&[&str], &str); 16] = [
+    (&["triage"], "json"),
+    (&["info"], "csv"),
+    (&["peak"], "md"),
+    (&["timeline"], "svg"),
+    (&["flamegraph"], "svg"),
+    (&["oom"], "json"),
+    (&["fragmentation"], "svg"),
+    (&["leaks"], "json"),
+    (&["checkpoint"], "svg"),
+    (&["simulate"], "json"),
+    (&["fit", "--capacity", "80GiB"], "json"),
+    (&["report"], "html"),
+    (&["view"], "html"),
+    (&["check", "--max-peak", "80GiB"], "json"),
+    (&["ranks"], "json"),
+    (&["diff"], "json"),
+];
+
+/// The arguments of a command that writes to a path.
+fn writing<'a>(command: &[&'a str], path: &'a str, input: &'a str) -> Vec<&'a str> {
+    let inputs: &[&str] = if command[0] == "diff" { &[input, input] } else { &[input] };
+    [command, &["--quiet", "--force", "-o", path], inputs].concat()
+}
+
 /// Runs memviz behind a line of shell.
 fn behind(line: &str, args: &[&str]) -> Run {
     let mut shell = Command::new("sh");
@@ -38,6 +64,71 @@ fn a_disk_that_is_full_leaves_the_old_file() {
     let run = behind("trap '' XFSZ; ulimit -f 1", &args);
     assert_eq!(run.expect(2).stderr.lines().count(), 1, "{}", run.stderr);
     assert_eq!((fs::read(&path).unwrap(), names(folder.path().to_str().unwrap()).len()), (old, 1));
+}
+
+/// As above, for every command, and for places that no file is written to.
+#[test]
+fn no_command_leaves_a_part_of_a_file() {
+    let (folder, input) = (TempDir::new().unwrap(), fixture("tiny"));
+    for (command, end) in WRITERS {
+        let path = folder.path().join(format!("answer.{end}"));
+        let shown = path.to_str().unwrap();
+        let args = writing(command, shown, &input);
+        fs::write(&path, "old").unwrap();
+        behind("true", &args).expect(0);
+        let whole = fs::read(&path).unwrap();
+        assert!(whole.len() > 512, "{command:?}: {} bytes", whole.len());
+        fs::remove_file(&path).unwrap();
+        // On a full disk, and where the system ends the run.
+        let full = behind("trap '' XFSZ; ulimit -f 1", &args);
+        assert_eq!(full.expect(2).stderr.lines().count(), 1, "{command:?}: {}", full.stderr);
+        assert_eq!(names(folder.path().to_str().unwrap()), Vec::<String>::new(), "{command:?}");
+        let ended = behind("ulimit -c 0; ulimit -f 1", &args);
+        assert!(ended.code.is_none() && !path.exists(), "{command:?}: {:?}", ended.code);
+        // What was written under another name is in nobody's way.
+        for left in names(folder.path().to_str().unwrap()) {
+            fs::remove_file(folder.path().join(left)).unwrap();
+        }
+        // Of a device the name does not say that it is to be a picture.
+        let device = matches!(end, "json" | "csv" | "md").then(|| "/dev/full".to_owned());
+        let places = [format!("/proc/answer.{end}"), format!("/dev/null/answer.{end}")];
+        for place in places.into_iter().chain(device) {
+            if Path::new("/proc/self").exists() {
+                let run = behind("true", &writing(command, &place, &input));
+                assert_eq!(run.expect(2).stderr.lines().count(), 1, "{command:?} {place}: {}", run.stderr);
+                assert!(run.stderr.contains(&place), "{command:?} {place}: {}", run.stderr);
+            }
+        }
+    }
+}
+
+/// Memory that the system refuses ends every command with exit code 2 and without a part of a file. What it has to say is what the
+/// runtime says: a line, and a hint for programmers.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_is_refused_ends_every_command() {
+    let folder = TempDir::new().unwrap();
+    let input = "fixtures/snapshots/big_1m/snapshot.pickle.zst";
+    let mut refused = 0;
+    for (command, end) in WRITERS {
+        let path = folder.path().join(format!("answer.{end}"));
+        let args = writing(command, path.to_str().unwrap(), input);
+        for kibibytes in [70_000, 140_000] {
+            let run = behind(&format!("unset RUST_BACKTRACE; ulimit -c 0; ulimit -v {kibibytes}"), &args);
+            let lines = run.stderr.lines().count();
+            assert!(lines <= 2 && !run.stderr.contains("backtrace:"), "{command:?} {kibibytes}: {}", run.stderr);
+            match run.code {
+                Some(0) => assert!(path.exists(), "{command:?} {kibibytes}"),
+                Some(2) => assert!(!path.exists() && lines > 0, "{command:?} {kibibytes}: {}", run.stderr),
+                code => panic!("{command:?} {kibibytes}: {code:?} {}", run.stderr),
+            }
+            refused += u32::from(run.code == Some(2));
+            let _ = fs::remove_file(&path);
+        }
+        let limited = behind("true", &[&args[..], &["--max-memory", "64MiB"]].concat());
+        assert!(limited.expect(2).stderr.lines().count() <= 2 && !path.exists(), "{command:?}: {}", limited.stderr);
+    }
+    assert!(refused as usize >= WRITERS.len(), "only {refused} were refused memory");
 }
 
 /// The system ends the run at the write that is one too many, wherever in the answer it is.

@@ -160,6 +160,10 @@ fn attacks() -> Vec<Attack> {
             2,
             "names a file",
         ),
+        // Sums have room in their 63 bits.
+        ("sizes that wrap around", sized(1 << 62), PEAK, 2, "sum to 1 EiB or more"),
+        ("a size below zero", sized(u64::MAX - 511), &["fragmentation"], 2, "which no device has"),
+        ("totals that wrap around", total(i64::MAX), &["info"], 2, "fewer bytes than an exbibyte"),
         // Names are text.
         ("a command to GitHub", named("::stop-commands::x.py"), &["peak"], 0, ":\\u{3a}stop"),
         ("a command to Azure", named("##VSO[task.complete]x.py"), &["peak"], 0, "##VSO\\u{5b}"),
@@ -172,6 +176,24 @@ fn attacks() -> Vec<Attack> {
             "",
         ),
     ]
+}
+
+/// Four blocks of a size at addresses of their own.
+fn sized(size: u64) -> Vec<u8> {
+    let blocks =
+        (0..4).map(|block| entry("alloc", (1 << 40) + 512 * block, size, 0, &[frame("/home/u/m.py", 3)], block));
+    pickle(&blocks.collect::<Vec<_>>(), &[])
+}
+
+/// A trace with a total.
+fn total(total: i64) -> Vec<u8> {
+    let event = |time: u64, total: i64| {
+        json!({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": time,
+               "args": {"Total Reserved": 512, "Total Allocated": total, "Bytes": 512, "Device Id": 0, "Device Type": 1,
+                        "Addr": 256 * time, "Ev Idx": 0}})
+    };
+    let events = [event(1, total), event(2, 512)];
+    json!({"schemaVersion": 1, "profile_memory": 1, "traceEvents": events}).to_string().into_bytes()
 }
 
 #[test]

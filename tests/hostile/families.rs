@@ -11,7 +11,7 @@ const SEGMENT: u64 = 2 << 20;
 pub type Family = (&'static str, fn(u64) -> Vec<u8>);
 
 /// All of them, with what grows.
-pub const FAMILIES: [Family; 12] = [
+pub const FAMILIES: [Family; 14] = [
     ("streams", |size| apart(size, |number| (number, json!([0, 0])))),
     ("private pools", |size| apart(size, |number| (0, json!([0, number])))),
     ("segments", |size| apart(size, |_| (0, json!([0, 0])))),
@@ -58,6 +58,23 @@ pub const FAMILIES: [Family; 12] = [
                 let entry = entry(action, START + 512, 512, 0, &[frame("/home/u/m.py", 5)], trace.len() as u64);
                 trace.push(entry);
             }
+        }
+        pickle(&trace, &[])
+    }),
+    ("pending frees", |size| {
+        let mut trace = live(&vec![vec![frame("/home/u/m.py", 3)]; size as usize]);
+        for action in ["free_requested", "free_completed"] {
+            for block in 0..size {
+                trace.push(entry(action, START + 512 * block, 512, 0, &[], trace.len() as u64));
+            }
+        }
+        pickle(&trace, &[])
+    }),
+    ("ranges that are unmapped and not there", |size| {
+        let mut trace: Vec<Value> =
+            (0..size).map(|number| entry("segment_map", START + number * SEGMENT, SEGMENT, 0, &[], number)).collect();
+        for _ in 0..size {
+            trace.push(entry("segment_unmap", START, (size + 1) * SEGMENT, 0, &[], trace.len() as u64));
         }
         pickle(&trace, &[])
     }),

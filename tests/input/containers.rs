@@ -52,6 +52,14 @@ fn zip_of_two(first: &[u8], second: &[u8]) -> Vec<u8> {
     [one, local, end].concat()
 }
 
+/// An archive with another name in front of its member than in its directory.
+fn renamed(archive: &[u8], name: &[u8], by: &[u8]) -> Vec<u8> {
+    let mut changed = archive.to_vec();
+    let at = archive.windows(name.len()).position(|window| window == name).unwrap();
+    changed[at..at + by.len()].copy_from_slice(by);
+    changed
+}
+
 #[test]
 fn every_byte_of_an_archive_belongs_to_its_one_file() {
     let whole = zip("snapshot.pickle", &pickle());
@@ -72,6 +80,7 @@ fn every_byte_of_an_archive_belongs_to_its_one_file() {
         ("an archive behind", [&whole[..], &other].concat()),
         ("a file behind", [&whole[..], &pickle()].concat()),
         ("a byte behind", [&whole[..], b"\n"].concat()),
+        ("another name in front", renamed(&whole, b"snapshot", b"snapshut")),
     ] {
         let error = read(&bytes, false).map(|_| what).unwrap_err();
         assert!(error.contains("zip"), "{what}: {error}");

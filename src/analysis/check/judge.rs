@@ -3,19 +3,21 @@
 use super::budget::{Budgets, ResidueLimit, SiteLimit};
 use super::culprits::{Basis, Culprits, Locations};
 use super::earlier::EarlierDevice;
+use super::leak;
 use super::measure::{Measured, keeps, maximum, of_sites};
 use super::outcome::{Amount, Check, CheckKind, CheckVerdict, CheckedDevice};
 use super::residue;
 use crate::analysis::fragmentation::{DeviceFragmentation, FragmentationOptions, FragmentationReport};
-use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport};
+use crate::analysis::leaks::{DeviceLeaks, LeakOptions, LeakReport, MIN_STEPS};
 use crate::analysis::peak::{DevicePeak, PeakOptions, PeakReport};
+use crate::error;
 use crate::facts::device::{Device, Devices};
 use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::facts::grouping::attribution::{Attribution, Row, grouped_rows};
 use crate::facts::grouping::filter::{Filter, matching_stacks};
-use crate::facts::grouping::{BASELINE, GroupBy, Grouper, Inference, Key, NOT_RECORDED};
+use crate::facts::grouping::{GroupBy, Grouper, Inference, Key};
 use crate::model::percent::Percent;
-use crate::model::{DeviceId, Format};
+use crate::model::{DeviceId, Format, Snapshot};
 use crate::replay::{Instant, Metric};
 use indexmap::{IndexMap, IndexSet};
 
@@ -153,7 +155,7 @@ impl<'d, 'a> Judge<'d, 'a> {
             Limit::Fragmentation(most) => self.fragmentation(budgets, case.device, most),
             Limit::Leak(most) => Finding::bytes(most, self.leaked(budgets, case.device)),
             Limit::Site(most) => Self::held_by(budgets, case.device, most),
-            Limit::Residue(most) => Self::left_behind(budgets, case.device, most),
+            Limit::Residue(most) => self.left_behind(budgets, case.device, most),
             Limit::Growth(metric) => Self::growth(budgets, case, metric),
         };
         let mut check = finding.into_check(budgets, Some(case.device.id()), limit);
@@ -186,7 +188,10 @@ impl<'d, 'a> Judge<'d, 'a> {
                 Culprits::leaking(&rows)
             }
             Limit::Site(most) => Culprits::holding(Basis::Held, &matching(budgets, device, most).1),
-            Limit::Residue(most) => Culprits::left_behind(&residue::of(device, most, budgets.accept_late_start).sites),
+            Limit::Residue(most) => {
+                let residue = residue::of(self.recording, device, most, budgets.accept_late_start);
+                Culprits::left_behind(&residue.sites)
+            }
         }
     }
 
@@ -231,25 +236,49 @@ impl<'d, 'a> Judge<'d, 'a> {
 
     /// Bytes that the program asks for and leaks in a step.
     fn leaked(&self, budgets: &Budgets, device: &Device<'_>) -> Measured {
-        match doubts::of_device(device.track) {
+        let lost = match doubts::of_device(device.track) {
             Some((doubt, Leaves::Nothing)) => return Measured::unknown(doubt),
             // Steps that are missing at an end are as good as those that were not run; but a trace is not in order.
             Some((doubt, _)) if device.history().completeness.blocks_only => return Measured::unknown(doubt),
-            _ => {}
+            doubt => doubt.map(|(doubt, _)| doubt),
+        };
+        if let Some(doubt) = doubts::of_frames(device.snapshot()) {
+            return Measured::unknown(doubt);
         }
         match self.leaks(budgets, device) {
             Err(doubt) => Measured::unknown(doubt),
-            Ok(leaks) if leaks.tells_leaks() => Measured::exact(leaks.leaking.bytes),
+            Ok(leaks) if leaks.tells_leaks() && !self.hold_entries(budgets, &leaks) => {
+                Measured::unknown(Doubt::EmptySteps(leaks.steps_with_entries()))
+            }
+            Ok(leaks) if leaks.tells_leaks() => match lost {
+                // Of a step without entries nobody knows whether they were lost.
+                Some(doubt) if leaks.steps_with_entries() < leaks.step_count() => Measured::unknown(doubt),
+                _ => match leak::without_a_stack(device, &leaks) {
+                    0 => Measured::exact(leaks.leaking.bytes),
+                    bytes => Measured::at_least(leaks.leaking.bytes, Doubt::UnknownLeaks(bytes)),
+                },
+            },
             Ok(leaks) if leaks.is_judged() => Measured::unknown(Doubt::TooFewSteps(0)),
             Ok(leaks) => Measured::unknown(Doubt::TooFewSteps(leaks.step_count())),
         }
     }
 
+    /// Whether enough of the steps hold entries, on this device or, where this one was idle, on another. Nothing leaks in steps that
+    /// hold none, such as those of another clock.
+    fn hold_entries(&self, budgets: &Budgets, leaks: &DeviceLeaks) -> bool {
+        let holds = |leaks: &DeviceLeaks| leaks.steps_with_entries() >= MIN_STEPS;
+        holds(leaks) || self.leaks_of(budgets, Vec::new()).is_ok_and(|report| report.devices.iter().any(holds))
+    }
+
     fn leaks(&self, budgets: &Budgets, device: &Device<'_>) -> Result<DeviceLeaks, Doubt> {
-        let (steps, devices) = (budgets.steps.clone(), vec![device.id()]);
-        let report = LeakReport::of(self.recording, &LeakOptions { steps, devices, ..LeakOptions::default() });
+        let report = self.leaks_of(budgets, vec![device.id()]);
         let report = report.map_err(|error| Doubt::Refused(error.to_string()))?;
         report.devices.into_iter().next().ok_or(Doubt::NothingRecorded)
+    }
+
+    fn leaks_of(&self, budgets: &Budgets, devices: Vec<DeviceId>) -> error::Result<LeakReport> {
+        let steps = budgets.steps.clone();
+        LeakReport::of(self.recording, &LeakOptions { steps, devices, ..LeakOptions::default() })
     }
 
     fn held_by(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> Finding {
@@ -257,8 +286,9 @@ impl<'d, 'a> Judge<'d, 'a> {
         Finding { matching_sites: Some(sites.len()), ..Finding::bytes(most.limit.0, measured) }
     }
 
-    fn left_behind(budgets: &Budgets, device: &Device<'_>, most: &ResidueLimit) -> Finding {
-        Finding::bytes(most.limit.0, residue::of(device, most, budgets.accept_late_start).measured)
+    fn left_behind(&self, budgets: &Budgets, device: &Device<'_>, most: &ResidueLimit) -> Finding {
+        let residue = residue::of(self.recording, device, most, budgets.accept_late_start);
+        Finding::bytes(most.limit.0, residue.measured)
     }
 
     fn find(&self, device: DeviceId) -> Option<(&'d Device<'a>, &DevicePeak)> {
@@ -293,18 +323,27 @@ fn matching(budgets: &Budgets, device: &Device<'_>, most: &SiteLimit) -> (Measur
             let site = matching.entry(row.label.clone()).or_insert(Row { bytes: 0, blocks: 0, ..row.clone() });
             site.bytes = site.bytes.saturating_add(row.bytes);
             site.blocks += row.blocks;
-        } else if key == Key::Special(BASELINE) || key == Key::Special(NOT_RECORDED) {
-            unknown = row.bytes;
+        } else if is_unknown(device.snapshot(), &key) {
+            unknown = row.bytes.saturating_add(unknown);
         }
     }
     let rows: Vec<Row> = matching.into_values().collect();
     let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
-    let doubt = doubts::of_sites(device.snapshot()).or_else(|| doubts::of_lines(device.track));
+    let doubt = doubts::of_lines(device.track).or_else(|| doubts::of_sites(device.snapshot()));
     let measured = match doubt {
         Some(doubt) => Measured::unknown(doubt),
         None => of_sites(&highest(budgets, device, Metric::Allocated), bytes, unknown),
     };
     (measured, rows)
+}
+
+/// Whether nothing is known of the code behind a group of blocks: they are from before the recording, or have no stack that names a
+/// file. A stack that was lost looks like that, and so does one that was never there.
+fn is_unknown(snapshot: &Snapshot, key: &Key) -> bool {
+    match key {
+        Key::Stack(origin) => origin.forward.is_none() && !doubts::names_file(snapshot, origin.stack),
+        key => key.stands_apart(),
+    }
 }
 
 /// What holds memory at an instant, by site.

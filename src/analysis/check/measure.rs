@@ -25,6 +25,11 @@ impl Measured {
         Self { doubt: Some(doubt), ..Self::default() }
     }
 
+    /// A value that may be higher.
+    pub fn at_least(bytes: u64, doubt: Doubt) -> Self {
+        Self::between(Some(bytes), None, doubt)
+    }
+
     /// The value, where it is exact.
     pub fn value(&self) -> Option<u64> {
         self.at_least.filter(|_| self.at_least == self.at_most)
@@ -60,7 +65,7 @@ pub fn keeps(measured: &Measured, limit: u64) -> Option<bool> {
     measured.at_least.is_some_and(|bytes| bytes > limit).then_some(false)
 }
 
-/// What some sites hold at the peak, where blocks from before the recording may belong to them, too.
+/// What some sites hold at the peak, where blocks without a stack may belong to them, too.
 pub fn of_sites(peak: &Measured, matching: u64, unknown: u64) -> Measured {
     match &peak.doubt {
         Some(doubt) => Measured::unknown(Doubt::PeakNotExact(Box::new(doubt.clone()))),

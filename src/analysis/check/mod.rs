@@ -9,6 +9,7 @@ pub mod config;
 pub(crate) mod culprits;
 pub(crate) mod earlier;
 mod judge;
+mod leak;
 pub(crate) mod measure;
 mod outcome;
 mod residue;

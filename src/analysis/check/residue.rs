@@ -4,7 +4,7 @@ use super::budget::ResidueLimit;
 use super::measure::Measured;
 use crate::analysis::diff::lives::{self, LivesOfGroup};
 use crate::error::{Error, Result};
-use crate::facts::device::Device;
+use crate::facts::device::{Device, Devices};
 use crate::facts::doubts::{self, Doubt, Leaves};
 use crate::facts::grouping::filter::Filter;
 use crate::facts::grouping::{GroupBy, Grouper, Inference};
@@ -20,9 +20,14 @@ pub(super) struct Residue {
 
 /// Measures it. What happened before the first instant does not matter, if it is known which instant that is. A late start may be
 /// accepted, as for other limits.
-pub(super) fn of(device: &Device<'_>, limit: &ResidueLimit, accepts_late_start: bool) -> Residue {
+pub(super) fn of(
+    recording: &Devices<'_>,
+    device: &Device<'_>,
+    limit: &ResidueLimit,
+    accepts_late_start: bool,
+) -> Residue {
     let unknown = |doubt| Residue { measured: Measured::unknown(doubt), sites: Vec::new() };
-    let between = match instants(device, limit) {
+    let between = match instants(device, limit).and_then(|between| hold_entries(recording, limit, between)) {
         Ok(between) => between,
         Err(error) => return unknown(Doubt::Refused(error.to_string())),
     };
@@ -53,6 +58,21 @@ pub(super) fn of(device: &Device<'_>, limit: &ResidueLimit, accepts_late_start: 
         Measured::exact(bytes)
     };
     Residue { measured, sites }
+}
+
+/// Refuses instants between which no device has an entry: nothing can be left behind there, so that every limit would be kept. Where
+/// only this device was idle, that is an answer.
+fn hold_entries(
+    recording: &Devices<'_>,
+    limit: &ResidueLimit,
+    (from, to): (Instant, Instant),
+) -> Result<(Instant, Instant)> {
+    let has_entries = |device: &Device<'_>| instants(device, limit).is_ok_and(|(from, to)| from < to);
+    if from < to || recording.all().iter().any(has_entries) {
+        return Ok((from, to));
+    }
+    let between = &limit.between;
+    Err(Error::Request(format!("expected a range with entries in it, found {between}, which is empty")))
 }
 
 fn instants(device: &Device<'_>, limit: &ResidueLimit) -> Result<(Instant, Instant)> {

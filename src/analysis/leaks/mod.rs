@@ -172,6 +172,12 @@ impl DeviceLeaks {
         self.steps.as_ref().map_or(0, Steps::len)
     }
 
+    /// Number of steps that entries of the device lie in.
+    pub fn steps_with_entries(&self) -> usize {
+        let ends = self.steps.as_ref().map(|steps| steps.ends.as_slice()).unwrap_or_default();
+        ends.chunk_by(|a, b| a == b).count()
+    }
+
     /// Of what to change, what is about memory that piles up.
     pub fn of_growth(&self) -> Vec<Advice> {
         self.cures.iter().filter(|cure| cure.story.piles_up()).cloned().collect()

@@ -70,7 +70,8 @@ impl FromStr for When {
                 Err(_) => parse_duration(text).map(|_| "time"),
             };
             // A name may be that of a range; the forms that are one already have a colon.
-            let kind = kind.or((!text.is_empty() && !text.contains(':')).then_some("annotation"));
+            let is_name = !text.is_empty() && !text.contains(|next: char| next == ':' || next.is_control());
+            let kind = kind.or(is_name.then_some("annotation"));
             let meant = kind.map(|kind| format!("; is {kind}:{text} meant?")).unwrap_or_default();
             Error::Request(format!("expected {FORMS}, found {text:?}{meant}"))
         };

@@ -17,6 +17,8 @@ use std::io::Read;
 
 /// How the names of Python functions that are written in C begin.
 const BUILT_IN: &[u8] = b"<built-in ";
+/// Bytes that no device has. Differences between totals below it have room in their 63 bits.
+const TOO_MANY_BYTES: u64 = 1 << 60;
 
 /// Reads a trace whose top-level object (or bare array of events) comes next.
 pub fn read<R: Read + Send>(feed: &mut Feed<R>, options: &ReadOptions) -> Result<Profile> {
@@ -297,6 +299,10 @@ impl TraceReader {
             allocated: total(args.allocated, "Total Allocated")?,
             reserved: total(args.reserved, "Total Reserved")?,
         };
+        if [memory.bytes, memory.allocated, memory.reserved].iter().any(|bytes| bytes.unsigned_abs() >= TOO_MANY_BYTES)
+        {
+            return missing(event.at, "fewer bytes than an exbibyte");
+        }
         self.profile.notes.no_addresses = !addresses;
         self.profile.notes.no_totals = !totals;
         self.profile.memory.push(memory);

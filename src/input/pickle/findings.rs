@@ -187,6 +187,8 @@ pub struct Findings {
     /// Keys that this version does not know, by the kind of record they stand in.
     pub unknown_keys: IndexMap<(&'static str, Option<StrId>), u64>,
     pub unknown_actions: IndexMap<StrId, u64>,
+    /// Frames without their file, line or name.
+    pub frames_in_part: u64,
     /// Lists of `forward_frames`.
     pub forward: ForwardFrames,
     /// Texts of `user_metadata`.
@@ -203,6 +205,7 @@ impl Default for Findings {
             contexts: Contexts::default(),
             rows: Rows::default(),
             unknown_keys: IndexMap::new(),
+            frames_in_part: 0,
             unknown_actions: IndexMap::new(),
             forward: ForwardFrames::default(),
             metadata: Metadata::default(),
@@ -308,6 +311,10 @@ impl Findings {
             line: fields.unsigned_or(name::LINE, "line", 0)?,
             fx: (fx != FxNode::default()).then_some(fx),
         };
+        let is_there = |key| fields.optional(key).is_some();
+        if ![name::FILENAME, name::NAME, name::LINE].into_iter().all(is_there) {
+            self.frames_in_part += 1;
+        }
         for &(key, _) in fields.pairs {
             let known = matches!(key, Value::Str(key) if (name::FILENAME..=name::FX_ORIGINAL_TRACE).contains(&key));
             if !known {

@@ -153,6 +153,7 @@ impl Assembler {
     fn finish(self) -> Snapshot {
         let mut snapshot = self.snapshot;
         snapshot.notes.unread_forward_lines = self.findings.forward.unread;
+        snapshot.notes.frames_in_part = self.findings.frames_in_part;
         snapshot.strings = self.findings.strings;
         snapshot.stacks = self.findings.stacks;
         snapshot.contexts = self.findings.contexts;

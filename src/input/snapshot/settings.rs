@@ -49,7 +49,8 @@ impl Assembler {
                     self.snapshot.notes.malformed.extend(problems);
                 }
                 OVERFLOWED | MAX_ENTRIES => self.ring(&name, value),
-                "max_split_size" => match self.heap.as_int(value) {
+                // -1 is no limit.
+                "max_split_size" => match self.integer(value).filter(|&size| size >= -1) {
                     Some(size) => {
                         settings.max_split_size = u64::try_from(size).ok().filter(|&size| size < u64::MAX);
                     }
@@ -59,7 +60,7 @@ impl Assembler {
                     Value::Bool(expandable) => settings.expandable_segments = expandable,
                     _ => self.malformed(&name, "a boolean", value),
                 },
-                "garbage_collection_threshold" => match self.float(value) {
+                "garbage_collection_threshold" => match self.float(value).filter(|part| (0.0..=1.0).contains(part)) {
                     Some(threshold) => settings.garbage_collection_threshold = threshold,
                     None => self.malformed(&name, "a number", value),
                 },
@@ -92,7 +93,7 @@ impl Assembler {
             let Value::Str(id) = key else { continue };
             let bucket = self.text(id).parse::<u64>().ok().filter(|mib| mib.is_power_of_two());
             let slot = bucket.and_then(|mib| divisions.get_mut(mib.trailing_zeros() as usize));
-            let count = self.heap.as_int(value).and_then(|count| u64::try_from(count).ok());
+            let count = self.integer(value).and_then(|count| u64::try_from(count).ok());
             // PyTorch takes no others, so rounding by them is nobody's.
             if count.is_some_and(|count| count > 1 && !count.is_power_of_two()) {
                 let message = "expected powers of two as counts in \"roundup_power2_divisions\", found others";
@@ -122,8 +123,13 @@ impl Assembler {
     fn float(&self, value: Value) -> Option<f64> {
         match value {
             Value::Float(index) => self.heap.floats.get(index as usize).copied(),
-            other => self.heap.as_int(other).map(|int| int as f64),
+            other => self.integer(other).map(|int| int as f64),
         }
+    }
+
+    /// An integer. Python takes booleans for some, and PyTorch writes none where it means a number.
+    fn integer(&self, value: Value) -> Option<i128> {
+        self.heap.as_int(value).filter(|_| !matches!(value, Value::Bool(_)))
     }
 
     /// A setting's value as text.

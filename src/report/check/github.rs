@@ -36,7 +36,7 @@ fn annotation(
     in_repository: &dyn Fn(&str) -> Option<String>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let title = words::title(check);
+    let title = words::title_below(path, check);
     match check.verdict {
         CheckVerdict::Passed => {
             let (measured, limit) = (words::measured(check), words::amount(check.limit));

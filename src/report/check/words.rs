@@ -85,6 +85,13 @@ pub fn title(check: &Check) -> String {
     }
 }
 
+/// The same below the path of the input. An entry of `memviz.toml` without a name is called like its input.
+pub fn title_below(path: &str, check: &Check) -> String {
+    let title = title(check);
+    let named = title.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).map(str::to_owned);
+    named.unwrap_or(title)
+}
+
 /// `Device 0` in the middle of a sentence; `CPU memory` stays.
 fn lower_first(name: &str) -> String {
     match name.strip_prefix("Device").or(name.strip_prefix("Pinned")) {
@@ -229,11 +236,18 @@ pub fn doubt(doubt: &Doubt) -> String {
         Doubt::PeakNotExact(inner) => format!("the instant of the peak is not known exactly: {}", self::doubt(inner)),
         Doubt::UnknownStacks(bytes) => {
             let bytes = Bytes(*bytes);
-            format!("{bytes} at the peak are from before the recording, and may belong to these sites")
+            format!("{bytes} at the peak have no stack or are from before the recording, and may belong to these sites")
         }
         Doubt::TooFewSteps(0) => "no steps were found; --steps names the annotations that mark them".to_owned(),
         Doubt::TooFewSteps(steps) => {
             format!("{} found; record {MIN_STEPS} or more", count(*steps as u64, "step"))
+        }
+        Doubt::UnknownLeaks(bytes) => {
+            format!("{} that steps leave behind have no stack, and may be part of a leak", Bytes(*bytes))
+        }
+        Doubt::EmptySteps(steps) => {
+            let steps = count(*steps as u64, "step");
+            format!("only {steps} with entries found, and nothing leaks in the others; record {MIN_STEPS} or more")
         }
         Doubt::Refused(reason) => reason.clone(),
         Doubt::UnknownAction(action) => {
@@ -259,7 +273,7 @@ pub fn doubt(doubt: &Doubt) -> String {
             "blocks from before the recording are in segments that were never recorded: the true value may be higher"
                 .to_owned()
         }
-        Doubt::LooseSites => "the trace does not show reliably which lines its memory belongs to".to_owned(),
+        Doubt::LooseSites => "the recording does not show reliably which lines its memory belongs to".to_owned(),
         Doubt::NoLines => {
             "no stack of the recording names a file, so it does not show which lines hold memory".to_owned()
         }

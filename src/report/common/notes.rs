@@ -372,6 +372,11 @@ pub fn file(snapshot: &Snapshot) -> Vec<FileNote> {
         lines
             .push(format!("{lines_of} of forward_frames that are no lines of a Python traceback were left out").into());
     }
+    if notes.frames_in_part > 0 {
+        let frames = count(notes.frames_in_part, "frame");
+        lines
+            .push(format!("{frames} without a file, a line or a name: memory may be attributed to other lines").into());
+    }
     if notes.followed {
         lines.push("more data follows the recording, perhaps a second dump; only the first is analyzed".into());
     }

@@ -256,6 +256,10 @@ fn settings_that_nobody_understands_are_not_exact() {
         (text, json!("backend:cudaMallocAsync")),
         (text, json!("expandable_segments")),
         ("roundup_power2_divisions", json!({"1": 7})),
+        ("max_split_size", json!(true)),
+        ("max_split_size", json!(-5)),
+        ("garbage_collection_threshold", json!(true)),
+        ("garbage_collection_threshold", json!(3.5)),
     ] {
         let verdicts = verdicts(&with(key, value.clone()), 1 << 40).unwrap();
         assert_eq!(verdicts, [CheckVerdict::Unknown; 4], "{key} {value}");
@@ -309,6 +313,34 @@ fn segments_whose_end_was_not_recorded_leave_reserved_open() {
     }
     let verdicts = verdicts(&late, 1 << 40).unwrap();
     assert_eq!(verdicts, [CheckVerdict::Passed, CheckVerdict::Unknown, CheckVerdict::Passed, CheckVerdict::Passed]);
+}
+
+/// A segment that came and went, of which no entry is left: its block lies nowhere.
+#[test]
+fn a_small_block_outside_of_every_segment_contradicts_the_recording() {
+    let mut whole = whole();
+    let (stays, goes) = (1u64 << 44, 1u64 << 45);
+    let trace = whole["device_traces"][0].as_array_mut().unwrap();
+    for (action, addr, size) in [
+        ("segment_alloc", goes, 2 << 20),
+        ("alloc", goes, 512),
+        ("free_requested", goes, 512),
+        ("free_completed", goes, 512),
+        ("segment_free", goes, 2 << 20),
+        ("segment_alloc", stays, 2 << 20),
+        ("alloc", stays, 512),
+        ("free_requested", stays, 512),
+        ("free_completed", stays, 512),
+        ("segment_free", stays, 2 << 20),
+    ] {
+        let time = 10 * trace.len();
+        trace.push(json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time,
+                          "compile_context": "N/A", "user_metadata": "", "frames": []}));
+    }
+    assert_eq!(verdicts(&whole, 2 << 20).unwrap()[..2], [CheckVerdict::Passed; 2]);
+    let entries = whole["device_traces"][0].as_array_mut().unwrap();
+    entries.retain(|entry| entry["addr"] != json!(goes) || !entry["action"].as_str().unwrap().starts_with("segment"));
+    assert_eq!(verdicts(&whole, 1 << 40).unwrap()[..2], [CheckVerdict::Unknown; 2]);
 }
 
 #[test]

@@ -4,10 +4,12 @@
 mod baseline;
 mod config;
 mod corpus;
+mod empty;
 mod examples;
 mod files;
 mod formats;
 mod known;
+mod losses;
 mod program;
 
 use crate::support::{self, Run, fixture, memviz};
@@ -87,10 +89,9 @@ fn every_budget_is_exact_to_the_byte() {
         (&gpt, "--max-peak", "", GPT_PEAK),
         (&gpt, "--max-reserved", "", GPT_RESERVED),
         (&leak, "--max-leak", "", LEAK),
-        (&gpt, "--max-site", r"minigpt\.py:\d+=", site),
-        (&gpt, "--max-site", "/minigpt.py:28 forward=", 512 << 20),
+        (&gpt, "--max-site", r"minigpt\.py:\d+|^\(no stack\)$=", site + no_stack),
+        (&gpt, "--max-site", r"/minigpt.py:28 forward|no stack=", (512 << 20) + no_stack),
         (&gpt, "--max-site", r"^\(no stack\)$=", no_stack),
-        (&gpt, "--max-site", "nothing is called that=", 0),
     ] {
         for (limit, code) in [(Some(truth + 1), 0), (Some(truth), 0), (truth.checked_sub(1), 1)] {
             let Some(limit) = limit else { continue };
@@ -105,12 +106,30 @@ fn every_budget_is_exact_to_the_byte() {
     }
 }
 
+/// What has no stack may be of any site. `(no stack)` in an expression counts it.
+#[test]
+fn a_site_holds_what_its_stacks_say_and_at_most_what_has_none() {
+    let gpt = fixture("gpt_train");
+    let no_stack: u64 = 1_057_095_680;
+    for (pattern, site) in [("/minigpt.py:28 forward", 512u64 << 20), ("nothing is called that", 0)] {
+        let judged = |limit: u64| only_check(&[&gpt, "--max-site", &format!("{pattern}={limit}B")]);
+        let (code, row) = judged(site + no_stack);
+        assert_eq!(
+            (code, &row["bound"], &row["measured_bytes"]),
+            (Some(0), &"upper".into(), &(site + no_stack).into())
+        );
+        let (code, row) = judged(site + no_stack - 1);
+        assert_eq!((code, &row["bound"], &row["measured_bytes"]), (Some(2), &"lower".into(), &site.into()));
+        assert!(site == 0 || judged(site - 1).0 == Some(1));
+    }
+}
+
 #[test]
 fn an_expression_that_matches_no_site_is_said() {
     let (gpt, said) = (fixture("gpt_train"), "matches no recorded site that holds memory at the peak");
     // Nor do lines that are inferred match.
     for (pattern, sites) in [("nothing is called that", 0), ("^backward of", 0), (r"minigpt\.py:28 ", 1)] {
-        let budget = format!("{pattern}=1GiB");
+        let budget = format!("{pattern}=2GiB");
         let (code, row) = only_check(&[&gpt, "--max-site", &budget]);
         assert_eq!((code, &row["verdict"]), (Some(0), &"passed".into()), "{row}");
         assert_eq!(row["matching_sites"], sites, "{row}");
@@ -264,7 +283,7 @@ fn bounds_that_decide_are_enough() {
     assert_eq!((code, &row["verdict"], &row["bound"]), (Some(0), &"passed".into(), &"upper".into()));
     assert!(row["reason"].as_str().unwrap().contains("free_requested"));
     // Blocks of unknown stacks may all belong to a site, and are still not enough.
-    let (code, row) = only_check(&[&fixture("gpt_late"), "--max-site", "minigpt=4GiB", "--accept-late-start"]);
+    let (code, row) = only_check(&[&fixture("gpt_late"), "--max-site", "minigpt=6GiB", "--accept-late-start"]);
     assert_eq!((code, &row["bound"]), (Some(0), &"upper".into()));
 }
 

@@ -115,3 +115,45 @@ pub fn whole() -> Value {
         },
     })
 }
+
+/// A recording of six steps, with all that a release writes. Each step makes a block of 30 MiB for itself, in a segment of 40 MiB,
+/// and leaves one of 20 MiB behind.
+pub fn leaking() -> Value {
+    let [spare, first] = [1u64 << 40, 2u64 << 40];
+    let frames = |line: u64| json!([{"filename": "train.py", "line": line, "name": "step"}]);
+    let (mut trace, mut segments, mut annotations) = (Vec::new(), Vec::new(), Vec::new());
+    let mut enter = |action: &str, addr: u64, mib: u64, line: u64| {
+        let time = 10 * trace.len() as u64;
+        trace.push(json!({"action": action, "addr": addr, "size": mib << 20, "stream": 0, "time_us": time,
+                          "compile_context": "N/A", "user_metadata": "", "frames": frames(line)}));
+        time
+    };
+    let mut segment = |address: u64, mib: u64, held: u64, line: u64| {
+        let (size, state) = (mib << 20, if held > 0 { "active_allocated" } else { "inactive" });
+        segments.push(json!({
+            "device": 0, "address": address, "total_size": size, "allocated_size": held << 20, "active_size": held << 20,
+            "requested_size": held << 20, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
+            "is_expandable": false, "frames": frames(line),
+            "blocks": [{"address": address, "size": size, "requested_size": held << 20, "state": state,
+                        "frames": if held > 0 { frames(line) } else { json!([]) }}],
+        }));
+    };
+    enter("segment_alloc", spare, 40, 3);
+    segment(spare, 40, 0, 3);
+    for step in 0..6u64 {
+        let kept = first + (step << 30);
+        let start = enter("alloc", spare, 30, 5);
+        enter("segment_alloc", kept, 20, 7);
+        enter("alloc", kept, 20, 7);
+        enter("free_requested", spare, 30, 8);
+        let end = enter("free_completed", spare, 30, 8) + 5;
+        segment(kept, 20, 20, 7);
+        for (stage, time) in [("START", start), ("END", end)] {
+            annotations
+                .push(json!({"stage": stage, "name": format!("ProfilerStep#{step}"), "device": 0, "time_us": time}));
+        }
+    }
+    let settings = whole()["allocator_settings"].clone();
+    json!({"segments": segments, "device_traces": [trace], "external_annotations": annotations,
+           "allocator_settings": settings})
+}

@@ -15,7 +15,7 @@ use crate::cli::outcome::{Failure, Outcome, complain};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::recording::{open, use_threads};
-use crate::report::check::words::{CheckedInput, doubt, title, verdict};
+use crate::report::check::words::{CheckedInput, doubt, title_below, verdict};
 use crate::report::check::{github, junit};
 use crate::report::{Answer, InputHead, Source};
 pub use args::Check;
@@ -107,7 +107,7 @@ fn complain_about(input: &CheckedInput) {
                 0 => String::new(),
                 more => format!(" (and {more} more)"),
             };
-            complain(&format!("{path}: {} cannot be judged: {reason}{more}", title(first)));
+            complain(&format!("{path}: {} cannot be judged: {reason}{more}", title_below(path, first)));
         }
     }
 }
