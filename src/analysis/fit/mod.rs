@@ -86,6 +86,7 @@ pub struct FitInput<'a> {
 
 /// A recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Measured {
     /// Its number.
     pub value: u64,
@@ -99,6 +100,7 @@ pub struct Measured {
 
 /// The largest recorded number, predicted from the smaller ones.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Check {
     /// What is predicted.
     pub predicted: Prediction,
@@ -108,6 +110,7 @@ pub struct Check {
 
 /// Where two runs differ first, when they do not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mismatch {
     /// The numbers of both.
     pub values: (u64, u64),
@@ -119,6 +122,7 @@ pub struct Mismatch {
 
 /// Why nothing is predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A recording, by its number, cannot be played.
     NotPlayed(u64, &'static str),
@@ -136,6 +140,7 @@ pub enum Refusal {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceFit {
     /// Device.
     pub device: DeviceId,
@@ -178,6 +183,7 @@ impl DeviceFit {
 
 /// All devices.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct FitReport {
     /// What the number is called.
     pub parameter: String,

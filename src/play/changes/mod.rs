@@ -67,6 +67,7 @@ use trained::{MOST_STATES, Trained};
 
 /// A changed program.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Edited {
     /// Its requests.
     pub program: Program,
@@ -147,6 +148,7 @@ impl Edited {
 
 /// Why a program cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The change.
     pub change: Change,
