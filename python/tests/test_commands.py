@@ -247,6 +247,17 @@ def test_an_answer_prints_what_the_command_does() -> None:
     assert "failed" in str(torch_memviz.check(GPT, max_peak="4GiB"))
 
 
+@pytest.mark.parametrize("command", sorted(QUESTIONS))
+def test_an_answer_has_a_picture_or_says_what_has_one(command: str) -> None:
+    paths, options = QUESTIONS[command][0]
+    answer: Answer = getattr(torch_memviz, command)(*paths, **options)
+    if "svg" in subprocess.run([binary(), command, "--help"], capture_output=True, encoding="utf-8").stdout:
+        assert answer.picture().svg.lstrip().startswith("<svg")
+    else:
+        with pytest.raises(torch_memviz.MemvizError, match=rf"found that of {command}: timeline\(\), flamegraph"):
+            answer.picture()
+
+
 def test_a_check_is_a_table() -> None:
     pytest.importorskip("pandas")
     frame = torch_memviz.check(GPT, LATER, max_peak="4GiB", max_reserved="5GiB").to_pandas()
@@ -258,7 +269,7 @@ def test_a_check_is_a_table() -> None:
 def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
     path = tmp_path / "run.pickle.gz"
     path.write_bytes(GPT.read_bytes())
-    answer = torch_memviz.peak(path)
+    answer, drawn = torch_memviz.peak(path), torch_memviz.fragmentation(path)
     assert repr(answer) == "<PeakAnswer, 19 rows: print() shows it, .to_rows() and .to_pandas() have its table>"
     for held in (LATER.read_bytes(), None):
         if held is None:
@@ -270,7 +281,7 @@ def test_an_answer_is_about_the_recording_that_was_read(tmp_path: Path) -> None:
         assert "<td>minigpt.py:28 forward</td>" in answer._repr_html_()
         assert "found another one or none" in str(answer)
         with pytest.raises(torch_memviz.MemvizError, match="found another one"):
-            answer.picture()
+            drawn.picture()
 
 
 def test_what_recordings_are_given_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ SHOWN_ROWS = 20
 LONG = ("stack", "complete_history", "anomalies", "by", "metric", "entry", "bound")
 
 
+#: Commands that answer in words and rows alone.
+WITHOUT_PICTURE = ("triage", "info", "peak", "oom", "leaks", "check")
+
+
 class Answer:
     """What a command answered, and how to have it as text, as a table or as a picture."""
 
@@ -66,6 +70,9 @@ class Answer:
         Raises:
             MemvizError: when the command has no picture, or the recording is another one by now.
         """
+        if self._asked is not None and self._asked[0] in WITHOUT_PICTURE:
+            others = "timeline(), flamegraph() and report() draw the recording"
+            raise MemvizError(f"expected an answer that has a picture, found that of {self._asked[0]}: {others}")
         return Picture(self._as("svg"))
 
     def __str__(self) -> str:
