@@ -39,7 +39,7 @@ fn names_decide_the_format() {
 #[test]
 fn a_table_comes_behind_its_answer() {
     for arguments in [
-        vec!["peak", &fixture("tiny"), "--each", "phase"],
+        vec!["peak", &fixture("gpt_train"), "--each", "phase"],
         vec!["simulate", &fixture("oom")],
         vec!["ranks", "fixtures/snapshots/ranks8"],
     ] {
