@@ -31,6 +31,7 @@ def expected(folder: Path) -> dict[str, list[list[int]]]:
         "gpu_memory/device0/reserved_bytes": [[at, it.peak.reserved_bytes] for at, it in enumerate(ranges)],
         "gpu_memory/device0/max_allocated_bytes": [[0, device.maxima.allocated_bytes]],
         "gpu_memory/device0/max_reserved_bytes": [[0, device.maxima.reserved_bytes]],
+        "gpu_memory/device0/complete_history": [[0, int(device.complete_history)]],
     }
 
 
@@ -53,5 +54,6 @@ def test_wandb_has_a_chart_and_the_report(torch: TorchEnvironment, tmp_path: Pat
     said, log = logged("wandb", torch, tmp_path)
     last = {name: values[-1][1] for name, values in expected(tmp_path).items()}
     assert said["summary"] == {"gpu_memory/step": 2, **last}
-    assert said["kept"] == ["gpu-memory-run", "run.html"]
+    [kept] = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert all(name in kept.read_bytes() for name in (b"gpu-memory-run", b"run.html"))
     assert log.count("nothing is logged to W&B: expected an active run, found none") == 1

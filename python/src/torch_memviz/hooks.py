@@ -9,8 +9,9 @@ When the recording has ended, the recorder calls each hook with itself. A hook o
 recorder. What a hook raises is logged, and does not reach your program.
 
 For each step and device, the metrics are `gpu_memory/device0/peak_bytes` and `gpu_memory/device0/reserved_bytes`. For
-the whole recording, they are `gpu_memory/device0/max_allocated_bytes` and `gpu_memory/device0/max_reserved_bytes`. If a
-callback or a function makes a second recording, the names begin with `gpu_memory_run2`.
+the whole recording, they are `gpu_memory/device0/max_allocated_bytes` and `gpu_memory/device0/max_reserved_bytes`, and
+`gpu_memory/device0/complete_history`, which is 0 if peaks may have been higher: the recording began late, or lost its
+beginning. If a callback or a function makes a second recording, the names begin with `gpu_memory_run2`.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ def _maxima(prefix: str, path: Path) -> dict[str, int]:
         name = f"{prefix}/device{device.device}"
         found[f"{name}/max_allocated_bytes"] = device.maxima.allocated_bytes
         found[f"{name}/max_reserved_bytes"] = device.maxima.reserved_bytes
+        # What is not known to be exact is marked.
+        found[f"{name}/complete_history"] = int(device.complete_history)
     return found
 
 
